@@ -6,7 +6,7 @@ BIN         := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 LEARN       := notebook,cli
 TEACH       := $(LEARN),png,grade
 DEVELOP     := $(TEACH),dev,replay,optimum
-THOROUGH    := $(DEVELOP),cluster,mutants
+THOROUGH    := $(DEVELOP),mutants
 # Each choice that .venv has leaves a stamp in it; more than is needed is enough.
 stamp        = $(VENV)/.ready-$(or $(EXTRAS),$(1))
 have         = $(or $(firstword $(wildcard $(foreach choice,$(1),$(call stamp,$(choice))))),$(call stamp,$(lastword $(1))))

@@ -67,9 +67,7 @@ def check(
         from lib.puzzles import records
 
         record = puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
-        # Each goal with what may be sent: its own limit, else that of the puzzle.
-        goals = [goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals]
-        return _verdict(_plain(trace, record), record, goals)
+        return check_data(_plain(trace, record), record)
     goals: list[Goal] = []
     if time is not None or memory is not None:
         from lib.puzzles.records import Goal
@@ -81,6 +79,15 @@ def check(
         return _verdict(trace, None, goals, sandbox)
     except (AttributeError, LookupError, TypeError, ValueError):
         return _verdict(_plain(trace, None), None, goals, sandbox)  # says where it is none, if that is the reason
+
+
+@without_collector()
+def check_data(trace: Trace, record: Puzzle) -> Verdict:
+    """The verdict on a run of a puzzle that is plain data, as one that was decoded from JSON and that nobody's code has
+    had in its hands since."""
+    # Each goal with what may be sent: its own limit, else that of the puzzle.
+    goals = [goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals]
+    return _verdict(trace, record, goals)
 
 
 def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:

@@ -412,8 +412,7 @@ def explore(
     """Measure all settings of a grid, in its order, in `jobs` processes (None: in this one).
 
     With a `file` (JSON lines) each point is there as soon as it is known, and those that it has already are not
-    measured again; a line that was cut off is. `done(so_far, all)` is called now and then. Which processes these are is
-    for joblib to say: `joblib.parallel_config(backend="dask")` around the call takes a cluster.
+    measured again; a line that was cut off is. `done(so_far, all)` is called now and then.
     """
     wanted = {setting.key: setting for setting in settings(grid)}
     known = _read(Path(file)) if file is not None else {}

@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 SELECTION = """
 tests/suite/cli/test_cli.py tests/suite/cli/test_schedule_command.py tests/suite/course/test_progress.py
 tests/suite/course/test_predictions.py tests/errors tests/drawing/test_display.py tests/drawing/test_draw.py
-tests/drawing/test_golden.py tests/drawing/test_scene.py tests/suite/grade/intake tests/suite/grade/plugins
-tests/suite/grade/test_grading.py tests/suite/grade/test_results.py tests/test_files.py
+tests/drawing/test_golden.py tests/drawing/test_scene.py tests/suite/grade/intake
+tests/suite/grade/test_grading.py tests/suite/grade/test_pytest_plugin.py tests/suite/grade/test_results.py
+tests/test_files.py
 tests/suite/submissions/test_load.py tests/suite/submissions/test_source.py tests/suite/submissions/test_workplace.py
 tests/simulator/test_simulator.py tests/trace/test_text_format.py
 """

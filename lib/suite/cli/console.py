@@ -9,11 +9,10 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -235,9 +234,6 @@ ASPECT = "The shape of a picture, such as 16:9."
 Aspect = Annotated[float | None, option(ASPECT, parser=_aspect, metavar="WIDTH:HEIGHT", show_default=False)]
 
 Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=some_jobs)]
-Backend = Annotated[str | None, option("A backend of joblib, such as dask or ray, for a cluster.")]
-SCHEDULER = "Where the cluster is, such as tcp://10.0.0.1:8786; else its configuration says so."
-Scheduler = Annotated[str | None, option(SCHEDULER)]
 
 
 def shape_of(path: Path | None, frame: str, aspect: float | None) -> tuple[bool, float | None]:
@@ -272,28 +268,3 @@ def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:
         return command
 
     return decorate
-
-
-@contextmanager
-def cluster(backend: str | None, scheduler: str | None) -> Generator[None]:
-    """Have joblib send its work where it is to go. A cluster is met by its own client: at the address that is given, or
-    where its configuration says, or one of this machine is started."""
-    if backend is None:
-        yield
-        return
-    with ExitStack() as stack:
-        try:
-            import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
-
-            if backend == "dask":
-                client = import_module("distributed").Client
-                stack.enter_context(client(scheduler) if scheduler else client())
-            elif backend == "ray":
-                import_module("ray").init(address=scheduler)
-                import_module("ray.util.joblib").register_ray()
-            stack.enter_context(cast("Any", joblib).parallel_config(backend=backend))
-        except ImportError as error:
-            raise ModuleNotFoundError(f"--backend {backend} needs what is not installed: {error}") from None
-        except (ValueError, OSError) as error:
-            raise typer.BadParameter(str(error)) from None
-        yield

@@ -51,7 +51,6 @@ from lib.suite.grade.judging import MOST, Required, Unfit, draw_sizes, figures_a
 from lib.suite.isolation.messages import AtSize, Limits
 
 NEEDS: Final = ("first", "best", "correct")  # besides a goal's name: a puzzle's first goal, its last one, or none
-DRAWN: Final = 2  # hidden sizes where only a seed is said
 LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)  # of one run, where nothing is said
 
 
@@ -146,7 +145,7 @@ class Config:
 def _required(record: Puzzle, part: PartOfConfig) -> Required:
     need, drawn = _need(record, part.need or "first"), part.hidden
     if drawn is None and part.seed is not None:
-        drawn = DRAWN
+        drawn = 2
     seed = 0 if part.seed is None else part.seed
     if record.is_function:
         numbers = range(1, (drawn if isinstance(drawn, int) else 0) + 1)
@@ -185,11 +184,11 @@ def _need(record: Puzzle, need: str) -> str | None:
 # -- a file ---------------------------------------------------------------------------------------------------------
 
 OF_A_RUN: Final = ("seconds", "memory")  # the fields of `Limits` that a file may set; memory in MiB
-OF_RULES: Final = ("deadline", "attempts", "points", "late", "extension")
-KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", *OF_RULES, "puzzle")
-OF_A_PUZZLE: Final = ("need", "hidden", "seed", "points")
+KEYS: Final = (
+    *("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes"),
+    *("deadline", "attempts", "points", "late", "extension", "puzzle"),
+)
 WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what points are given for
-MOST_POINTS: Final = 1000
 OF_BEING_LATE: Final = {"percent": 100, "grace": 100_000, "days": 1000}  # and how much each may be
 OF_A_SIZE: Final = {"ranks": None, "layers": None, "batches": None, "mesh": mesh_from_table, "costs": costs_from}
 
@@ -218,7 +217,7 @@ def read_config(path: str | Path) -> Config:
     of_puzzles = table.get("puzzle", {})
     for name, part in reader.table(of_puzzles, "puzzle", of_puzzles).items():
         record = PUZZLES[reader.puzzle(name, key := f"puzzle.{name}")]
-        parts[name] = reader.part(reader.table(part, key, OF_A_PUZZLE), f"{key}.", record)
+        parts[name] = reader.part(reader.table(part, key, ("need", "hidden", "seed", "points")), f"{key}.", record)
         if "points" in part:
             points[name] = reader.points(part["points"], f"{key}.points")
     limits: dict[str, Any] = {}
@@ -282,7 +281,7 @@ class _Reader(NamedTuple):
     def points(self, value: Any, key: str) -> dict[str, float]:
         """Points by what they are given for."""
         table = self.table(value, key, WORTH)
-        return {name: float(self.number(number, f"{key}.{name}", 0, MOST_POINTS)) for name, number in table.items()}
+        return {name: float(self.number(number, f"{key}.{name}", 0, 1000)) for name, number in table.items()}
 
     def moment(self, value: Any, key: str) -> datetime:
         """A time by the clock on the wall; a day alone is meant to its end."""

@@ -329,10 +329,6 @@ def of_puzzle(score: Score, asked: Asked, weights: Mapping[str, float]) -> tuple
 
 # -- traces --------------------------------------------------------------------------------------------------------
 
-DIGEST: Final = re.compile("[0-9a-f]{16}")
-# In place of the text of an error, which is about one student's code: a run that failed is not one that is short.
-STOPPED: Final = "this run stopped before its end"
-
 
 class Schedule(NamedTuple):
     """A schedule: its digest, and the Trace as packed JSON."""
@@ -344,7 +340,9 @@ class Schedule(NamedTuple):
 def schedule_of(trace: Trace) -> Schedule:
     """The schedule of a Trace: what ranks do, in which order, to which values; without source places, the text of an
     error, and the name of the puzzle. Whoever finds the same one has the same digest."""
-    bare = replace(without_lines(trace), error=None if trace.error is None else STOPPED, puzzle=None)
+    # The text of an error is about one student's code; and a run that failed is not one that is short.
+    error = None if trace.error is None else "this run stopped before its end"
+    bare = replace(without_lines(trace), error=error, puzzle=None)
     text = json.dumps(encode(bare), separators=(",", ":")).encode()
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as file:
@@ -360,7 +358,7 @@ class Traces:
 
     def path(self, digest: str) -> Path:
         """The file of a schedule. ValueError for what is no digest."""
-        if not DIGEST.fullmatch(digest):
+        if not re.fullmatch("[0-9a-f]{16}", digest):
             raise ValueError(f"the digest of a schedule has 16 hexadecimal digits; got {digest[:40]!r}")
         return self._folder / f"{digest}.json.gz"
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import secrets
 import signal
 import threading
 import time
@@ -23,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -89,9 +88,8 @@ def grade(
 ) -> Gradebook:
     """Grade all submissions, in `jobs` processes (None: in this one, -1: one for each core).
 
-    `done(so_far, all)` is called with numbers of students now and then. Which processes these are is for joblib to say:
-    `joblib.parallel_config(backend="dask")` around the call takes a cluster. OSError where another process is grading
-    into the same folder.
+    `done(so_far, all)` is called with numbers of students now and then. OSError where another process is
+    grading into the same folder.
     """
     journal, traces = Journal(Path(out) / JOURNAL), Traces(Path(out) / TRACES)
     try:
@@ -151,7 +149,7 @@ class _Grading:
                 done(sum(map(self.pending.isdisjoint, waits)), len(self.collected.submissions))
 
         tell()
-        judge = partial(_judge, limits=self.assignment.limits, run=secrets.token_hex(8))
+        judge = partial(_judge, limits=self.assignment.limits)
         batches, options = self._batches(), {"batch_size": 1, "pre_dispatch": "2*n_jobs"}
         try:
             for several in shared_out(judge, batches, jobs, "grading", ends=True, **options):
@@ -163,8 +161,7 @@ class _Grading:
                     self.pending.discard(key)
                 tell()
         finally:
-            while _every:
-                _every.pop().close()
+            _isolation().close()
         if self.error is not None:
             raise self.error
 
@@ -289,34 +286,22 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
 # -- in as many processes as there are ------------------------------------------------------------------------------
 
 
-_mine = threading.local()
-_every: list[Isolation] = []  # of all threads of this process; the one of this thread is _mine
-_sent: set[tuple[str, str]] = set()  # the schedules that this process has sent in a run: nobody needs them twice
-
-
-def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[tuple[str, Entry, Schedule | None]]:
-    """Judge a batch, in whatever process this is: the key, what came of it, and the schedule that nobody has yet."""
+def _judge(batch: Sequence[_Job], limits: Limits) -> list[tuple[str, Entry, Schedule | None]]:
+    """Judge a batch, in whatever process this is: the key, what came of it, and its schedule, if it has one."""
     isolation = _isolation()
     finished: list[tuple[str, Entry, Schedule | None]] = []
     for key, source, required in batch:
         score, schedule = judge_source(source, required, isolation, limits)
-        if schedule is not None and (run, schedule.digest) in _sent:
-            schedule = None
-        elif schedule is not None:
-            _sent.add((run, schedule.digest))
         finished.append((key, Entry(score, isolation.features), schedule))
     return finished
 
 
+@cache
 def _isolation() -> Isolation:
-    """The Isolation of this thread, which stays for the next batch."""
-    found = getattr(_mine, "isolation", None)
-    if not isinstance(found, Isolation):
-        found = _mine.isolation = Isolation()
-        _every.append(found)
-        if multiprocessing.current_process().name.startswith("Loky"):
-            _end_with_parent()
-    return found
+    """The Isolation of this process, which stays for the next batch."""
+    if multiprocessing.current_process().name.startswith("Loky"):
+        _end_with_parent()
+    return Isolation()
 
 
 def _end_with_parent() -> None:

@@ -28,11 +28,11 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
-from lib.checker.checker import check
+from lib.checker.checker import check, check_data
 from lib.checker.verdict import FunctionVerdict
 from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
@@ -55,9 +55,6 @@ from lib.trace.trace import Trace
 
 LEEWAY: Final = Fraction(5, 4)  # how much more the first goal allows than what our own solutions take there
 MOST: Final = 20  # sizes of one puzzle, at most: each is a run of every student's
-TRIED: Final = 4000  # sizes that are looked at before a puzzle is said to have no more
-SIMULATED: Final = 80  # and that are run
-LONGER_OURS: Final = 3  # times the events of the puzzle's own size that a run of ours may have there: grading is quick
 
 
 class Unfit(ValueError):
@@ -172,13 +169,13 @@ def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
     """
     record = PUZZLES[puzzle]
     own = AtSize(*record.size, record.mesh)
-    most = LONGER_OURS * figures_at(puzzle, own)[0].events
+    most = 3 * figures_at(puzzle, own)[0].events  # grading is to be quick
     # What does not divide at a hidden size of the record is an accident of the puzzle's own.
     needed = _divides(own).intersection(*(_divides(AtSize(*other)) for other in record.hidden))
     found: list[AtSize] = []
     tried = set[AtSize]()
     for size in _candidates(record, Random(f"{seed}:{puzzle}")):
-        if len(found) == count or len(tried) == SIMULATED:
+        if len(found) == count or len(tried) == 80:
             break
         uneven = size.mesh is not None and len(set(map(len, size.mesh.processes))) > 1
         if size in tried or uneven or not needed <= _divides(size):
@@ -214,7 +211,7 @@ def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
             shared[name] = axes[along] if along is not None else number if isinstance(number, int) else None
         return Mesh(axes, ranks=order, **shared)
 
-    for _ in range(TRIED):
+    for _ in range(4000):  # then it has no more
         try:
             mesh = None if record.mesh is None else mesh_near(record.mesh)
         except ValueError:  # so many devices do not make such hosts or processes
@@ -239,13 +236,6 @@ def _divides(size: AtSize) -> set[tuple[str, str]]:
 # -- one function --------------------------------------------------------------------------------------------------
 
 INPUTS: Final = 200  # random inputs in a hidden set of a plain function, at most
-MOST_TEXT: Final = 6000  # characters of a message that a gradebook keeps
-LONGER: Final = 20  # how many times the events of our own solution a run may have, and is still judged
-KNOWN: Final = 2048  # verdicts and schedules that a process keeps in mind
-PACKED: Final = 2**18  # the most bytes of one of those
-ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where something is in memory: another place each time
-K = TypeVar("K")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +281,9 @@ class _Asked(NamedTuple):
 
     def result(self, state: str, text: str) -> Result:
         """A result in words: at a size of which the student may not know, it is said first."""
-        text = ADDRESS.sub("0x...", text if self.size is None else f"At {self.words}: {text}")
-        return Result(self.words, state, message=text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + MORE)
+        # Where something is in memory is another place each time.
+        text = re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x...", text if self.size is None else f"At {self.words}: {text}")
+        return Result(self.words, state, message=text if len(text) <= 6000 else text[:6000] + MORE)
 
     def unanswered(self, sent: Sent) -> Result:
         """The result of a function that came to no end."""
@@ -334,7 +325,7 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
                     hidden.append(trial.run(asked)[0])
             if sent is not None and sent.trace is not None:
                 schedule = _schedules.get(sent.schedule) or schedule_of(sent.trace)
-                if len(schedule.packed) <= PACKED:
+                if len(schedule.packed) <= 2**18:
                     _keep(_schedules, sent.schedule, schedule)
                 own = replace(own, schedule=schedule.digest)
     elsewhere, state = {result.state for result in hidden}, own.state
@@ -368,10 +359,10 @@ _verdicts: dict[tuple[str, str], Result] = {}
 _schedules: dict[str, Schedule] = {}  # of Traces, by their bytes
 
 
-def _keep(known: dict[K, T], key: K, value: T) -> None:
+def _keep(known: dict[Any, Any], key: object, value: object) -> None:
     """Keep something in mind; of too many the oldest goes."""
     known[key] = value
-    if len(known) > KNOWN:
+    if len(known) > 2048:
         del known[next(iter(known))]
 
 
@@ -386,11 +377,13 @@ class _Trial(NamedTuple):
         """Return what came of a run, and what was sent, if that is worth keeping."""
         sent = self.isolation.run(self.source, asked.record.id, asked.size, self.limits)
         trace, key = sent.trace, (sent.schedule, asked.name)
-        events = 0 if trace is None else sum(len(program.events) for program in trace.programs)
-        if events > LONGER * asked.events + LONGER:  # more than any answer needs, and a check would take minutes
-            why = (
-                f"{asked.record.id} records {counted(events, 'operation', ',')}, and our own solution {asked.events:,}"
-            )
+        programs = () if trace is None else trace.programs
+        events = sum(len(program.events) for program in programs)
+        moves = sum(len(program.moves) for program in programs)
+        most = 20 * asked.events + 20
+        if events > most or moves > 5 * most:  # more than any answer needs, and a check would take minutes
+            done = counted(events, "operation", ",") if events > most else f"{moves:,} changes of its stores"
+            why = f"{asked.record.id} records {done}, and our own solution {asked.events:,} operations"
             fix = "\n  fix:      look for a loop that does the same again and again"
             return asked.result("failed", why + fix), None
         if sent.outcome != "trace" or trace is None:
@@ -446,7 +439,7 @@ def _judge_of(puzzle: str) -> Judge:
 
 def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
     """Return what `check` says of a Trace, and whether it says so without a word on the source."""
-    verdict = check(trace, asked.record)
+    verdict = check_data(trace, asked.record)
     if not verdict.correct:
         return asked.result("failed", replace(verdict, goals=()).text()), False  # no goal can be near yet
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)

@@ -40,14 +40,9 @@ from lib.suite.submissions.load import source_in
 
 # -- mistakes ------------------------------------------------------------------------------------------------------
 
-MOST_TEXT: Final = 4000  # characters of a message that are looked at
-LONGEST: Final = 400  # characters of a line that are
-FIX: Final = "fix:"
-VERDICTS: Final = ("Not one correct training step.", "Not right yet.")
 RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
 # A message that begins with the place in a file, and what it says of it.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")
-NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'\n]*)'")
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|⟨[^⟩]*⟩")
 # What differs between students who made the same mistake, and what stands for it.
 ABSTRACT: Final = tuple(
@@ -131,15 +126,17 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
         kind, _, rest = said.partition(": ")
         said = said if kind.endswith(("Error", "Exception")) or not rest else kind
     first = _abstract(said, puzzle, names)
-    if module := NO_MODULE.search(happened):  # which one it is makes the difference
+    if module := re.search(
+        r"ModuleNotFoundError: No module named '([^'\n]*)'", happened
+    ):  # which one it is makes the difference
         first += f" {module[1]}"
     return first, _abstract(fix.partition("\n")[0], puzzle, names)
 
 
 def _parts(message: str) -> tuple[str, str]:
     """Return what happened, in a line, and the fix, in as many as it has."""
-    lines = [line[:LONGEST] for line in message[:MOST_TEXT].split("\n")]
-    if lines[0] in VERDICTS and len(lines) > 1:
+    lines = [line[:400] for line in message[:4000].split("\n")]  # patterns take long over what is made for them
+    if lines[0] in ("Not one correct training step.", "Not right yet.") and len(lines) > 1:
         # The first fault of a verdict: its lines stand two to the right.
         lines = [line.removeprefix("  ") for line in lines[1:]]
         lines = lines[: next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))]
@@ -148,8 +145,8 @@ def _parts(message: str) -> tuple[str, str]:
         first = first[rank.end() :]
     fix: list[str] = []
     for line in lines[1:]:
-        if line.strip().startswith(FIX):
-            fix = [line.strip().removeprefix(FIX).strip()]
+        if line.strip().startswith("fix:"):
+            fix = [line.strip().removeprefix("fix:").strip()]
         elif fix and len(line) - len(line.lstrip()) > 8:
             fix.append(line.strip())
         elif fix:
@@ -173,8 +170,6 @@ def _abstract(text: str, puzzle: str, names: list[str]) -> str:
 
 # -- similarity ----------------------------------------------------------------------------------------------------
 
-LEAST: Final = 1.0  # bits below which nothing is listed: less than that of a coin
-FEW: Final = 8  # so many students with the same are taken two by two; more are one group
 # Why it may be as it should. A list of pairs comes with these words, and says of nobody who had it from whom.
 INNOCENT: Final = (
     "the puzzle leaves few ways to write it, or the given code and the hints lead there",
@@ -262,7 +257,9 @@ def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_o
             if source in known.sources:
                 same[known.sources[source]] += students
             elif len(students) > 1 and schedule not in known.schedules and (schedule or is_function):
-                bits = _bits(worked, None if is_function else having[schedule], len(students))
+                code = log2((worked if is_function else having[schedule]) - 1) - log2(len(students) - 1)
+                rare = 0.0 if is_function else log2((worked - 1) / (having[schedule] - 1))
+                bits = round(code / 2 if is_function else rare + min(rare, code), 6)
                 if bits > 0:
                     shared = Shared(puzzle, schedule, source, len(students), worked, bits)
                     groups[shared] = students
@@ -272,19 +269,12 @@ def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_o
     return Similarity(tuple(_alike(theirs, groups)), tuple(ours))
 
 
-def _bits(worked: int, having: int | None, writing: int) -> float:
-    """Return how much it weighs. `having`: None for a plain function."""
-    if having is None:
-        return round(log2((worked - 1) / (writing - 1)) / 2, 6)
-    schedule = log2((worked - 1) / (having - 1))
-    return round(schedule + min(schedule, log2((having - 1) / (writing - 1))), 6)
-
-
 def _alike(theirs: dict[str, list[Shared]], groups: dict[Shared, list[str]]) -> list[Alike]:
     """Students by what they share, the most surprising first. Pairs are of few students, so that there are few."""
     together: set[tuple[str, ...]] = set()
     for students in groups.values():
-        together.update(combinations(sorted(students), 2) if len(students) <= FEW else [tuple(sorted(students))])
+        # Many with the same are one group.
+        together.update(combinations(sorted(students), 2) if len(students) <= 8 else [tuple(sorted(students))])
     found: defaultdict[tuple[Shared, ...], set[str]] = defaultdict(set)
     for first, *others in together:
         common = [one for one in theirs[first] if all(one in theirs[other] for other in others)]
@@ -292,4 +282,5 @@ def _alike(theirs: dict[str, list[Shared]], groups: dict[Shared, list[str]]) -> 
     alike = (
         Alike(tuple(sorted(who)), shared, round(sum(one.bits for one in shared), 6)) for shared, who in found.items()
     )
-    return sorted((one for one in alike if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))
+    # What weighs less than a coin is not listed.
+    return sorted((one for one in alike if one.bits >= 1), key=lambda one: (-one.bits, one.students))

@@ -112,15 +112,11 @@ def csv_of(book: Gradebook) -> str:
         comments = (f"{mark.puzzle}: {mark.comment}".removeprefix(": ") for mark in student.marks if mark.comment)
         refused = (f"could not be graded: {one.file}: {one.why}" for one in book.refused_of(student))
         row += f"{file}.html", "; ".join(comments), "; ".join((*refused, *student.notes))
-        writer.writerow(map(_plain_cell, (*row, *map(dict(student.more).get, more))))
+        for number, cell in enumerate(row := [*row, *map(dict(student.more).get, more)]):
+            if isinstance(cell, float) and cell.is_integer():
+                row[number] = int(cell)
+        writer.writerow(neutral(cell) if isinstance(cell, str) else cell for cell in row)
     return "\ufeff" + text.getvalue()
-
-
-def _plain_cell(cell: Cell) -> Cell:
-    """A cell of one line, which no spreadsheet takes for a formula; a whole number is written as such."""
-    if isinstance(cell, str):
-        return neutral(cell)
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 # -- junit ---------------------------------------------------------------------------------------------------------

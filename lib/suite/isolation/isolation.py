@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Final
 from lib.errors import fixes
 from lib.files import ROOT, child_environment
 from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
-from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, FEATURES, GRACE, LATE, endless, schedules_below
+from lib.suite.isolation.running import DEAF, FEATURES, GRACE, endless, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import Given, encode
@@ -92,9 +92,13 @@ def ask(request: Request, **environment: str) -> Sent:
 
 def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
     """Say how a process ended that left no result: somebody ended it, or it ended itself."""
-    said = _said(noise)
-    if "Timeout (" in said and status == 1:
-        return _deaf(request, noise)
+    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
+    said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
+    if "Timeout (" in said and status == 1:  # it was too busy to say so itself, and faulthandler wrote where it is
+        name = Path(request.file if request.source is None else request.source[2]).name
+        trace = said.rpartition("Timeout (")[2]
+        found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', trace)
+        return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
     if -status in (getattr(signal, name, 0) for name in ("SIGXCPU", "SIGALRM")):
         return endless(request, None)
     if status < 0:
@@ -106,24 +110,11 @@ def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
     return Sent("failed", f"{request.puzzle} ended Python itself (exit status {status}){last}")
 
 
-def _deaf(request: Request, noise: BinaryIO) -> Sent:
-    """Say that a process did not end in time and was too busy to say so: what faulthandler wrote has the line."""
-    said = _said(noise).rpartition("Timeout (")[2]
-    name = Path(request.file if request.source is None else request.source[2]).name
-    found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said)
-    return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
-
-
-def _said(noise: BinaryIO) -> str:
-    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
-    return noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
-
-
 # -- children of a server ------------------------------------------------------------------------------------------
 
 START = 60.0  # seconds for the server to start
 ANSWER = 10.0  # seconds for the server to end what a child has left, and to say so
-SHORT = 0.1  # seconds for Python to write down where it is
+SHORT = 0.5  # seconds for a child to begin, and to write down where it is
 LINES: Final = 2  # lines of an answer
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
 """Variables of the environment that a run may know. Others may hold what is nobody's business."""
@@ -300,7 +291,7 @@ class _Server:
         if child is None or not child.may_answer(request):
             self.leave()
             child = self._child = self._fork(request)
-        content, late = self._exchange(child, request)
+        content, in_time = child.answer(request)
         if len(content) > request.limits.sent:
             self.leave()
             text = (
@@ -309,11 +300,13 @@ class _Server:
             )
             return Sent("failed", text)
         sent = read(content, request)
-        if sent is not None and sent.outcome in ("trace", "answers") and not late:
-            return sent  # the child is there for the next question
+        if sent is not None and sent.outcome in ("trace", "answers"):
+            if in_time:
+                return sent  # the child is there for the next question
+            sent = None
         status = self.leave()
-        if late and (sent is None or sent.outcome in ("trace", "answers")):
-            return _deaf(request, self._noise)
+        if sent is None and not in_time and status <= 0:  # it did not say itself that it was late
+            return endless(request, None)
         return sent or _vanished(request, status, self._noise)
 
     def _fork(self, request: Request) -> _Child:
@@ -337,17 +330,6 @@ class _Server:
         self._control.send(b"end")
         return int(self._heard(ANSWER))
 
-    def _exchange(self, child: _Child, request: Request) -> tuple[bytes, bool]:
-        """Send a request, and take what comes; and whether the child had to be told that it is late. It is told twice,
-        first so that it can say itself where it is, then so that Python itself does."""
-        with suppress(TimeoutError):
-            return child.answer(request), False
-        for number, seconds in ((LATE, DEAF), (DEAF_SIGNAL, SHORT)):
-            self._control.send(str(int(number)).encode())
-            with suppress(TimeoutError):
-                return child.rest(time.monotonic() + seconds), True
-        return b"", True
-
     def _heard(self, seconds: float) -> str:
         """Wait for the next message of the server."""
         self._control.settimeout(seconds)
@@ -362,7 +344,6 @@ class _Child:
 
     def __init__(self, link: socket.socket, first: Request) -> None:
         self.link, self._first, self._asked = link, first, 0
-        self._said, self._most = bytearray(), 0
 
     def may_answer(self, request: Request) -> bool:
         """Return whether it can be asked this, too: of the same function, and nothing has come since it answered."""
@@ -370,34 +351,28 @@ class _Child:
         same = (request.puzzle, request.limits, request.source) == (first.puzzle, first.limits, first.source)
         return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
 
-    def answer(self, request: Request) -> bytes:
-        """Ask a request, and return the answer, or what came until the child had closed its end, or had said too much.
-        TimeoutError where it is late."""
+    def answer(self, request: Request) -> tuple[bytes, bool]:
+        """Ask a request, and return what came until the answer was whole, the child had closed its end, had said too
+        much, or should have ended itself for being late; and whether it was in time."""
         self._asked += 1
-        self._said.clear()
-        self._most = request.limits.sent
-        deadline = time.monotonic() + request.limits.seconds
-        self.link.settimeout(request.limits.seconds)
-        with suppress(ConnectionError):  # it may have ended
+        said, seconds, most = bytearray(), request.limits.seconds, request.limits.sent
+        begun, lines = time.monotonic(), 0
+        self.link.settimeout(seconds)
+        with suppress(OSError):  # it may have ended, and it may take the request too slowly
             self.link.sendall(request.to_bytes() + b"\n")
-        return self.rest(deadline)
-
-    def rest(self, deadline: float) -> bytes:
-        """Go on to receive an answer until a time by the clock."""
-        lines = self._said.count(b"\n")
-        while lines < LINES and len(self._said) <= self._most:
-            left = deadline - time.monotonic()
+        while lines < LINES and len(said) <= most:
+            left = begun + seconds + min(DEAF, seconds) + SHORT - time.monotonic()
             if left <= 0:  # however much of what comes by and by is there already
-                raise TimeoutError
+                break
             self.link.settimeout(left)
             part = b""
-            with suppress(ConnectionError):
+            with suppress(OSError):
                 part = self.link.recv(2**16)
             if not part:
                 break
-            self._said += part
+            said += part
             lines += part.count(b"\n")
-        if len(self._said) > self._most:
-            return bytes(self._said)
+        in_time = time.monotonic() - begun <= seconds
         # One that ends in the middle of a line, or goes on after its end, is none.
-        return bytes(self._said[:-1]) if lines == LINES and self._said.endswith(b"\n") else b""
+        whole = len(said) > most or (lines == LINES and said.endswith(b"\n"))
+        return bytes(said).removesuffix(b"\n") if whole else b"", in_time

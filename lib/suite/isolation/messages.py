@@ -23,14 +23,11 @@ from lib.trace.trace import Trace
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
-OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
-"""It ran; it answered; it is still the stub; the file will not do; anything else."""
 QUESTIONS: Final = 16
 """Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000  # characters of what a function prints that are kept
 MORE = "\n(and more)"
-MAX_PLACES = 100_000  # lines of source that a Trace may name
 KNOWN, KNOWN_BYTES = 64, 2**20  # schedules that are kept to be known again, and the most bytes of one of them
 
 
@@ -150,9 +147,6 @@ def written(sent: Sent, printed: str) -> bytes:
 # -- in -------------------------------------------------------------------------------------------------------------
 
 
-FIELDS: Final = {"outcome", "text", "printed", "answers", "places", "lines"}
-
-
 def read(content: bytes, request: Request) -> Sent | None:
     """Return what a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
     from lib.trace.json_format import parse
@@ -160,10 +154,14 @@ def read(content: bytes, request: Request) -> Sent | None:
     first, newline, second = content.partition(b"\n")
     try:
         found = parse(second) if newline else None
-        if not isinstance(found, dict) or set(rest := cast("dict[str, Any]", found)) != FIELDS:
+        if not isinstance(found, dict) or set(rest := cast("dict[str, Any]", found)) != {
+            *("outcome", "text", "printed", "answers", "places", "lines")
+        }:
             return None
         outcome = rest["outcome"]
-        if outcome not in OUTCOMES or outcome == ("trace" if request.inputs is not None else "answers"):
+        # It ran; it answered; it is still the stub; the file will not do; anything else.
+        known = outcome in ("trace", "answers", "unsolved", "source", "failed")
+        if not known or outcome == ("trace" if request.inputs is not None else "answers"):
             return None
         text, printed = _text(rest["text"]), _text(rest["printed"], MAX_PRINTED + len(MORE))
         digest, trace = ("", None) if first == b"null" else _known(first)
@@ -208,9 +206,14 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
     """The run, of which each event knows its line. ValueError or TypeError for what is no places."""
     from lib.trace.json_format import with_places
 
-    if len(places) > MAX_PLACES:
+    if len(places) > 100_000:
         raise ValueError("these are no places")
-    known = [*map(_place, places), None]  # -1 is for none
+    known: list[Place | None] = []
+    for file, line, function, text in places:
+        if type(line) is not int:
+            raise ValueError("this is no place")
+        known.append(Place(_text(file), line, _text(function), _text(text)))
+    known.append(None)  # -1 is for none
     located: list[list[Place | None]] = []
     for program, numbers in zip(trace.programs, lines, strict=True):
         fit = all(type(number) is int and -1 <= number < len(places) for number in numbers)
@@ -218,13 +221,6 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
             raise ValueError("these are no places of its events")
         located.append([known[number] for number in numbers])
     return with_places(trace, located)
-
-
-def _place(item: Any) -> Place:
-    file, line, function, text = item
-    if type(line) is not int:
-        raise ValueError("this is no place")
-    return Place(_text(file), line, _text(function), _text(text))
 
 
 # -- asked ---------------------------------------------------------------------------------------------------------

@@ -69,9 +69,6 @@ GRACE = 10.0  # seconds more, to start Python and to end by itself, before a pro
 DEAF = 1.0
 """Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
 the function itself had."""
-LATE = getattr(signal, "SIGALRM", signal.SIGTERM)
-DEAF_SIGNAL = getattr(signal, "SIGUSR2", signal.SIGTERM)
-"""It is time to say where it is and to end; and, should nobody hear that, to have Python itself say where it is."""
 
 
 def main() -> NoReturn:
@@ -87,13 +84,13 @@ def main() -> NoReturn:
     os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 
 
-def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> None:
-    """Run a student's function, and send what came of it. This process ends where that takes too long. It sees to it
-    itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and to one that
-    does not hear it DEAF_SIGNAL, before it is ended."""
-    printed, main_thread = Kept(), threading.get_ident()
+def answer(request: Request, send: Callable[[bytes], object]) -> None:
+    """Run a student's function, and send what came of it. Where that takes too long, this process says where it is and
+    ends: a thread sees to it, and where no thread of Python's gets its turn, faulthandler. The function can stop both;
+    then the process is ended from outside."""
+    printed, main_thread, seconds = Kept(), threading.get_ident(), request.limits.seconds
 
-    def late(*_: object) -> None:
+    def late() -> None:
         if isinstance(sys.stdout, Printed):
             sys.stdout.release()
         frame = student_frame(sys._current_frames().get(main_thread))  # pyright: ignore[reportPrivateUsage]
@@ -101,20 +98,14 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
         send(written(endless(request, place), printed.text))
         os._exit(0)
 
-    if told:
-        signal.signal(LATE, late)
-        faulthandler.register(DEAF_SIGNAL, all_threads=False)
-        in_time = partial(signal.signal, LATE, signal.SIG_IGN)
-    else:
-        seconds = request.limits.seconds
-        timer = threading.Timer(seconds, late)
-        timer.daemon = True
-        timer.start()
-        faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
-        in_time = timer.cancel
+    timer = threading.Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
     with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)
-    in_time()
+    timer.cancel()
+    faulthandler.cancel_dump_traceback_later()
     send(written(sent, printed.text))
 
 
@@ -152,7 +143,9 @@ def limit(limits: Limits) -> None:
 def _run(request: Request) -> Sent:
     try:
         if request.schedules is not None:
-            withhold(request.schedules)
+            for name in LOADED:
+                import_module(name)
+            sys.meta_path.insert(0, _Given(request.schedules))
         with nullcontext() if request.solutions is None else building_on(request.solutions):
             if request.source is None:
                 function = load_function(request.file, request.puzzle)
@@ -221,14 +214,9 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
     return found
 
 
-def withhold(given: Mapping[str, str]) -> None:
-    """From now on no module that is WITHHELD is to be had but what is LOADED and what is given."""
-    for name in LOADED:
-        import_module(name)
-    sys.meta_path.insert(0, _Given(given))
-
-
 class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds of all that is WITHHELD nothing but what is LOADED already, and what is given."""
+
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
@@ -310,14 +298,11 @@ def serve() -> None:
                     _answer(walls, folder, *fds)
                 for fd in fds:
                     os.close(fd)
-            elif message == b"end":
+            else:
                 control.send(str(_end(child, walls)).encode())
                 child = 0
-                if _holds_something(folder):
-                    _remove(folder)
-                    folder = tempfile.mkdtemp(dir=walls.folder)
-            else:
-                os.kill(child, int(message))  # who has ended has its number until then
+                _remove(folder)
+                folder = tempfile.mkdtemp(dir=walls.folder)
     finally:
         if child:
             _end(child, walls)
@@ -336,13 +321,6 @@ def _end(child: int, walls: Walls) -> int:
             process, status = os.waitpid(-1, 0)
             ended[process] = os.waitstatus_to_exitcode(status)
     return ended[child]
-
-
-def _holds_something(folder: str) -> bool:
-    try:
-        return bool(os.listdir(folder))
-    except OSError:  # it is gone, or nobody may look into it
-        return True
 
 
 def _remove(folder: str) -> None:
@@ -381,7 +359,7 @@ def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
             limit(replace(limits, seconds=limits.seconds * QUESTIONS))
             walls.enter(folder)
             for line in chain([first], lines):
-                answer(request_from(line), lambda content: link.sendall(content + b"\n"), told=True)
+                answer(request_from(line), lambda content: link.sendall(content + b"\n"))
         os._exit(0)
     finally:
         os._exit(70)

@@ -80,15 +80,14 @@ class Program:
                     unit.end = len(self.units)
         except (RecursionError, MemoryError):
             raise SourceError("this code is nested too deep to be read") from None
-        every = [unit.names for unit in self.units]
-        self.binders = _index(names.gives for names in every)
-        self._touchers = _index(names.touches for names in every)
-        self._callers = _index(names.calls for names in every)
-        self._receivers = _index(set[str]().union(*names.calls.values()) for names in every)
-        self._takers = _index(names.later for names in every)
-        self._late_touchers = _index(names.touches_later for names in every)
-        self.stars = [place for place, names in enumerate(every) if names.star]
-        """The imports that take over all names of a module."""
+        # Where each name is given, touched, called, handed on, or taken by a function.
+        self._at = defaultdict[str, list[int]](list)
+        for place, unit in enumerate(self.units):
+            names = unit.names
+            handed = set[str]().union(*names.calls.values())
+            for name in {*names.gives, *names.touches, *names.touches_later, *names.later, *names.calls, *handed}:
+                self._at[name].append(place)
+        self.stars = [place for place, unit in enumerate(self.units) if unit.names.star]
         self._events: dict[tuple[str, str], list[int]] = {}
 
     def _add(self, node: ast.stmt, cell: str, outer: int | None, tried: bool = False) -> None:
@@ -132,14 +131,16 @@ class Program:
     def needed(self, name: str) -> Iterator[Needed]:
         """Yield what each of the statements needs that may make a name a function, the last of them first."""
         for place in self._candidates(name):
-            end = self.units[place].end
-            uses = (use for use, one in enumerate(self.units) if one.end > end and _uses(one, name))
-            yield _Search(self, name, place, max(uses, default=len(self.units))).found()
+            yield _Search(self, name, place).found()
+
+    def givers(self, name: str) -> list[int]:
+        """Return where a name is bound, in order."""
+        return [place for place in self._at.get(name, ()) if name in self.units[place].names.gives]
 
     # -- which names are functions ----------------------------------------------------------------------------------
 
     def _candidates(self, name: str) -> Iterator[int]:
-        return (place for place in reversed(self.binders.get(name, ())) if self.level(place, name) > NEVER)
+        return (place for place in reversed(self.givers(name)) if self.level(place, name) > NEVER)
 
     def level(self, place: int, name: str, depth: int = 0) -> int:
         """Tell whether a statement makes a name a function: SURE, MAYBE or NEVER."""
@@ -171,7 +172,7 @@ class Program:
                 return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in values))
             case ast.Attribute() | ast.Subscript():
                 name = root(node)
-                return MAYBE if name in self.binders and self._ours(name, place) is None else NEVER
+                return MAYBE if name and self.givers(name) and self._ours(name, place) is None else NEVER
             case ast.Call():
                 name = root(node) or ""
                 if (ours := self._ours(name, place)) is None:
@@ -193,7 +194,7 @@ class Program:
                 seen.add(one)
                 if self.is_run(one, place):
                     return True
-                todo += [later for at in self.binders.get(one, ()) for later in self.units[at].names.later]
+                todo += [later for at in self.givers(one) for later in self.units[at].names.later]
         return False
 
     def is_run(self, name: str, place: int) -> bool:
@@ -213,9 +214,7 @@ class Program:
 
     def _before(self, name: str, place: int) -> int | None:
         """The last place before another where a name is bound."""
-        places = self.binders.get(name, ())
-        found = bisect_left(places, place)
-        return places[found - 1] if found else None
+        return max((one for one in self.givers(name) if one < place), default=None)
 
     def _binding(self, name: str, place: int) -> ast.stmt | None:
         before = self._before(name, place)
@@ -226,23 +225,21 @@ class Program:
     def events(self, name: str, target: str) -> list[int]:
         """Return where a name is bound, or what it stands for is changed, in order."""
         if (name, target) not in self._events:
-            changers = self._changers(name)
-            called = {place for one in changers for place in self._callers.get(one, ())}
-            places = called.union(self._touchers.get(name, ()), self._receivers.get(name, ()))
-            changes = [place for place in places if self._changes(place, name, changers, target)]
-            self._events[name, target] = sorted({*self.binders.get(name, ()), *changes})
+            # The functions that change what it stands for when they are called, or call one that does.
+            changers = set[str]()
+            todo = [place for place in self._at.get(name, ()) if name in self.units[place].names.touches_later]
+            while todo:
+                self.look()
+                for one in self.units[todo.pop()].names.gives - changers:
+                    changers.add(one)
+                    todo += [place for place in self._at.get(one, ()) if one in self.units[place].names.later]
+            places = {*self._at.get(name, ()), *(place for one in changers for place in self._at.get(one, ()))}
+            self._events[name, target] = [
+                place
+                for place in sorted(places)
+                if name in self.units[place].names.gives or self._changes(place, name, changers, target)
+            ]
         return self._events[name, target]
-
-    def _changers(self, name: str) -> set[str]:
-        """The functions that change what a name stands for when they are called, or call one that does."""
-        found: set[str] = set()
-        todo = list(self._late_touchers.get(name, ()))
-        while todo:
-            self.look()
-            for one in self.units[todo.pop()].names.gives - found:
-                found.add(one)
-                todo += self._takers.get(one, ())
-        return found
 
     def _changes(self, place: int, name: str, changers: set[str], target: str) -> bool:
         """Tell whether a statement is there to change what a name stands for. One that runs the function is not."""
@@ -281,11 +278,13 @@ class Program:
 class _Search:
     """Follows names back from a function to the statements that give them. `must`: the function lacks what fails."""
 
-    def __init__(self, program: Program, target: str, place: int, end: int) -> None:
-        self._program, self._target, self._place, self._end = program, target, place, end
-        self._places: set[int] = set()
-        self._names: set[str] = {target}
-        self._missing: set[str] = set()
+    def __init__(self, program: Program, target: str, place: int) -> None:
+        self._program, self._units, self._target, self._place = program, program.units, target, place
+        # What a function uses is what there is where the source last calls it, or hands it on.
+        own = self._units[place].end
+        calls = (at for at, unit in enumerate(self._units) if unit.end > own and _calls(unit, target))
+        self._end = max(calls, default=len(self._units))
+        self._places, self._names, self._missing = set[int](), {target}, set[str]()
         self._seen: set[tuple[str, int, bool]] = set()
         self._taken: set[tuple[int, int, bool]] = set()
         self._todo: list[tuple[str, int, bool]] = []
@@ -294,14 +293,14 @@ class _Search:
         """Return what is needed."""
         program, target, place = self._program, self._target, self._place
         self._take(place, self._end, True)
-        if program.units[place].outer is not None:  # others in the same statement may be the ones that are run
-            self._follow(target, program.units[place].end, True)
+        if self._units[place].outer is not None:  # others in the same statement may be the ones that are run
+            self._follow(target, self._units[place].end, True)
         for event in program.events(target, target):
-            if place < event < self._end and target not in program.units[event].names.gives:
+            if place < event < self._end and target not in self._units[event].names.gives:
                 self._take(event, self._end, False)
         self._work()
         if self._missing & LOOK_NAMES_UP:
-            for number, unit in enumerate(program.units[: self._end]):  # all that does nothing else than give a name
+            for number, unit in enumerate(self._units[: self._end]):  # all that does nothing else than give a name
                 plain = isinstance(unit.node, (*DEFINITIONS, *IMPORTS))
                 plain = plain or (isinstance(unit.node, ASSIGNMENTS) and not unit.names.calls)
                 if plain and unit.outer is None and target not in unit.names.gives:
@@ -330,21 +329,21 @@ class _Search:
         """Take what gives a name at a place."""
         if must:
             self._names.add(name)
-        units, events = self._program.units, self._program.events(name, self._target)
+        events = self._program.events(name, self._target)
         if before := bisect_left(events, place):
             event = events[before - 1]
-            gives = name in units[event].names.gives
+            gives = name in self._units[event].names.gives
             self._take(event, place, must and gives)
-            if not gives or units[event].outer is not None:  # what it stood for before still counts
+            if not gives or self._units[event].outer is not None:  # what it stood for before still counts
                 self._ask([name], event, must)
             return
         # An import of everything may give it, or a cell below that was run before.
-        later = [event for event in events if name in units[event].names.gives]
+        later = [event for event in events if name in self._units[event].names.gives]
         if not later or place < self._end:
             for star in self._program.stars:
                 self._take(star, place, False)
         if later and place == self._end:
-            self._take(later[-1], len(units), must)
+            self._take(later[-1], len(self._units), must)
         elif must and not later:
             self._missing.add(name)
 
@@ -354,7 +353,7 @@ class _Search:
             return
         self._taken.add((place, at, must))
         self._places.add(place)
-        unit = self._program.units[place]
+        unit = self._units[place]
         here = place if unit.outer is None and not isinstance(unit.node, COMPOUND) else unit.end
         self._ask(unit.names.now, here, must)
         for when in {at, self._end} if must else {at}:
@@ -366,21 +365,21 @@ class _Search:
 
     def _take_way(self, place: int, at: int) -> None:
         """Take what decides how a compound statement goes: what leaves it, and what may fail in a `try`."""
-        unit = self._program.units[place]
+        unit = self._units[place]
         may_fail = unit.tried and self._target not in unit.names.now
         may_fail = may_fail and not any(one in SHOWS or self._program.is_run(one, unit.end) for one in unit.names.calls)
         if may_fail or isinstance(unit.node, ast.Break | ast.Continue | ast.Raise):
             self._take(place, at, False)
         elif not isinstance(unit.node, ast.For | ast.AsyncFor | ast.While):
             for inner in unit.inner:
-                if not self._program.units[inner].tried:
+                if not self._units[inner].tried:
                     self._take_way(inner, at)
 
 
-def _uses(unit: Unit, name: str) -> bool:
-    """Tell whether a statement calls a function, or gives it to something that does."""
-    calls = any(name == called or name in given for called, given in unit.names.calls.items())
-    return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
+def _calls(unit: Unit, name: str) -> bool:
+    """Tell whether a statement calls a function, or hands it to something that it calls."""
+    handed = any(name == called or name in given for called, given in unit.names.calls.items())
+    return handed and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
 
 
 def _pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
@@ -403,15 +402,6 @@ def _pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
             for one in getattr(made, name):
                 one.body = kept(one.body)
     return made
-
-
-def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
-    """Each name with the places where it stands, in order."""
-    found = defaultdict[str, list[int]](list)
-    for place, some in enumerate(names):
-        for name in some:
-            found[name].append(place)
-    return found
 
 
 def import_paths(node: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:

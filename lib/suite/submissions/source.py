@@ -12,8 +12,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain, groupby
@@ -24,7 +24,7 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import IMPORTS, OURS, Needed, Program, Unit, import_paths
+from lib.suite.submissions.needed import COMPOUND, IMPORTS, OURS, Program, Unit, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
@@ -40,7 +40,6 @@ from lib.suite.submissions.statements import (
 )
 
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
-FEW, LONGEST_NAME = 3, 60  # functions that a message names, and characters of the name of one
 
 
 class State(NamedTuple):
@@ -139,9 +138,9 @@ class Source:
         every = [(str(getattr(one.node, "name", "")), one) for one in program.functions()]
         likely = [(name, one) for name, one in every if name in handed or (puzzle and puzzle in name.lower())]
         functions = likely or sorted(every, key=lambda one: not isinstance(one[1].node, FUNCTIONS))
-        names = [f"`{name[:LONGEST_NAME]}` ({_place(one)})" for name, one in functions]
-        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-        return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"
+        names = [f"`{name[:60]}` ({_place(one)})" for name, one in functions]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
         """Return whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
@@ -168,21 +167,32 @@ class Source:
     def only(self, puzzle: str) -> Source:
         """Return the source with nothing but what the function of a puzzle needs: other lines are empty, so that
         numbers stay. It is faster to run at several sizes. The source itself, where what is needed cannot be told
-        without running it."""
+        without running it, or shares a line or a compound statement with what is not."""
         try:
             program = program_of(self.cells)
-            first = next(program.needed(puzzle), None)
-            if first is None or not first.sure or program.broken_after(puzzle) is not None:
+            needed = next(program.needed(puzzle), None)
+            if needed is None or not needed.sure:
                 return self
-            kept = _kept(self.cells, first, program)
+            # A cell that is no Python may be why something is missing, or hold a later definition.
+            if program.broken and (needed.missing or program.broken_after(puzzle) is not None):
+                return self
+            lines = defaultdict[str, set[int]](set)
+            for one in needed.statements:
+                first = min([one.node.lineno, *(mark.lineno for mark in getattr(one.node, "decorator_list", ()))])
+                lines[one.cell].update(range(first, (one.node.end_lineno or first) + 1))
+            kept = tuple(
+                (
+                    name,
+                    "\n".join(line if at in lines[name] else "" for at, line in enumerate(tidy(text).split("\n"), 1)),
+                )
+                for name, text in self.cells
+                if name in lines
+            )
             every, broken = statements(kept)
-            second = next(Program(every, broken).needed(puzzle), None)
-            if second is None or _read(first) != _read(second):
-                return self
-        except (ValueError, RecursionError, MemoryError):  # a number of more digits than Python writes, a deep nest
+        except SourceError:
             return self
-        alone = not broken and len(every) == len(first.statements)
-        return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
+        alone = len(every) == len(needed.statements) and not any(isinstance(one.node, COMPOUND) for one in every)
+        return replace(self, cells=kept, needs=(needed.names, needed.missing)) if alone and not broken else self
 
 
 def _place(statement: Unit) -> str:
@@ -190,29 +200,6 @@ def _place(statement: Unit) -> str:
     cell = statement.cell.rpartition(", ")[2]
     line = f"line {statement.node.lineno}"
     return f"{cell}, {line}" if cell.startswith("code cell ") else line
-
-
-def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Cell, ...]:
-    """The cells, with the lines of what is needed, and those that are no Python, of which somebody may want to know."""
-    lines: dict[str, set[int]] = {}
-    for one in needed.statements:
-        first = min([one.node.lineno, *(mark.lineno for mark in getattr(one.node, "decorator_list", ()))])
-        lines.setdefault(one.cell, set()).update(range(first, (one.node.end_lineno or first) + 1))
-    found: list[Cell] = []
-    broken = {one.cell for one in program.broken}
-    for name, text in cells:
-        if name in broken:
-            found.append((name, text))
-        elif name in lines:
-            every = enumerate(tidy(text).split("\n"), 1)
-            found.append((name, "\n".join(line if number in lines[name] else "" for number, line in every)))
-    return tuple(found)
-
-
-def _read(needed: Needed) -> tuple[object, ...]:
-    """Lay out what is read of a source, to be compared: which statements on which lines give which names."""
-    lines = [(one.cell, ast.dump(one.node, include_attributes=True)) for one in needed.statements]
-    return needed.names, needed.missing, needed.sure, lines
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
@@ -312,7 +299,8 @@ class _Renamer(ast.NodeTransformer):
     def text(self, statement: ast.stmt) -> str:
         """Return the normal form of one statement at top level; the statement stays as it is."""
         self._numbers, self._counted = {}, 0
-        return "".join(map(ast.unparse, self._block([deepcopy(statement)])))
+        copied = gap.parse(ast.unparse(statement), "")  # in a third of the time of a deepcopy
+        return "".join(map(ast.unparse, self._block(copied.body)))
 
     def visit(self, node: ast.AST) -> Any:
         match node:
@@ -392,7 +380,9 @@ class _Renamer(ast.NodeTransformer):
                 changed += [one for one in map(self.visit, group) if one is not None]
                 continue
             functions: list[Function] = [self._function(one) for one in group]
-            for one in sorted(functions, key=lambda one: "\n".join(map(ast.unparse, [one.args, *one.body]))):
+            if len(functions) > 1:
+                functions.sort(key=lambda one: "\n".join(map(ast.unparse, [one.args, *one.body])))
+            for one in functions:
                 one.name = self._attribute(one.name) if one.name in self._attributes else self._number(one.name)
                 one.decorator_list = [self.visit(decorator) for decorator in one.decorator_list]
                 changed.append(one)

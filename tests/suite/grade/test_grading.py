@@ -32,6 +32,7 @@ from tests.suite.grade.classes import (
     scores,
     solution,
 )
+from tests.suite.grade.isolation.attempts import Attempt
 from tests.support.processes import descendants
 from tests.support.profiles import examples, sample
 from tests.support.variants import VARIANTS
@@ -65,7 +66,7 @@ def test_each_gets_the_score_that_is_due(tmp_path: Path, monkeypatch: pytest.Mon
     assert "KeyError" in found["fay"].message
     assert found["ana"].own.schedule == book.asked[0].reference.schedule if book.asked[0].reference else False
     assert not book.passed
-    assert grading._every == []
+    assert grading._isolation()._server is None
 
 
 def test_what_ends_nowhere_is_ended(tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ STUDENTS = 12
 GRADER = """
 import sys
 from pathlib import Path
+from tests.suite.grade.isolation.attempts import Attempt
 from tests.suite.grade.classes import asked, graded
 print("begun", flush=True)
 graded(Path(sys.argv[1]), Path(sys.argv[2]), asked("ddp", hidden=1, seed=3), jobs=int(sys.argv[3]))
@@ -152,17 +154,6 @@ def test_one_process_or_two_give_the_same_bytes(tmp_path: Path) -> None:
     assert results(folder, tmp_path / "one") == results(folder, tmp_path / "two", jobs=2)
 
 
-@pytest.mark.thorough
-def test_so_does_a_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="a cluster needs dask: pip install distributed")
-    joblib = pytest.importorskip("joblib")
-    folder = a_class(tmp_path / "in")
-    here = results(folder, tmp_path / "here")
-    made = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-    with made as cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
-        assert results(folder, tmp_path / "there", jobs=-1) == here
-
-
 def test_what_was_not_handed_in_twice_is_run_once(tmp_path: Path) -> None:
     folder = hand_in(tmp_path / "in", {f"s{n}/ddp.py": solution("ddp") for n in range(5)})
     book = graded(folder, tmp_path / "out", asked("ddp"))
@@ -206,6 +197,24 @@ def test_every_honest_solution_passes(tmp_path: Path) -> None:
         score = scores(book, variant.puzzle)[f"student {number:02d}"]
         assert score.state == "passed", f"{variant.name}: {score.message}"
     assert not book.refused
+
+
+def test_a_run_that_is_made_to_be_long_is_not_checked(isolation: Isolation) -> None:
+    """Its stores change so often that a check, and a picture, would take minutes."""
+    forged = Attempt(
+        "",
+        """
+        found = data(good)
+        moves = found["programs"][0]["moves"]
+        found["programs"][0]["moves"] = [moves[0], [*moves[0][:3], -1]] * 10_000 + moves
+        forge(whole(found))
+        """,
+    ).text
+    (required,) = asked("basic", hidden=0).required
+    score, _ = judge_source(Source((("basic.py", forged),), name="basic.py"), required, isolation, Limits())
+    assert score.state == "failed"
+    assert "basic records 20,0" in score.message
+    assert "changes of its stores" in score.message
 
 
 LINES = st.lists(

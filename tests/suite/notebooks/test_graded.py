@@ -105,7 +105,7 @@ def test_nbval_fails_in_the_cell_of_the_cause_whatever_outputs_were_saved(tmp_pa
     marked = in_the_gap(slow)
     handed_in(tmp_path, "missed", lambda source: f"# NBVAL_CHECK_OUTPUT\n{marked(source)}", CORRECT, 1)
     plugins = (
-        "lib.suite.grade.plugins.pytest_plugin",
+        "lib.suite.grade.pytest_plugin",
         "lib.suite.notebooks.kernels",
         "no:cacheprovider",
         "no:asyncio",
@@ -128,11 +128,11 @@ def test_nbval_fails_in_the_cell_of_the_cause_whatever_outputs_were_saved(tmp_pa
 
 @pytest.mark.parametrize("given", [{}, {"nbval_lax": True}])
 def test_who_asks_for_no_grading_gets_nbval_as_it_is(given: dict[str, bool], pytester: pytest.Pytester) -> None:
-    from lib.suite.grade.plugins import pytest_plugin
+    from lib.suite.grade import pytest_plugin
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(graded.VARIABLE, raising=False)
-        config = pytester.parseconfig("-p", "lib.suite.grade.plugins.pytest_plugin")
+        config = pytester.parseconfig("-p", "lib.suite.grade.pytest_plugin")
         vars(config.option).update(given)
         before = set(config.pluginmanager.get_plugins())
         pytest_plugin.pytest_configure(config)

@@ -248,7 +248,7 @@ READERS: dict[str, Callable[[Path], str]] = {
     "gallery": by_gallery,
     "grade": by_grade,
 }
-if THOROUGH:  # at a commit: tests/suite/grade/plugins/test_pytest_plugin.py
+if THOROUGH:  # at a commit: tests/suite/grade/test_pytest_plugin.py
     READERS["pytest --puzzles"] = by_pytest
 EVERY = [(form, way) for form in FORMS for way in WAYS_BACK]
 SOME = EVERY[::3]  # each form and each way back

@@ -20,8 +20,7 @@ from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ROOT, ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli import console as options
-from lib.suite.cli.console import cluster, fail, numbers, option, progress, say, show_table, some_jobs
+from lib.suite.cli.console import fail, numbers, option, progress, say, show_table, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -74,8 +73,6 @@ def grade_(
     jobs: Annotated[
         int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
     ] = None,
-    backend: options.Backend = None,
-    scheduler: options.Scheduler = None,
     watch: Annotated[bool, option("Go on, and grade what comes or changes.", "--watch")] = False,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
@@ -92,7 +89,7 @@ def grade_(
             puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
         )
         asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
-        work = _Work(submissions, out, asked, roster, marks or (), platform or (), jobs, backend, scheduler)
+        work = _Work(submissions, out, asked, roster, marks or (), platform or (), jobs)
         work.check()
     except (AssignmentError, TableError) as error:
         fail(str(error), status=2)
@@ -149,8 +146,6 @@ class _Work(NamedTuple):
     marks: Sequence[Path]
     platforms: Sequence[str]
     jobs: int | None
-    backend: str | None
-    scheduler: str | None
 
     def check(self) -> None:
         """Read the files of the class, before anything runs. TableError or OSError for what is no such file."""
@@ -177,8 +172,8 @@ class _Work(NamedTuple):
             fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         jobs, marks = self.jobs or cores, [path for path in self.marks if path.exists()]
-        with cluster(self.backend, self.scheduler), progress("Grading") as done:
-            book = grade(collected, assignment, self.out, jobs=jobs if self.backend is None else -1, done=done)
+        with progress("Grading") as done:
+            book = grade(collected, assignment, self.out, jobs=jobs, done=done)
         book = replace(book, problems=problems)
         try:
             book = by_hand(book, marks, assignment.rules)

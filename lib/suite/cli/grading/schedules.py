@@ -236,8 +236,7 @@ def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Calla
     alone = jobs == 1 or left < FEW
     at_once = 1 if alone else FEW
     parts = [missing[start : start + at_once] for start in range(0, left, at_once)]
-    # Whatever cluster grades: the files are to be here, and each of them takes milliseconds.
-    for count in shared_out(partial(Pictures.draw, pictures), parts, 1 if alone else jobs, "drawing", backend="loky"):
+    for count in shared_out(partial(Pictures.draw, pictures), parts, 1 if alone else jobs, "drawing"):
         left -= count
         done(left)
 

@@ -23,7 +23,6 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 MOST_MEMBERS: Final = 50_000
 MOST_DIRECTORY: Final = 8 * 2**20  # bytes of a zip's table of contents, which is read at once
 MOST_UNPACKED: Final = 64 * 2**20  # bytes of a tar, which is held in memory while it is read
-LOCKED, IN_UTF_8 = 0x1, 0x800  # the bits of a zip's member: it needs a password; its name is in UTF-8
 
 
 class Unreadable(ValueError):
@@ -100,7 +99,7 @@ def _directory_size(file: IO[bytes]) -> int:
 def _name_in_zip(info: ZipInfo) -> str:
     """The name of a member. Without the flag for UTF-8 it ought to be cp437; macOS writes UTF-8 all the same."""
     try:
-        return info.filename if info.flag_bits & IN_UTF_8 else info.filename.encode("cp437").decode("utf-8")
+        return info.filename if info.flag_bits & 0x800 else info.filename.encode("cp437").decode("utf-8")
     except UnicodeError:
         return info.filename
 
@@ -109,7 +108,7 @@ def _odd(info: ZipInfo) -> str:
     mode = info.external_attr >> 16
     if mode and (mode & 0o170000) not in (0, 0o100000):
         return "is a link, or another thing that is no file; hand in the file itself"
-    if info.flag_bits & LOCKED:
+    if info.flag_bits & 0x1:
         return "is locked with a password; hand it in without one"
     if info.compress_type in (ZIP_STORED, ZIP_DEFLATED):
         return ""
@@ -283,9 +282,6 @@ MADE_BY_COMPUTERS: Final = frozenset(
 )
 DEEPEST: Final = 40  # folders within folders
 MOST_ARCHIVES: Final = 3  # archives within archives: that of a platform, a student's, and one in that
-MOST_NESTED_TOGETHER: Final = 8 * 2**30  # bytes of all archives that lie in one, such as that of a whole class
-# How many times larger they may be than what they lie in, besides one of the largest: archives pack badly.
-NESTED_RATIO: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +347,8 @@ def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
         return
     last = {member.name: number for number, member in enumerate(members)}
     junk: set[tuple[str, ...]] = set()
-    nested, most = 0, min(MOST_NESTED_TOGETHER, MOST_NESTED + NESTED_RATIO * size)
+    # Together they may have 8 GiB, as of a whole class, and one of the largest and 50 times the bytes that they lie in.
+    nested, most = 0, min(8 * 2**30, MOST_NESTED + 50 * size)
     for number, member in sorted(enumerate(members), key=lambda each: (_parts(each[1].name), each[0])):
         inner = (*parts, *_parts(member.name))
         made = next((n for n in range(len(parts), len(inner)) if _is_junk(inner[n]) and inner[n] != ".."), None)

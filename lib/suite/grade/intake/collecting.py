@@ -1,6 +1,6 @@
 """Takes in what was handed in: whose each file is, which can be graded, and a row or a note for every other.
 
-How a platform calls the files of a download is a row of PLATFORMS. Its pattern is compared with the whole path, from
+How a platform calls the files of a download stands in platforms.toml. Its pattern is compared with the whole path, from
 the folder or archive that was given, with "/" between its parts; its groups say who handed it in (`student`), which of
 them (`id`), when (`time`) and what the file was called (`file`).
 """
@@ -8,6 +8,7 @@ them (`id`), when (`time`) and what the file was called (`file`).
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lib.files import packaged
 from lib.suite.course.progress import MAX_BYTES, standings
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import Entry, Unreadable, walk, without_ending
@@ -75,77 +77,9 @@ class Platform(NamedTuple):
     numbered: bool = False
 
 
-def _row(name: str, pattern: str, example: str, source: str, *, numbered: bool = False) -> Platform:
-    return Platform(name, re.compile(pattern, re.DOTALL), example, source, numbered)
-
-
-PLATFORMS: Final = (
-    _row(
-        "Moodle",
-        r"(?:.*?/)?(?P<student>[^/]+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)",
-        "hw1/Ann Lee_123456_assignsubmission_file_/05_fsdp.ipynb",
-        "moodle/moodle, mod/assign: the full name with spaces for underscores, the participant's number, the plugin; "
-        "a folder for each student, or without folders a prefix",
-    ),
-    _row(
-        "Blackboard",
-        r"(?:.*?/)?[^/]*?_(?P<student>[^/_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
-        "gradebook/Homework 1_alee7_attempt_2026-11-01-10-00-00_05_fsdp.ipynb",
-        "kwurst/bb-file-cleanup, README: assignmentname_username_attempt_datetime_filename.ext, and a .txt beside it",
-    ),
-    _row(
-        "Brightspace",
-        r"(?:.*?/)?(?P<id>\d+)-\d+ ?- (?P<student>[^/]+?) ?- (?P<time>\w+ \d+, \d{4} \d{1,2}:?\d\d ?[AP]M)"
-        r"(?: - |/)(?P<file>.+)",
-        "hw1/12345-67890 - Ann Lee - Nov 1, 2026 1000 AM - 05_fsdp.ipynb",
-        "<student-id>-<submission-id> - <student-name> - <month> <day>, <year> <time> <AM/PM>, as parsers of "
-        "Brightspace's downloads document it; newer versions make a folder of it",
-    ),
-    _row(
-        "Gradescope",
-        r"(?:.*?/)?assignment_\d+_export/(?P<student>submission_(?P<id>\d+))/(?P<file>.+)",
-        "assignment_9100_export/submission_212345678/05_fsdp.ipynb",
-        "its export of submissions: a folder for each, and submission_metadata.yml, which says whose each is",
-    ),
-    _row(
-        "Sakai",
-        r"(?:.*?/)?(?P<student>[^/]+?)\((?P<id>[^/()]+)\)(?:/|_)Submission attachment\(s\)(?:/|_)(?P<file>.+)",
-        "hw1/Lee, Ann(alee7)/Submission attachment(s)/05_fsdp.ipynb",
-        "Sakai's assignments, Download All: <Last, First(id)>/Submission attachment(s)/, beside it grades.csv",
-    ),
-    _row(
-        "nbgrader",
-        r"(?:.*?/)?submitted/(?P<student>[^/]+)/[^/]+/(?P<file>.+)",
-        "submitted/alee7/hw1/05_fsdp.ipynb",
-        "nbgrader's documentation: {nbgrader_step}/{student_id}/{assignment_id}/{notebook_id}.ipynb",
-    ),
-    _row(
-        "GitHub Classroom",
-        r"(?:.*?/)?(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<student>[^/]+)/(?P<file>.+)",
-        "hw1-submissions/hw1-alee7/05_fsdp.ipynb",
-        "`gh classroom clone student-repos`: a folder for the assignment, in it a repository <assignment>-<user> each",
-    ),
-    _row(
-        "ILIAS",
-        r"(?:[^/]+/)?(?:(?:Abgaben|Submissions)/)?(?:Team[ _]?\d+/)?(?P<student>[^/_]+_[^/_]+_[^/_]+)_(?P<id>\d{3,})/"
-        r"(?P<file>.+)",
-        "Submissions/Lee_Ann_alee7_4711/05_fsdp.ipynb",
-        "ILIAS' exercises: Lastname_Firstname_Login_ID/, those of a team below Team_ID/",
-    ),
-    _row(
-        "Canvas",
-        r"(?:.*?/)?(?P<student>[^/_]+)(?P<late>_LATE)?_(?P<id>\d{2,})_\d{2,}_(?P<file>[^/]+\.\w+(?:/.*)?)",
-        "submissions/leeann_LATE_12345_6789012_05_fsdp-2.ipynb",
-        "mikewesthad/canvas-unzipper, README: <lastfirst>_<user>_<submission>_<file>; LATE after the name of who was, "
-        "and -1, -2 after that of a file that was handed in again",
-        numbered=True,
-    ),
-    _row(
-        "Google Classroom",
-        r"[^/]+/(?P<student>[^/]+?) - (?P<file>[^/]+)",
-        "Homework 1/Ann Lee - 05_fsdp.ipynb",
-        "the folder of an assignment in Google Drive, in which each file has its student's name before it",
-    ),
+PLATFORMS: Final = tuple(
+    Platform(**row | {"pattern": re.compile(row["pattern"], re.DOTALL)})
+    for row in tomllib.loads(packaged("lib.suite.grade.intake", "platforms.toml"))["platform"]
 )
 """Each way in which a platform names a student's files. The last is the loosest, and counts where no other fits."""
 

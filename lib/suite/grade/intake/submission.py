@@ -21,7 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
-from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from lib.puzzles.records import PUZZLES
@@ -203,18 +202,18 @@ def decoded(data: bytes) -> str:
         except UnicodeDecodeError as error:
             raise Unreadable(f"begins as text in {encoding.upper()}, and is none: {error.reason}") from None
     else:
-        text = _guessed(data)
+        # What its first lines say, if UTF-8 will not do.
+        told = [
+            found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line))
+        ]
+        text = ""
+        for guessed in ("utf-8", *told[:1], "cp1252", "latin-1"):  # the last fits always
+            with suppress(LookupError, ValueError):
+                text = data.decode(guessed)
+                break
     if CONTROLS.search(text):
         raise Unreadable("is binary, and no text: it has control characters")
     return text
-
-
-def _guessed(data: bytes) -> str:
-    told = (found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line)))
-    for encoding in ("utf-8", *islice(told, 1), "cp1252"):
-        with suppress(LookupError, ValueError):
-            return data.decode(encoding)
-    return data.decode("latin-1")
 
 
 def _code_cells(text: str) -> list[str]:

@@ -23,7 +23,7 @@ def fat(model): step(model, keep=True)
 
 def forge(text):
     for fd in range(3, 256):
-        try: os.write(fd, text if isinstance(text, bytes) else text.encode())
+        try: os.write(fd, (text if isinstance(text, bytes) else text.encode()) + b"\\n")
         except OSError: pass
     os._exit(0)
 

@@ -105,7 +105,7 @@ def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pyt
         if isolation.features == ("a new Python for each run",):
             pytest.skip("there is no server here")
         with monkeypatch.context() as patch:
-            patch.setattr("lib.suite.isolation.isolation._Child.rest", interrupted)
+            patch.setattr("lib.suite.isolation.isolation._Child.answer", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 isolation.run(solution("ddp"), "ddp")
         sent = isolation.run(source("print('this'); model.get_activation([0])"), "basic")

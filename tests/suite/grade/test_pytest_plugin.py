@@ -37,7 +37,7 @@ def inner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def grade(pytester: pytest.Pytester, *options: str | Path) -> pytest.RunResult:
     """A pytest of its own that grades, without what our own settings say."""
     return pytester.runpytest_inprocess(
-        "-p", "lib.suite.grade.plugins.pytest_plugin", "-p", "no:asyncio", "-p", "no:xdist", *options
+        "-p", "lib.suite.grade.pytest_plugin", "-p", "no:asyncio", "-p", "no:xdist", *options
     )
 
 

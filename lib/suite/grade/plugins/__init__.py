@@ -1,1 +1,0 @@
-"""What other programs grade with: pytest, and nbgrader."""
