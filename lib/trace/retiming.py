@@ -21,6 +21,7 @@ from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import OPERATIONS
+from lib.values.values import Value
 
 R = TypeVar("R", bound=Trace)
 FREE = "free", "", 0, 0, 0
@@ -106,14 +107,31 @@ class _Timed(Program):
 def plan_of(run: Trace) -> Plan:
     """Return what the times of a run follow from, under whatever costs. Kept with it, and with its copies of other
     times."""
-    return Plan(run)
+    plan, values_of = Plan(run), [program.values_of for program in run.programs]
+    events = plan.events
+    for kind, rank, number, others in plan.order.steps:
+        event = events[number]
+        if kind == "do":
+            plan.do(rank, number, event, values_of[rank](event.inputs))
+        elif kind == "pass":
+            plan.thing[number] = plan.thing[others[0]]
+        elif kind == "issue" and event.op == "pass_to":
+            values = values_of[rank](event.inputs)
+            if len(values) == len(event.inputs):
+                plan.send(rank, number, event, values)
+        elif kind == "meet":
+            brought = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
+            if all(len(mine) == len(events[n].inputs) for mine, n in zip(brought, others, strict=True)):
+                plan.meet(others, event, brought)
+    return plan
 
 
 class Plan:
     """The steps of a run, and what is to be paid for in each event.
 
     Most runs do the same again and again: few different things have a price, and `thing` says which of them an event
-    is. -1: none that is known, as it did not take place, or a value of it was never made.
+    is. -1: none that is known, as it did not take place, or a value of it was never made. Who has the values at hand,
+    as they are made or afterwards, tells what each step works on.
     """
 
     def __init__(self, run: Trace) -> None:
@@ -121,36 +139,35 @@ class Plan:
         self.events, self.first = self.order.events, self.order.first
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
-        self._weigh(run)
+        self._shape = run.shape
 
-    def _weigh(self, run: Trace) -> None:
-        events, things, thing = self.events, self.things, self.thing
-        shape, values_of = run.shape, [program.values_of for program in run.programs]
-        for kind, rank, number, others in self.order.steps:
-            event = events[number]
-            op = event.op
-            if kind == "do":
-                row = OPERATIONS[op]
-                if row.cost is None:
-                    thing[number] = 0
-                else:
-                    work = row.work(shape, event.layer, len(event.batches), values_of[rank](event.inputs))
-                    thing[number] = things.setdefault(("do", op, work, rank, event.layer), len(things))
-            elif kind == "pass":
-                thing[number] = thing[others[0]]
-            elif kind == "issue" and op == "pass_to":
-                values = values_of[rank](event.inputs)
-                if len(values) == len(event.inputs):
-                    size = total_elements(values)
-                    thing[number] = things.setdefault(("pass", op, size, rank, event.peer), len(things))
-            elif kind == "meet":
-                row = COLLECTIVES[op]
-                values = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
-                if all(len(mine) == len(events[n].inputs) for mine, n in zip(values, others, strict=True)):
-                    size = row.paced(row.brought(values), row.said(event.arg))
-                    same = things.setdefault(("meet", op, size, event.group, None), len(things))
-                    for n in others:
-                        thing[n] = same
+    def do(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
+        """An operation of a rank by itself."""
+        row = OPERATIONS[event.op]
+        if row.cost is None:
+            self.thing[number] = 0
+        else:
+            work = row.work(self._shape, event.layer, len(event.batches), values)
+            self.thing[number] = self.things.setdefault(("do", event.op, work, rank, event.layer), len(self.things))
+
+    def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
+        """A message."""
+        key = "pass", event.op, total_elements(values), rank, event.peer
+        self.thing[number] = self.things.setdefault(key, len(self.things))
+
+    def meet(self, numbers: Sequence[int], event: Event, brought: Sequence[Sequence[Value]]) -> None:
+        """A collective: the events of its members, one of them, and what each brings."""
+        row = COLLECTIVES[event.op]
+        size = row.paced(row.brought(brought), row.said(event.arg))
+        same = self.things.setdefault(("meet", event.op, size, event.group, None), len(self.things))
+        for number in numbers:
+            self.thing[number] = same
+
+    def set_times(self, run: Trace) -> None:
+        """Writes the times with a run's own costs into its events, which are its own, too."""
+        times = self.times(run, run.costs, self.lengths(run.costs.on(run.mesh)))
+        for event, issued, start, length in zip(self.events, *times, strict=True):
+            event.issued, event.start, event.length = issued, start, length
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """Return what each event takes that has a price, with all links for itself; -1 for the others."""

@@ -7,13 +7,13 @@ from hypothesis import given
 
 from lib.analysis import figures
 from lib.trace.event import Move, Program
-from lib.trace.json_format import encode
 from lib.trace.lifetimes import own_lifetimes
 from tests.adversary.examples import plans, seeds
 from tests.adversary.judging import judged, read, ready
 from tests.adversary.plans import Plan
 from tests.adversary.programs import programs, stored
 from tests.support.profiles import examples
+from tests.support.version_1 import encode
 
 
 def by_hand(program: Program, random: Random | None) -> list[Move]:

@@ -10,10 +10,10 @@ from hypothesis import given
 
 from lib import HIDDEN, LENGTH, Costs, Model, Trace, simulate
 from lib.analysis import figures
-from lib.trace.json_format import encode
 from tests.adversary import oracle
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import CLASSIC, EVERYTHING, Case
+from tests.support.version_1 import encode
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
