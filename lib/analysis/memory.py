@@ -58,10 +58,10 @@ def guests(program: Program) -> set[int]:
         if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
             made = (number for number in event.outputs if isinstance(program.values[number], Weight))
             found.update(number for number in made if number not in stays)
-    held = held_at(program, len(program.events)) if found else []
+    held = held_at(program, len(program.events)) if found else ()
     for number in sorted(found):
         value = program.values[number]
-        if held[number] > 0 and value is not None and value.updates > 0:
+        if number in held and value is not None and value.updates > 0:
             found.remove(number)
     return found
 
@@ -180,7 +180,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     for number in lives.alive(index, held):
         value, maker = lives.values[number], lives.maker[number]
         assert value is not None, "what is alive is something"
-        stored = number < len(held) and held[number] > 0
+        stored = number in held
         if number >= len(uses.last):  # no await ever gave it an id
             state = "dropped"
         elif number in final:

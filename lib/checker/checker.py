@@ -165,7 +165,7 @@ class Forgotten(NamedTuple):
     @classmethod
     def of(cls, run: Trace) -> Forgotten:
         """All of it. A run that failed has forgotten nothing: it did not come so far."""
-        hidden = [(program.rank, alive) for program in run.programs for alive in figures.hidden(program)]
+        hidden = figures.hidden(run)
         if run.error is not None:
             return cls(hidden, [], [], [])
         misplaced: list[tuple[int, int, int]] = []

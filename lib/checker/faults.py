@@ -278,7 +278,7 @@ def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Event]]
 
 def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
-    there = {number for number, count in enumerate(held_at(program, len(program.events))) if count > 0}
+    there = held_at(program, len(program.events))
     there.update(number for event in program.events if event.op in HANDS_IN for number in event.inputs)
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):

@@ -254,22 +254,22 @@ def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
     return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
 
 
-def _unused(trace: Trace, top: figures.Peak, held: list[int]) -> list[tuple[Value, Event | None]]:
+def _unused(trace: Trace, top: figures.Peak, held: set[int]) -> list[tuple[Value, Event | None]]:
     """Return what was alive at the peak without being used then or later, biggest first, with its last use."""
     program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
     found: list[tuple[Value, Event | None]] = []
     for number, value in enumerate(program.values):
         trained = value is not None and value.updates > 0  # a result, which is there to stay
-        if value is not None and not trained and held[number] > 0 and last[number] < top.index:
+        if value is not None and not trained and number in held and last[number] < top.index:
             used = program.events[last[number]] if last[number] >= 0 else maker_of(program, number)
             found.append((value, used))
     return sorted(found, key=lambda item: -item[0].elements())
 
 
-def _spare(program: Program, top: figures.Peak, held: list[int]) -> tuple[Value, Event | None] | None:
+def _spare(program: Program, top: figures.Peak, held: set[int]) -> tuple[Value, Event | None] | None:
     """A whole value in a store at the peak of which nothing but a shard is used from then on, with its last use."""
     for number, value in enumerate(program.values):
-        if value is None or held[number] <= 0 or not value.is_complete():
+        if value is None or number not in held or not value.is_complete():
             continue
         before, later = (
             [event for event in events if number in event.inputs]

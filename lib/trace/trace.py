@@ -220,8 +220,9 @@ class Trace:
 
     @kept
     def rebuilt(self) -> Rebuilt:
-        """The run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or TraceError
-        where that cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
+        """The run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or
+        TraceError where that cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is
+        kept."""
         from lib.trace.rebuild import rebuild
 
         return rebuild(self)
@@ -231,11 +232,11 @@ class Trace:
         speaks of. PuzzleError or TraceError where that cannot be."""
         from lib.trace.retiming import retime
 
-        rebuilt = self.rebuilt().run
-        if costs is None or costs == self.costs:
-            return rebuilt
+        costs = self.costs if costs is None else costs
         if costs not in self._timed:
-            self._timed[costs] = retime(rebuilt, costs)
+            run = self.rebuilt().run
+            run = self._timed[costs] = run if costs == run.costs else retime(run, costs)
+            run._timed[costs] = run  # of itself it is that already
         return self._timed[costs]
 
     @cached_property

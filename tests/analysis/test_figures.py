@@ -161,7 +161,9 @@ def test_both_bubble_rates() -> None:
 
 
 def hidden(function: Any, **sizes: Any) -> list[list[str]]:
-    return [[str(one.value) for one in figures.hidden(model.program)] for model in simulate(function, **sizes)]
+    models = simulate(function, **sizes)
+    every = figures.hidden(models[0].trace)
+    return [[str(one.value) for rank, one in every if rank == model.rank] for model in models]
 
 
 def test_a_value_that_outlives_an_operation_in_a_local_is_hidden() -> None:
@@ -207,4 +209,4 @@ def test_what_was_handed_in_is_not_hidden() -> None:
 
     model = Model()
     hand_in(model)
-    assert figures.hidden(model.program) == []
+    assert figures.hidden(model.trace) == []

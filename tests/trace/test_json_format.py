@@ -166,8 +166,7 @@ def use(trace: Trace) -> None:
     figures.peak(trace)
     figures.bubbles(trace)
     figures.traffic(trace)
-    for program in trace.programs:
-        figures.hidden(program)
+    figures.hidden(trace)
     trace.text()
     for costs in (UNIT, Links(host_size=1, latency=0.1)):
         try:
