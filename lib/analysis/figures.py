@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lib.cluster.costs import units
 from lib.trace.lifetimes import held_at, stays_of, uses_of
 from lib.trace.order import brought_to, meetings
-from lib.trace.trace import Event, Program, Trace, kept
+from lib.trace.trace import Event, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
@@ -106,7 +106,7 @@ def _levels(trace: Trace, rank: int, names: Sequence[str]) -> dict[str, tuple[in
     """Return for each name the event at which values of it are first alive, the earliest first, and how much is alive
     at each event.
 
-    What is alive comes and goes: that is added up, and so a value costs as much as it has stretches of life.
+    What comes and goes is added up, so a value costs as much as it has stretches of life, however long they are.
     """
     lives, stays, over = trace.lifetimes()[rank], stays_of(trace)[rank], len(trace.programs[rank].events)
     changes: dict[str, list[Elements]] = {}
@@ -114,30 +114,29 @@ def _levels(trace: Trace, rank: int, names: Sequence[str]) -> dict[str, tuple[in
     for number, (name, value, born, last) in enumerate(zip(names, lives.values, lives.born, lives.last, strict=True)):
         if value is None:
             continue
-        begin, end = born + 1, last + 1
-        mine = stays.get(number, ())
-        if len(mine) == 1 and mine[0][0] <= end and begin <= mine[0][1] and begin < end:  # most are stored once
-            begin, end, mine = min(begin, mine[0][0]), max(end, mine[0][1]), ()
-        alive: list[tuple[int, int, int]] = [(begin, end, 1)] if begin < end else []
-        for first, until in mine:
-            alive.append((first, until, 1))
-            if max(begin, first) < min(end, until):  # what was counted twice
-                alive.append((max(begin, first), min(end, until), -1))
-        change, size = changes.get(name), value.place.elements
-        if change is None:
-            change = changes[name] = [0] * (over + 2)
-        for first, until, count in alive:
-            change[first] += count * size
-            change[min(until, over + 1)] -= count * size
-        if alive:
-            firsts[name] = min(firsts.get(name, over + 1), alive[0][0], alive[-1][0])
-    return {name: (firsts[name], [*accumulate(changes[name])]) for name in sorted(firsts, key=firsts.__getitem__)}
+        if name not in changes:
+            changes[name], firsts[name] = [0] * (over + 2), over + 1
+        change, size, begin, end = changes[name], value.place.elements, born + 1, last + 1
+        for first, until in stays.get(number, ()):
+            if begin < end and first <= end and begin <= until:  # what is alive as it is: one stretch with that
+                begin, end = (first if first < begin else begin), (until if until > end else end)
+            else:
+                change[first] += size
+                change[until if until <= over else over + 1] -= size
+                firsts[name] = min(firsts[name], first)
+        if begin < end:
+            change[begin] += size
+            change[end if end <= over else over + 1] -= size
+            if begin < firsts[name]:
+                firsts[name] = begin
+    ever = sorted((name for name, first in firsts.items() if first <= over), key=firsts.__getitem__)
+    return {name: (firsts[name], [*accumulate(changes[name])]) for name in ever}
 
 
 def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
     """Everything alive on a rank when event number `index` starts, in order of birth."""
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
-    held = held_at(program, index)
+    held = held_at(stays_of(trace)[rank], index)
     found: list[Alive] = []
     for number in lives.alive(index, held):
         value, maker = lives.values[number], lives.maker[number]
@@ -241,8 +240,8 @@ def hidden(trace: Trace) -> list[tuple[int, Alive]]:
             value, mine = program.values[number], stays.get(number, ())
             if value is None or not born + 1 < last < len(events):
                 continue
-            if mine and mine[0][0] <= born + 1 and last < mine[0][1]:
-                continue  # by far the most: stored at once, and used for the last time before it is let go
+            if mine and mine[0][0] <= born + 1 and last <= mine[0][1]:
+                continue  # by far the most: stored at once, and let go just before its last use, or later
             timed = timed or [index for index, event in enumerate(events) if event.op in TIMED]
             outside = born + 1
             for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store

@@ -23,7 +23,6 @@ from lib.trace.event import STORE, STORES, Event, Program
 from lib.trace.lifetimes import never_awaited
 from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
-from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 from lib.values.operations import READS
 
@@ -92,7 +91,7 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
     try:
         # A copy of the costs: what a run has found out of them may have been written by hand.
         rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
-        timed = retime(rebuilt.run, rebuilt.run.costs)
+        timed = rebuilt.run
     except (PuzzleError, TraceError) as error:
         faults.append(fault_of(error))
     if trace.error is not None:

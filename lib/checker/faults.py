@@ -18,7 +18,7 @@ from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, line_calling
 from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, place_of
-from lib.trace.lifetimes import held_at
+from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
 from lib.values.operations import HANDS_IN, LOADS, UPDATES
@@ -102,6 +102,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
                 updated[event.layer].append((rank, event))
     untouched: list[int] = []  # of all of them the same is said, and a short file may have a million
     kinds = rebuilt.run.shape.kinds
+    complete: set[tuple[int, ...]] = set()  # by the places of weights: most layers are handed in alike
     for layer in range(trace.layers):
         if kinds[layer].weight is None:
             continue
@@ -114,9 +115,13 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
             wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
-            for fault in (next(filter(None, wrong), None), _missing(here, trace)):
+            parts = tuple([id(weight.place) for _, _, weight, _ in here])
+            missing = None if parts in complete else _missing(here, trace)
+            for fault in (next(filter(None, wrong), None), missing):
                 if fault is not None:
                     faults.setdefault(fault, []).append(layer)
+            if missing is None:
+                complete.add(parts)
     return [fault.text(layers) for fault, layers in faults.items()]
 
 
@@ -231,8 +236,8 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
     lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
-    for program in rebuilt.run.programs:
-        before, after = _at_rest(program), _afterwards(program, rebuilt, pretend)
+    for program, uses in zip(rebuilt.run.programs, uses_of(rebuilt.run), strict=True):
+        before, after = _at_rest(program, uses), _afterwards(program, rebuilt, pretend)
         for key, loads in before.items():
             now = [value for value in after[key] if value.step == 1]
             if now and _covers(now, [value for value, _ in loads]):
@@ -264,26 +269,27 @@ def _covers(now: list[Held], before: list[Held]) -> bool:
     return all(held_together(places, rest).covers(union(parts)) for rest, parts in firsts.items())
 
 
-def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Event]]]:
+def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[Held, Event]]]:
     """Return what a rank loads and uses, by kind and layer, each with the event that loads it."""
-    used = {number for event in program.events for number in event.inputs}
     found: dict[tuple[str, int], list[tuple[Held, Event]]] = defaultdict(list)
-    for event in program.events:
-        for number in event.outputs if event.op in LOADS else ():
-            value = program.values[number]
-            if number in used and isinstance(value, Weight | OptState):
-                found[value.kind, value.layer].append((value, event))
+    for number in uses.loaded:
+        value = program.values[number]
+        if uses.last[number] >= 0 and isinstance(value, Weight | OptState):
+            found[value.kind, value.layer].append((value, program.events[uses.maker[number]]))
     return found
 
 
 def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
-    there = held_at(program, len(program.events))
-    there.update(number for event in program.events if event.op in HANDS_IN for number in event.inputs)
+    there = held_at(stays_of(rebuilt.run)[program.rank], len(program.events))
+    there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):
-        value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
-        if isinstance(value, Weight | OptState) and (flaw is None or (pretend and flaw.pretended)):
+        value = program.values[number]
+        if not isinstance(value, Weight | OptState):
+            continue
+        flaw = rebuilt.flaws.get((program.rank, number)) if rebuilt.flaws else None
+        if flaw is None or (pretend and flaw.pretended):
             found[value.kind, value.layer].append(value)
     return found
 

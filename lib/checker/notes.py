@@ -18,7 +18,7 @@ from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.records import Goal
 from lib.trace.event import STORE, Event, Program, place_of
-from lib.trace.lifetimes import held_at
+from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
@@ -186,7 +186,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     when = f"the peak is on rank {top.rank} at time {units(top.time):g}, when {now.op} starts"
     order = here is not None and here.file == ORDER
     if not order:
-        held = held_at(program, top.index)
+        held = held_at(stays_of(trace)[top.rank], top.index)
         working = {id(program.values[number]) for number in now.inputs}  # what the operation works on hides nothing
         loose = [(one.value, one.born) for one in top.alive if one.hidden and id(one.value) not in working]
         if unused := _unused(trace, top, held):

@@ -266,10 +266,9 @@ def left_stores(program: Program) -> dict[int, int]:
     return {value: mine[-1][1] for value, mine in stays(program).items()}
 
 
-def held_at(program: Program, index: int) -> set[int]:
-    """The values that a store holds when event number `index` starts."""
-    every = stays(program).items()
-    return {value for value, mine in every if any(begin <= index < end for begin, end in mine)}
+def held_at(stays: Mapping[int, Sequence[Stay]], index: int) -> set[int]:
+    """The values that a store holds when event number `index` starts, by the stays of all."""
+    return {value for value, mine in stays.items() for begin, end in mine if begin <= index < end}
 
 
 def _landed(

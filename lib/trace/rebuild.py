@@ -18,7 +18,7 @@ from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS, READS, Operation
-from lib.values.placement import Owners
+from lib.values.placement import Owners, Range
 from lib.values.values import Activation, Value, Weight, definite, subject
 
 R = TypeVar("R", bound=Trace)
@@ -51,7 +51,7 @@ class Rebuilt(NamedTuple):
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
-        copies = [tuple([event.copy() for event in program.events]) for program in run.programs]
+        copies = [tuple(map(Event.copy, program.events)) for program in run.programs]
         made = zip(run.programs, copies, self.values, strict=True)
         self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
         self.plan = Plan(self.run)
@@ -61,7 +61,9 @@ class _Rebuild:
         # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
-        # By columns where those are cut, else by rows: each row shard crosses each column shard.
+        # By columns where those are cut, else by rows: each row shard crosses each column shard. The parts of places by
+        # their ids: whether they are by rows, which, and what they are of the others.
+        self.parts: dict[int, tuple[bool, Sequence[Range], Sequence[Range]]] = {}
         self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
         # What a communication brings, by its number, until its rank has waited for it.
         self.results: dict[int, tuple[list[Value], list[Flaw | None]]] = {}
@@ -70,7 +72,7 @@ class _Rebuild:
         """The values that an event uses. Those that were loaded count as loaded from now on."""
         mine, loaded, found = self.values[rank], self.loaded[rank], list[Value]()
         for number in event.inputs:
-            if number in loaded:
+            if loaded and number in loaded:
                 self.use(rank, number)
             # A number may be of another rank: members of a collective that name its group in different orders.
             value = mine[number] if number < len(mine) else None
@@ -82,12 +84,18 @@ class _Rebuild:
     def use(self, rank: int, number: int) -> None:
         """Notes that a loaded value is really used: only that counts as loading it."""
         load, value = self.loaded[rank].pop(number), cast(Value, self.values[rank][number])
-        rows, columns = value.place.dims[0], value.place.dims[-1]
-        across = self.used.get((rank, value.kind, value.layer, columns.whole))
-        owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
-        before = owners.add((rows if columns.whole else columns).ranges, load)
+        place, key = value.place, (rank, value.kind, value.layer)
+        if id(place) not in self.parts:
+            rows, columns = place.dims[0], place.dims[-1]
+            part, other = (rows, columns) if columns.whole else (columns, rows)
+            self.parts[id(place)] = columns.whole, part.ranges, ((0, other.dim.size),)
+        by_rows, part, whole = self.parts[id(place)]
+        owners, across = self.used.get((*key, by_rows)), self.used.get((*key, not by_rows))
+        if owners is None:
+            owners = self.used[*key, by_rows] = Owners()
+        before = owners.add(part, load)
         if before is None and across is not None:
-            before = across.add(((0, (columns if columns.whole else rows).dim.size),), load)
+            before = across.add(whole, load)
         if before is not None:
             self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 
@@ -111,8 +119,6 @@ class _Rebuild:
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
         """The first flaw among the inputs of an event."""
-        if not self.flaws:  # as in most runs
-            return None
         return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
     def give(self, rank: int, event: Event, values: Sequence[Value], flaws: Sequence[Flaw | None]) -> None:
@@ -122,20 +128,24 @@ class _Rebuild:
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(outputs)}")
         for number, value in zip(outputs, values, strict=True):
             mine[number] = value
-        for number, flaw in zip(outputs, flaws, strict=False):  # none are listed where there is none
+        for number, flaw in zip(outputs, flaws, strict=False) if flaws else ():  # none are listed where there is none
             if flaw is not None:
                 self.flaws[rank, number] = flaw
-        if (row := OPERATIONS.get(event.op)) is not None and row.loads:
-            self.loads += 1
-            for number in outputs:
-                self.loaded[rank][number] = self.loads, event
+
+    def load(self, rank: int, event: Event) -> None:
+        """Notes that values were loaded, which nothing has used yet."""
+        self.loads += 1
+        for number in event.outputs:
+            self.loaded[rank][number] = self.loads, event
 
     # -- steps --------------------------------------------------------------------------------------------------
 
     def do(self, rank: int, number: int, event: Event) -> None:
         row = OPERATIONS[event.op]
-        values = self.inputs(rank, event)
-        flaw = self.flaw(rank, event) or own_flaw(row, rank, event, values)
+        values = self.inputs(rank, event) if event.inputs else []
+        flaw = self.flaw(rank, event) if self.flaws else None
+        if flaw is None and (row.as_loaded or row.made_up is not None):
+            flaw = own_flaw(row, rank, event, values)
         if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
             what = f"its data was taken with {event.op}, for nothing"
             instead = "data that the reader of the rank's process has read"
@@ -150,6 +160,8 @@ class _Rebuild:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
         self.give(rank, event, made, () if flaw is None else [flaw] * len(made))
+        if row.loads:
+            self.load(rank, event)
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
@@ -202,6 +214,8 @@ class _Rebuild:
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, *found)
+            if event.op in READS:
+                self.load(rank, event)
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
