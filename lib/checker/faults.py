@@ -9,7 +9,7 @@ state, so a store has to hold it: what a variable had is gone with the function.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import lcm
 from operator import itemgetter
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from lib.trace.event import Event, Program, place_of
 from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
+from lib.values.dims import RunSet
 from lib.values.operations import HANDS_IN, LOADS, UPDATES
 from lib.values.placement import MOST, Part, held_together, union
 from lib.values.values import OptState, Weight, describe
@@ -79,7 +80,7 @@ class _Fault(NamedTuple):
     where: Place | None
     rank: int | None = None
 
-    def text(self, layers: Sequence[int] = ()) -> str:
+    def text(self, layers: Collection[int] = ()) -> str:
         what = self.what.replace("these layers", these("layer", layers)) if layers else self.what
         return fault_of(
             PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=self.where)
@@ -100,17 +101,20 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
         for rank, event in trace.events():
             if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
-    untouched: list[int] = []  # of all of them the same is said, and a short file may have a million
     kinds = rebuilt.run.shape.kinds
+    # A short file may have a million layers that nothing has to do with: of all of them one thing is said at once.
+    known = {layer for layer in (*handed_in, *updated) if layer is not None and 0 <= layer < trace.layers}
+    untouched = RunSet.of(known).rest(trace.layers)
+    if len(trace.descriptions) > 1:
+        untouched = RunSet.of([layer for layer in untouched if kinds[layer].weight is not None])
+    first = next(iter(untouched), 0)
     complete: set[tuple[int, ...]] = set()  # by the places of weights: most layers are handed in alike
-    for layer in range(trace.layers):
+    for layer in sorted({*known, first}):
         if kinds[layer].weight is None:
             continue
         here = handed_in.get(layer)
-        if not here and layer not in updated:
-            if not untouched:
-                faults[_not_handed_in(trace, [])] = untouched
-            untouched.append(layer)
+        if not here and layer not in known:
+            faults[_not_handed_in(trace, [])] = []  # of those that are untouched
         elif not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
@@ -122,7 +126,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
                     faults.setdefault(fault, []).append(layer)
             if missing is None:
                 complete.add(parts)
-    return [fault.text(layers) for fault, layers in faults.items()]
+    return [fault.text(layers or untouched) for fault, layers in faults.items()]
 
 
 def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault:
