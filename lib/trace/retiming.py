@@ -330,7 +330,9 @@ class _Shared:
         while self.ready or self.network.step():
             if self.ready:
                 self.advance(self.ready.popleft())
-        self.note(*self.moments)
+        for number, moment in self.moments.items():
+            if moment.start is not None:
+                self.times.start[number], self.times.length[number] = moment.start, moment.length
 
     def advance(self, rank: int) -> None:
         """Follows a rank until something is not over that it waits for."""
@@ -379,22 +381,19 @@ class _Shared:
         while queue and queue[0][1] in self.called:
             reader, read = queue.popleft()
             self.times.read(self.readers, reader, read, self.events[read], self.scale)
-            self.finish([reader], [read])
+            self.over.add(read)
+            self.ready.append(reader)
 
     def moment(self, number: int) -> _Moment:
         found = self.moments[number] = _Moment(self.times.issued[number])
         return found
 
-    def note(self, *numbers: int) -> None:
-        """Writes down when communications began, and what they take."""
-        for number in numbers:
-            moment = self.moments.get(number)
-            if moment is not None and moment.start is not None:
-                self.times.start[number], self.times.length[number] = moment.start, moment.length
-
     def finish(self, ranks: Sequence[int], numbers: Sequence[int]) -> None:
         """A communication is over for these ranks, in these of their events."""
-        self.note(*numbers)
+        _, start, length = self.times
+        for number in numbers:
+            moment = self.moments[number]
+            start[number], length[number] = moment.start, moment.length
         self.over.update(numbers)
         self.ready.extend(ranks)
 
