@@ -96,6 +96,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
         handed_in[layer].append((rank, *final))
+    # Who updated a layer is only asked where one was not handed in at all: it takes a pass over all events.
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     if len(handed_in) < trace.layers:
         for rank, event in trace.events():
@@ -118,6 +119,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
         elif not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
+            # Of several ranks with a wrong weight the first is told, and beside it what is on none of them.
             wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
             parts = tuple([id(weight.place) for _, _, weight, _ in here])
             missing = None if parts in complete else _missing(here, trace)
@@ -172,6 +174,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         what = f"the final weight of these layers was updated {weight.step} times"
         fix = "one training step updates each weight once: leave the others out"
         return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, place_of(event), rank)
+    # Not updated at all: look for the likely reason, the most telling first.
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
     fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
     others = {p.rank for p in trace.programs for e in p.events if e.op in UPDATES and e.layer == weight.layer}
@@ -192,6 +195,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
 
 def _parts(missing: Part, totals: set[int]) -> int:
     """Into how many shards a weight is cut where its missing part is spoken of; 0 where no small number will do."""
+    # Shards of different numbers have a common one: of halves and thirds, sixths. It may be too many to be told.
     common = 1
     for total in sorted(totals):
         common = lcm(common, total)
@@ -202,6 +206,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
 
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trace) -> _Fault | None:
     """Return which parts of a layer no final weight has."""
+    # Ranks may have cut the weight differently, into rows, columns or both: what all of them hold together counts.
     places = [weight.place for _, _, weight, _ in here]
     there = held_together(places, [part.dim.whole for part in places[0].dims[1:]])
     missing = there.dim.whole.minus(there)
@@ -243,9 +248,11 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     for program, uses in zip(rebuilt.run.programs, uses_of(rebuilt.run), strict=True):
         before, after = _at_rest(program, uses), _afterwards(program, rebuilt, pretend)
         for key, loads in before.items():
+            # One step on, and not two: what was updated twice is no weight of the next step either.
             now = [value for value in after[key] if value.step == 1]
             if now and _covers(now, [value for value, _ in loads]):
                 continue
+            # Told of the first part that is missing: the others mostly lack the same.
             value, load = next(pair for pair in loads if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
             lacks[value.kind, ends, _fix(program, value, ends, now), place_of(load)].append((program.rank, value))
@@ -265,6 +272,7 @@ def _covers(now: list[Held], before: list[Held]) -> bool:
     """Tell whether all of what some shards were together lies in others, at least one."""
     if all(value.place is now[0].place for value in before):
         return True  # by far the most common case
+    # Parts that are alike in all dims but the first are one part of that; each is looked for in what is there now.
     places = [value.place for value in now]
     firsts: dict[tuple[Part, ...], list[Part]] = defaultdict(list)
     for value in before:
