@@ -6,10 +6,10 @@ loaded weights by exactly one update, whose gradient has every batch exactly onc
 of activations that come from forward of inputs, all with the weights as loaded; and nothing on the way was forged,
 made up or loaded twice.
 
-Most of that is not asked here. Whether a gradient has every batch exactly once is a rule of the update (`rules.update`),
-and that no batch is in a sum twice is the law of sums (`laws.reduce`); `rebuild` asks both again for each operation, and
-notes what is dishonest. What is left for this room are the results. docs/architecture.md follows one all-reduce through
-all of it.
+Most of that is not asked here. Whether a gradient has every batch exactly once is a rule of the update
+(`rules.update`), and that no batch is in a sum twice is the law of sums (`laws.reduce`); `rebuild` asks both again for
+each operation, and notes what is dishonest. What is left for this room are the results. docs/architecture.md follows
+one all-reduce through all of it.
 """
 
 from __future__ import annotations

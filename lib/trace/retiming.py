@@ -372,7 +372,7 @@ class _Shared:
         else:
             self.called.add(number)
             if (sent := partners.sent.get(number)) in self.over:
-                self.take(cast(int, sent), number)
+                self.take(sent, number)
 
     def serve(self, rank: int, number: int) -> None:
         """A reader comes to what it was asked for, in the order in which it did, as soon as that is asked for."""

@@ -109,7 +109,8 @@ def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None 
     version = top.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:
         raise TraceError(f"this Trace has version {version!r}, and this library reads versions 1 and {VERSION}")
-    fields = FIELDS | CONTENTS | (TABLES if version > 1 else set())
+    fields = FIELDS | CONTENTS
+    fields |= TABLES if version > 1 else set[str]()
     if set(top) - {DESCRIPTIONS, PADDING} != fields:
         raise TraceError(f"a Trace has exactly the fields {sorted(fields)}; got {sorted(map(str, top))}")
     if version > 1:
@@ -442,7 +443,9 @@ class _Reader:
 
     def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterator[Event]:
         """The events of a rank."""
-        calls, layers, batches, places, issued, start, length = columns = [data[name] for name in EVENT_COLUMNS]
+        columns = [data[name] for name in EVENT_COLUMNS]
+        calls, layers, batches, places, issued, _, length = cast("list[list[int]]", columns)
+        start = cast("list[int | None]", data["start"])
         if len({len(column) for column in columns}) > 1:
             raise TraceError(f"{where}: an event has one of each of {', '.join(EVENT_COLUMNS)}")
 
@@ -486,12 +489,13 @@ class _Reader:
     ) -> None:
         """Check what events have to do with their layers, their rank, and each other. An await brings the outputs: a
         second one finds nothing left to bring, and without one there are none."""
-        calls, start = data["calls"], data["start"]
+        calls = cast("list[int]", data["calls"])
+        start = cast("list[int | None]", data["start"])
 
         def refuse(i: int, wrong: str) -> None:
             raise TraceError(f"{where}.events[{i}]: {wrong}")
 
-        pairs = [*zip(calls, data["layers"], strict=True)]
+        pairs: list[tuple[int, int | None]] = [*zip(calls, data["layers"], strict=True)]
         for number, layer in dict.fromkeys(pairs):
             if (number, layer) not in self.fitting:
                 self.fitting.add((number, layer))
