@@ -214,7 +214,7 @@ class Forgotten(NamedTuple):
                 if value is not None and STORE[type(value)] != STORES[store]:
                     misplaced.append((program.rank, number, store))
         passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
-        left = [(program.rank, number) for program in run.programs for number in never_awaited(program)]
+        left = [(rank, number) for rank, mine in enumerate(never_awaited(run)) for number in mine]
         lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
         return cls(hidden, misplaced, lost, unawaited)
 

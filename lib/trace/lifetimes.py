@@ -215,8 +215,8 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
     they bring: they have a buffer of their own, as those have that never work in place."""
     found: set[tuple[int, int]] = set()
     gone: dict[int, dict[int, int]] | None = None
-    for program in run.programs:
-        calls = [number for number, event in enumerate(program.events) if not event.blocking and _in_place(event)]
+    for program, own in zip(run.programs, uses_of(run), strict=True):
+        calls = [number for number in own.talks if _in_place(program.events[number])]
         if not calls:
             continue
         if gone is None:
@@ -275,7 +275,7 @@ def _landed(
     run: Trace, passages: Sequence[Passage], copied: Set[tuple[int, int]]
 ) -> dict[int, list[tuple[int, Value]]]:
     """Return what arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
-    dropped = {program.rank: set(never_awaited(program)) for program in run.programs}
+    dropped = {program.rank: set(never) for program, never in zip(run.programs, never_awaited(run), strict=True)}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
     if not any(dropped.values()):
         return found
@@ -303,10 +303,12 @@ def _landed(
     return {rank: sorted(landed, key=lambda item: item[0]) for rank, landed in sorted(found.items())}
 
 
-def never_awaited(program: Program) -> Iterator[int]:
-    """The communications of a rank that took place without anybody ever waiting for them."""
-    waited = {event.arg[0] for event in program.events if event.op == "wait"}
-    for number, event in enumerate(program.events):
-        happened = event.op in COMMUNICATION and event.start is not None
-        if happened and not event.blocking and number not in waited:
-            yield number
+@kept
+def never_awaited(run: Trace) -> list[list[int]]:
+    """Return the communications of each rank that took place without anybody ever waiting for them."""
+    found: list[list[int]] = []
+    for program, uses in zip(run.programs, uses_of(run), strict=True):
+        talks = [(number, program.events[number]) for number in uses.talks]
+        waited = {event.arg[0] for _, event in talks if event.op == "wait"}
+        found.append([n for n, e in talks if e.op != "wait" and e.start is not None and n not in waited])
+    return found
