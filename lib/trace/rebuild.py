@@ -18,7 +18,7 @@ from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS, READS, Operation
-from lib.values.placement import Owners, Range
+from lib.values.placement import Owners, Place
 from lib.values.values import Activation, Value, Weight, definite, subject
 
 R = TypeVar("R", bound=Trace)
@@ -37,6 +37,8 @@ class Flaw(NamedTuple):
 
 
 _Load = tuple[int, Event]
+_Thing = tuple[int, str, int]
+"""What a rank loads: the rank, a kind of value, and a layer."""
 
 
 class Rebuilt(NamedTuple):
@@ -61,10 +63,10 @@ class _Rebuild:
         # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
-        # By columns where those are cut, else by rows: each row shard crosses each column shard. The parts of places by
-        # their ids: whether they are by rows, which, and what they are of the others.
-        self.parts: dict[int, tuple[bool, Sequence[Range], Sequence[Range]]] = {}
-        self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
+        # What is used of each thing that was loaded: the first part, and where there are more, who has which. That is by
+        # columns where those are cut, else by rows: each row shard crosses each column shard.
+        self.first: dict[_Thing, tuple[Place, _Load]] = {}
+        self.used: dict[tuple[_Thing, bool], Owners[_Load]] = {}
         # What a communication brings, by its number, until its rank has waited for it.
         self.results: dict[int, tuple[list[Value], list[Flaw | None]]] = {}
 
@@ -84,20 +86,25 @@ class _Rebuild:
     def use(self, rank: int, number: int) -> None:
         """Notes that a loaded value is really used: only that counts as loading it."""
         load, value = self.loaded[rank].pop(number), cast(Value, self.values[rank][number])
-        place, key = value.place, (rank, value.kind, value.layer)
-        if id(place) not in self.parts:
-            rows, columns = place.dims[0], place.dims[-1]
-            part, other = (rows, columns) if columns.whole else (columns, rows)
-            self.parts[id(place)] = columns.whole, part.ranges, ((0, other.dim.size),)
-        by_rows, part, whole = self.parts[id(place)]
-        owners, across = self.used.get((*key, by_rows)), self.used.get((*key, not by_rows))
-        if owners is None:
-            owners = self.used[*key, by_rows] = Owners()
-        before = owners.add(part, load)
-        if before is None and across is not None:
-            before = across.add(whole, load)
+        thing = rank, value.kind, value.layer
+        if thing not in self.first:  # mostly a thing is loaded once
+            self.first[thing] = value.place, load
+            return
+        if not self.used.keys() & {(thing, True), (thing, False)}:
+            self.claim(thing, *self.first[thing])
+        before = self.claim(thing, value.place, load)
         if before is not None:
             self.flaws[rank, number] = self.reloaded(rank, value, before, load)
+
+    def claim(self, thing: _Thing, place: Place, load: _Load) -> _Load | None:
+        """Gives a load its part of a thing. Returns the first load that had some of that already."""
+        rows, columns = place.dims[0], place.dims[-1]
+        across = self.used.get((thing, columns.whole))
+        owners = self.used.setdefault((thing, not columns.whole), Owners())
+        before = owners.add((rows if columns.whole else columns).ranges, load)
+        if before is None and across is not None:
+            before = across.add(((0, (columns if columns.whole else rows).dim.size),), load)
+        return before
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
