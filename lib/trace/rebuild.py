@@ -63,8 +63,8 @@ class _Rebuild:
         # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
-        # What is used of each thing that was loaded: the first part, and where there are more, who has which. That is by
-        # columns where those are cut, else by rows: each row shard crosses each column shard.
+        # What is used of each thing that was loaded: the first part, and where there are more, which load has which: by
+        # columns where those are cut, else by rows. Each row shard crosses each column shard.
         self.first: dict[_Thing, tuple[Place, _Load]] = {}
         self.used: dict[tuple[_Thing, bool], Owners[_Load]] = {}
         # What a communication brings, by its number, until its rank has waited for it.

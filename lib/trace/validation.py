@@ -12,7 +12,7 @@ its largest number), number by number only where something in it is wrong and th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
@@ -421,7 +421,8 @@ class _Reader:
         if type(op) is not str or (op not in OPERATIONS and op not in COLLECTIVES):
             raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
         arg = tuple(self.list(where, arg)) if op == "wait" else self.numbers(where, arg, 0, MAX_COUNT)
-        ranks, members = ((), frozenset[int]()) if group == -1 else self.groups[self.index(where, group, self.groups)]
+        none: tuple[tuple[int, ...], frozenset[int]] = (), frozenset()
+        ranks, members = none if group == -1 else self.groups[self.number(where, group, 0, len(self.groups) - 1)]
         self.maybe(self.number, where, peer, 0, self.ranks - 1)
         self.truth(where, blocking)
         inputs, outputs = self.number(where, inputs), self.number(where, outputs)
@@ -437,9 +438,6 @@ class _Reader:
         if op in LOCAL and OPERATIONS[op].says == "shard" and len(arg) > 1:
             self.shards(where, arg[1])
         return _Call(op, arg, ranks, peer, blocking, inputs, outputs, members)
-
-    def index(self, where: str, item: Any, table: Sequence[Any]) -> int:
-        return self.number(where, item, 0, len(table) - 1)
 
     def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterator[Event]:
         """The events of a rank."""
