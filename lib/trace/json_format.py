@@ -47,7 +47,7 @@ from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
-from lib.values.values import Value, fields_of
+from lib.values.values import OptState, Value, Weight, fields_of
 
 MAX_BYTES = 512 * 2**20
 TIMES = ("issued", "start", "length")
@@ -74,6 +74,14 @@ class Numbers:
             met = self._met[id(item)] = item, number  # it is kept, so that nothing else gets its id
         return met[1]
 
+    def column(self, items: Sequence[Any], form: Callable[[Any], Any] | None = None) -> list[int]:
+        """The numbers of many things."""
+        met = self._met
+        for item in items:
+            if id(item) not in met:
+                self(item, form)
+        return [met[id(item)][1] for item in items]
+
 
 def _row(value: Value) -> list[Any]:
     """The kind of a value and its fields but for the layer, as a file has them. What it is cut along besides comes
@@ -97,7 +105,7 @@ class _Writer:
         self.run, self.lines = run, lines
         self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
         self.calls: dict[tuple[Any, ...], int] = {}
-        self.rows: dict[tuple[Any, ...], int] = {}
+        self.rows: dict[tuple[Any, ...] | None, int] = {None: -1}
         self.values: list[list[Any]] = []
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         """Where the rows of these tables stood first."""
@@ -106,7 +114,7 @@ class _Writer:
     def columns(self, program: Program) -> dict[str, list[Any]]:
         """The columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
-        groups, sets, calls, where = self.groups, self.sets, self.calls, f"programs[{program.rank}]"
+        groups, calls, where = self.groups, self.calls, f"programs[{program.rank}]"
         kinds: list[int] = []
         for i, e in enumerate(events):
             arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
@@ -120,31 +128,33 @@ class _Writer:
         return {
             "calls": kinds,
             "layers": [e.layer for e in events],
-            "batches": [sets(e.batches, set_text) for e in events],
+            "batches": self.sets.column([e.batches for e in events], set_text),
             "places": [-1 if line is None else self.places(line) for line in lines],
             "issued": [e.issued for e in events],
             "start": [e.start for e in events],
             "length": [e.length for e in events],
             "inputs": [number for e in events for number in e.inputs],
             "outputs": [number for e in events for number in e.outputs],
-            "values": [self.value(value, where) for value in values],
+            "values": self.rows_of(values, where),
             "of": [0 if value is None else value.layer for value in values],
             "before": [position for position, *_ in moves],
             "store": [store if change > 0 else -1 - store for _, store, _, change in moves],
             "stored": [value for _, _, value, _ in moves],
         }
 
-    def value(self, value: Value | None, where: str) -> int:
-        """The number of a value's row. Values of one class, step and place have the same one."""
-        if value is None:
-            return -1
-        key = type(value), value.layers, value.updates, id(value.place)
-        number = self.rows.get(key)
-        if number is None:
-            number = self.rows[key] = len(self.values)
-            self.values.append(_row(value))
-            self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
-        return number
+    def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
+        """The numbers of values' rows. Values of one class, step and place have the same one."""
+        rows, stepped = self.rows, (Weight, OptState)
+        keys = [
+            None if v is None else (type(v), v.layers, v.updates if type(v) in stepped else 0, id(v.place))
+            for v in values
+        ]
+        for key, value in zip(keys, values, strict=True):
+            if key not in rows and value is not None:
+                rows[key] = len(self.values)
+                self.values.append(_row(value))
+                self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
+        return [*map(rows.__getitem__, keys)]
 
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
         """The unit of all times, and the columns of all ranks, each of them once."""
