@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_800,
     "lib/analysis": 4_050,
-    "lib/checker": 1_350,
+    "lib/checker": 1_400,
     "lib/cluster": 1_450,
     "lib/diagnosis": 3_400,
     "lib/errors": 900,
@@ -40,7 +40,7 @@ BUDGETS = {
     "lib/suite/isolation": 1_300,
     "lib/suite/notebooks": 1_690,
     "lib/suite/submissions": 2_470,
-    "lib/trace": 2_450,
+    "lib/trace": 2_920,
     "lib/values": 4_500,
     "tests": 46_000,
 }

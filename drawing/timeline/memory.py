@@ -15,7 +15,7 @@ from lib.analysis.memory import guests
 from lib.cluster.costs import units
 from lib.errors.wording import amount, exact, numbered
 from lib.puzzles.records import PUZZLES
-from lib.trace.lifetimes import held_at
+from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.values import Elements, OptState, Weight
 
@@ -76,7 +76,7 @@ def _left(trace: Trace, rank: int, visiting: set[int]) -> dict[str, float]:
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
     over = len(program.events)
     found = dict.fromkeys(SERIES, 0.0)
-    for number in lives.alive(over, held_at(program, over)):
+    for number in lives.alive(over, held_at(stays_of(trace)[rank], over)):
         value = lives.values[number]
         if value is not None and (trace.error is not None or isinstance(value, Weight | OptState)):
             found[GATHERED if number in visiting else value.kind] += float(value.elements())

@@ -7,16 +7,16 @@ exist, as the original does.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import NamedTuple
 
 from lib.cluster.costs import units
-from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
+from lib.trace.lifetimes import held_at, stays_of, uses_of
 from lib.trace.order import brought_to, meetings
-from lib.trace.trace import Event, Program, Trace, kept
+from lib.trace.trace import Event, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
@@ -91,51 +91,57 @@ def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) 
 
     `names` say what each value of its lifetimes counts as, where that is not its kind.
     """
-    curve = _curve(trace.programs[rank], trace.lifetimes()[rank], names)
-    return [Sample(index, time, dict(by_kind)) for index, time, by_kind in curve]
+    lives = trace.lifetimes()[rank]
+    kinds = ["" if value is None else value.kind for value in lives.values]
+    named = kinds if names is None else [name or kind for name, kind in zip(names, kinds, strict=True)]
+    levels = _levels(trace, rank, named)
+    return [
+        Sample(index, event.start, {name: level[index] for name, (first, level) in levels.items() if first <= index})
+        for index, event in enumerate(trace.programs[rank].events)
+        if event.start is not None and event.op in TIMED
+    ]
 
 
-def _curve(
-    program: Program, lives: Lifetimes, names: Sequence[str | None] | None = None
-) -> Iterator[tuple[int, int, dict[str, Elements]]]:
-    """Yield number and time of each timed operation that started, and what is alive then: always the same dict, which
-    changes from one to the next."""
-    events, moves, over = program.events, program.moves, len(program.events)
-    values, born, last = lives.values, lives.born, lives.last
-    held, alive, by_kind = [0] * len(values), [False] * len(values), dict[str, Elements]()
-    turns: dict[int, list[int]] = defaultdict(list)  # the values that may begin or cease to be alive at an event
-    for value, (first, until) in enumerate(zip(born, last, strict=True)):
-        turns[min(first + 1, over)].append(value)
-        if until >= 0:
-            turns[until + 1].append(value)
-    for position, _, value, _ in moves:
-        turns[position].append(value)
-    at = 0
-    for index, event in enumerate(events):
-        while at < len(moves) and moves[at][0] <= index:
-            held[moves[at][2]] += moves[at][3]
-            at += 1
-        for number in turns.get(index, ()):
-            now = held[number] > 0 or born[number] < index <= last[number]
-            if now is not alive[number] and (value := values[number]) is not None:
-                alive[number] = now
-                name = value.kind if names is None else names[number] or value.kind
-                change = value.place.elements
-                by_kind[name] = by_kind.get(name, 0) + (change if now else -change)
-        if event.start is not None and event.op in TIMED:
-            yield index, event.start, by_kind
+def _levels(trace: Trace, rank: int, names: Sequence[str]) -> dict[str, tuple[int, list[Elements]]]:
+    """Return for each name the event at which values of it are first alive, the earliest first, and how much is alive
+    at each event.
+
+    What comes and goes is added up, so a value costs as much as it has stretches of life, however long they are.
+    """
+    lives, stays, over = trace.lifetimes()[rank], stays_of(trace)[rank], len(trace.programs[rank].events)
+    changes: dict[str, list[Elements]] = {}
+    firsts: dict[str, int] = {}
+    for number, (name, value, born, last) in enumerate(zip(names, lives.values, lives.born, lives.last, strict=True)):
+        if value is None:
+            continue
+        if name not in changes:
+            changes[name], firsts[name] = [0] * (over + 2), over + 1
+        change, size, begin, end = changes[name], value.place.elements, born + 1, last + 1
+        for first, until in stays.get(number, ()):
+            if begin < end and first <= end and begin <= until:  # what is alive as it is: one stretch with that
+                begin, end = (first if first < begin else begin), (until if until > end else end)
+            else:
+                change[first] += size
+                change[until if until <= over else over + 1] -= size
+                firsts[name] = min(firsts[name], first)
+        if begin < end:
+            change[begin] += size
+            change[end if end <= over else over + 1] -= size
+            if begin < firsts[name]:
+                firsts[name] = begin
+    ever = sorted((name for name, first in firsts.items() if first <= over), key=firsts.__getitem__)
+    return {name: (firsts[name], [*accumulate(changes[name])]) for name in ever}
 
 
 def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
     """Everything alive on a rank when event number `index` starts, in order of birth."""
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
-    held = held_at(program, index)
+    held = held_at(stays_of(trace)[rank], index)
     found: list[Alive] = []
     for number in lives.alive(index, held):
         value, maker = lives.values[number], lives.maker[number]
         assert value is not None, "what is alive is something"
-        stored = number < len(held) and held[number] > 0
-        found.append(Alive(value, program.events[maker] if maker >= 0 else None, not stored))
+        found.append(Alive(value, program.events[maker] if maker >= 0 else None, number not in held))
     return tuple(found)
 
 
@@ -144,10 +150,11 @@ def peak(trace: Trace) -> Peak:
     """Return the highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
     best: tuple[Elements, int, int, int] | None = None
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
-        for index, time, by_kind in _curve(program, lives):
-            total = sum(by_kind.values())
-            if best is None or total > best[0]:
-                best = total, program.rank, index, time
+        levels = _levels(trace, program.rank, [""] * len(lives.values))
+        totals = levels[""][1] if levels else [0] * len(program.events)
+        for index, (total, event) in enumerate(zip(totals, program.events, strict=False)):
+            if (best is None or total > best[0]) and event.op in TIMED and event.start is not None:
+                best = total, program.rank, index, event.start
     if best is None:
         return Peak(0, 0, 0, 0, ())
     total, rank, index, time = best
@@ -221,28 +228,27 @@ def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
     return found
 
 
-def hidden(program: Program) -> list[Alive]:
-    """Return the values that lived outside the stores while an operation ran that did not use them.
+def hidden(trace: Trace) -> list[tuple[int, Alive]]:
+    """Return the values that lived outside the stores while an operation ran that did not use them, with their ranks.
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """
-    lives, events = own_lifetimes(program, buffers=False), program.events
-    timed = [index for index, event in enumerate(events) if event.op in TIMED]
-    stored: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for position, _, number, change in program.moves:
-        stored[number].append((position, change))
-    found: list[Alive] = []
-    for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
-        value, maker = program.values[number], lives.maker[number]
-        if value is None or not born + 1 < last < len(events):
-            continue
-        start, held = born + 1, 0
-        for position, change in (*stored[number], (last + 1, 0)):
-            end = min(position, last + 1)
-            if held <= 0 and start < end:  # between these events it is in no store
-                between = range(bisect_left(timed, start), bisect_left(timed, end))
+    found: list[tuple[int, Alive]] = []
+    for program, lives, stays in zip(trace.programs, uses_of(trace), stays_of(trace), strict=True):
+        events, timed = program.events, list[int]()
+        for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
+            value, mine = program.values[number], stays.get(number, ())
+            if value is None or not born + 1 < last < len(events):
+                continue
+            if mine and mine[0][0] <= born + 1 and last <= mine[0][1]:
+                continue  # by far the most: stored at once, and let go just before its last use, or later
+            timed = timed or [index for index, event in enumerate(events) if event.op in TIMED]
+            outside = born + 1
+            for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store
+                between = range(bisect_left(timed, outside), bisect_left(timed, min(begin, last + 1)))
                 if any(number not in events[timed[at]].inputs for at in between):
-                    found.append(Alive(value, events[maker] if maker >= 0 else None, True))
+                    maker = lives.maker[number]
+                    found.append((program.rank, Alive(value, events[maker] if maker >= 0 else None, True)))
                     break
-            start, held = max(start, end), held + change
+                outside = max(outside, end)
     return found

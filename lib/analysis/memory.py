@@ -15,7 +15,7 @@ from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted, numbered
 from lib.trace.event import STORES, Event, Move, Program
-from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes
+from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes, stays, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import title
@@ -52,16 +52,16 @@ class Lifetime(NamedTuple):
 def guests(program: Program) -> set[int]:
     """Return the weights that visit a rank, by their ids: they came in a communication, or were made of one that did,
     and are neither handed in nor, updated, in a store at the end."""
-    stays = {value for event in program.events for value in handed_in(event)}
+    final = {value for event in program.events for value in handed_in(event)}
     found: set[int] = set()
     for event in program.events:
         if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
             made = (number for number in event.outputs if isinstance(program.values[number], Weight))
-            found.update(number for number in made if number not in stays)
-    held = held_at(program, len(program.events)) if found else []
+            found.update(number for number in made if number not in final)
+    held = held_at(stays(program), len(program.events)) if found else ()
     for number in sorted(found):
         value = program.values[number]
-        if held[number] > 0 and value is not None and value.updates > 0:
+        if number in held and value is not None and value.updates > 0:
             found.remove(number)
     return found
 
@@ -156,7 +156,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    events, held = program.events, held_at(program, index)
+    events, held = program.events, held_at(stays_of(trace)[peak.rank], index)
     lives, uses = trace.lifetimes()[peak.rank], own_lifetimes(program)
     final = {number for event in events for number in handed_in(event)}
     sent = {
@@ -180,7 +180,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     for number in lives.alive(index, held):
         value, maker = lives.values[number], lives.maker[number]
         assert value is not None, "what is alive is something"
-        stored = number < len(held) and held[number] > 0
+        stored = number in held
         if number >= len(uses.last):  # no await ever gave it an id
             state = "dropped"
         elif number in final:

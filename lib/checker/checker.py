@@ -5,6 +5,11 @@ are believed. Correct means: for every layer the final weights of all ranks toge
 loaded weights by exactly one update, whose gradient has every batch exactly once; those gradients come from backward
 of activations that come from forward of inputs, all with the weights as loaded; and nothing on the way was forged,
 made up or loaded twice.
+
+Most of that is not asked here. Whether a gradient has every batch exactly once is a rule of the update
+(`rules.update`), and that no batch is in a sum twice is the law of sums (`laws.reduce`); `rebuild` asks both again for
+each operation, and notes what is dishonest. What is left for this room are the results. docs/architecture.md follows
+one all-reduce through all of it.
 """
 
 from __future__ import annotations
@@ -23,7 +28,6 @@ from lib.trace.event import STORE, STORES, Event, Program
 from lib.trace.lifetimes import never_awaited
 from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
-from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 from lib.values.operations import READS
 
@@ -93,72 +97,106 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
 def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
     that is kept with the Trace is asked: somebody may have changed it since."""
-    faults = [] if record is None else _wrong_size(trace, record)
-    rebuilt: Rebuilt | None = None
-    timed = trace
-    try:
-        # A copy of the costs: what a run has found out of them may have been written by hand.
-        rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
-        timed = retime(rebuilt.run, rebuilt.run.costs)
-    except (PuzzleError, TraceError) as error:
-        faults.append(fault_of(error))
-    if trace.error is not None:
-        faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
-    elif rebuilt is not None:
-        faults.extend(finals(trace, rebuilt, sandbox))
+    faults, rebuilt = _rebuilt(trace, record, sandbox)
+    # A run that breaks a rule has figures too, those that it states: a student looks at them while mending it. They
+    # reach no goal, as it has a fault.
+    timed = trace if rebuilt is None else rebuilt.run
+    # Whether the next step could follow is asked of runs that are right so far: what is wrong already would be told
+    # twice. Of a bare run it is a remark, as one step by itself is correct without it.
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
-    remarks: list[str] = []
-    flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
-    if any(flaw is not None and flaw.pretended for flaw in flaws):
-        remarks.append("this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not.")
-    if record is not None:
-        faults += stale
-    top, end = figures.peak(timed), figures.end(timed)
-    used = float(top.elements)
+    faults += stale if record is not None else []
     forgotten = Forgotten.of(timed)
-    remarks += [*fed(timed), *forgotten.remarks(timed, judged=len(goals) > 1 and not faults)]
-    if record is None:
-        remarks += stale
+    remarks = [*_pretended(rebuilt, sandbox), *fed(timed)]
+    remarks += forgotten.remarks(timed, judged=len(goals) > 1 and not faults)
+    remarks += stale if record is None else []
+    end, top = figures.end(timed), figures.peak(timed)
+    # What is sent costs a pass over all collectives, so it is only worked out where it can matter.
     limited = any(goal.sent is not None for goal in goals)
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
-    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
+    found = _Found(end, float(top.elements), sent)
+    notes: list[str] = []
+    counting = len(goals)
+    if record is not None or any(not goal.allows(found.end, found.memory) for goal in goals):
+        counting, notes = _against(trace, timed, record, goals, found, None if faults else rebuilt)
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counting = 1 if forgotten.hidden and record is not None else len(goals)
-    missed = next((goal for goal in goals if not goal.allows(end, used)), None)
-    if record is not None or (missed is not None and not faults):
-        from lib.checker import notes
-
-        if record is not None and trace.costs != record.costs:
-            remarks.append(notes.other_costs(figures.end(trace), end))
-        if missed is not None and not faults:
-            remarks += [notes.over_time(timed, end, missed.name, missed.time)] if end > missed.time else []
-            remarks += (
-                [notes.over_memory(timed, top, missed.name, missed.memory)] if top.elements > missed.memory else []
-            )
-        if over < len(goals) and not faults and all(goal.allows(end, used) for goal in goals[:over]):
-            remarks.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
-        if record is not None and rebuilt is not None and not faults:
-            left_out = notes.left_out(timed, rebuilt.flaws.keys())
-            remarks += [odd] if (odd := notes.other_layer(timed)) is not None else []
-            reasons = [left_out, notes.posted(timed, record.messages), notes.undivided(timed, record.domain)]
-            missing = [reason for reason in reasons if reason is not None]
-            counting = 0 if missing else counting
-            remarks += missing
+    counting = min(counting, 1) if forgotten.hidden and record is not None else counting
     return Verdict(
         correct=not faults,
         time=end,
         printed=figures.printed(timed),
-        memory=used,
+        memory=found.memory,
         rank=top.rank,
         faults=tuple(faults),
-        notes=tuple(remarks),
+        notes=(*remarks, *notes),
         goals=tuple(
-            goal._replace(reached=goal.allows(end, used) and number < min(counting, over))
+            goal._replace(reached=goal.allows(end, found.memory) and number < counting)
             for number, goal in enumerate(goals)
         ),
         puzzle=None if record is None else record.id,
         sent=sent,
     )
+
+
+def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool) -> tuple[list[str], Rebuilt | None]:
+    """Return what is wrong with a run, and the run made anew, where that could be."""
+    faults = [] if record is None else _wrong_size(trace, record)
+    rebuilt: Rebuilt | None = None
+    try:
+        # A copy of the costs: what a run has found out of them may have been written by hand.
+        rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
+    except (PuzzleError, TraceError) as error:
+        faults.append(fault_of(error))
+    if trace.error is not None:  # it ended early, so what its final weights lack says nothing: why it ended does
+        faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
+    elif rebuilt is not None:
+        faults.extend(finals(trace, rebuilt, sandbox))
+    return faults, rebuilt
+
+
+def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
+    """Say that a sandbox has got away with what would be a fault elsewhere."""
+    flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
+    if any(flaw is not None and flaw.pretended for flaw in flaws):
+        yield "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
+
+
+class _Found(NamedTuple):
+    """The figures of a run that goals are about: its end, its peak, and what the rank sends that sends most."""
+
+    end: float
+    memory: float
+    sent: float
+
+
+def _against(
+    trace: Trace, timed: Trace, record: Puzzle | None, goals: Sequence[Goal], found: _Found, rebuilt: Rebuilt | None
+) -> tuple[int, list[str]]:
+    """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first that it
+    misses. `rebuilt` is None for a run that is not correct: why it misses what does not matter."""
+    from lib.checker import notes
+
+    said: list[str] = []
+    # A limit on what is sent belongs to its goal and all harder ones.
+    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and found.sent > goal.sent), len(goals))
+    if record is not None and trace.costs != record.costs:
+        said.append(notes.other_costs(figures.end(trace), found.end))
+    if rebuilt is None:
+        return over, said
+    missed = next((goal for goal in goals if not goal.allows(found.end, found.memory)), None)
+    if missed is not None and found.end > missed.time:
+        said.append(notes.over_time(timed, found.end, missed.name, missed.time))
+    if missed is not None and found.memory > missed.memory:
+        said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
+    if over < len(goals) and all(goal.allows(found.end, found.memory) for goal in goals[:over]):
+        said.append(notes.over_sent(timed, found.sent, goals[over], alone=over > 0))
+    if record is None:
+        return over, said
+    # These make a puzzle easier than it is: work left out, messages that wait in no store, a layer on one rank.
+    left_out = notes.left_out(timed, rebuilt.flaws.keys())
+    said += [odd] if (odd := notes.other_layer(timed)) is not None else []
+    reasons = [left_out, notes.posted(timed, record.messages), notes.undivided(timed, record.domain)]
+    easier = [reason for reason in reasons if reason is not None]
+    return 0 if easier else over, said + easier
 
 
 class Forgotten(NamedTuple):
@@ -173,7 +211,7 @@ class Forgotten(NamedTuple):
     @classmethod
     def of(cls, run: Trace) -> Forgotten:
         """All of it. A run that failed has forgotten nothing: it did not come so far."""
-        hidden = [(program.rank, alive) for program in run.programs for alive in figures.hidden(program)]
+        hidden = figures.hidden(run)
         if run.error is not None:
             return cls(hidden, [], [], [])
         misplaced: list[tuple[int, int, int]] = []
@@ -184,7 +222,7 @@ class Forgotten(NamedTuple):
                 if value is not None and STORE[type(value)] != STORES[store]:
                     misplaced.append((program.rank, number, store))
         passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
-        left = [(program.rank, number) for program in run.programs for number in never_awaited(program)]
+        left = [(rank, number) for rank, mine in enumerate(never_awaited(run)) for number in mine]
         lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
         return cls(hidden, misplaced, lost, unawaited)
 

@@ -9,7 +9,7 @@ state, so a store has to hold it: what a variable had is gone with the function.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import lcm
 from operator import itemgetter
 from typing import NamedTuple
@@ -18,9 +18,10 @@ from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, line_calling
 from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, place_of
-from lib.trace.lifetimes import held_at
+from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
+from lib.values.dims import RunSet
 from lib.values.operations import HANDS_IN, LOADS, UPDATES
 from lib.values.placement import MOST, Part, held_together, union
 from lib.values.values import OptState, Weight, describe
@@ -79,7 +80,7 @@ class _Fault(NamedTuple):
     where: Place | None
     rank: int | None = None
 
-    def text(self, layers: Sequence[int] = ()) -> str:
+    def text(self, layers: Collection[int] = ()) -> str:
         what = self.what.replace("these layers", these("layer", layers)) if layers else self.what
         return fault_of(
             PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=self.where)
@@ -95,29 +96,39 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
         handed_in[layer].append((rank, *final))
+    # Who updated a layer is only asked where one was not handed in at all: it takes a pass over all events.
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     if len(handed_in) < trace.layers:
         for rank, event in trace.events():
             if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
-    untouched: list[int] = []  # of all of them the same is said, and a short file may have a million
     kinds = rebuilt.run.shape.kinds
-    for layer in range(trace.layers):
+    # A short file may have a million layers that nothing has to do with: of all of them one thing is said at once.
+    known = {layer for layer in (*handed_in, *updated) if layer is not None and 0 <= layer < trace.layers}
+    untouched = RunSet.of(known).rest(trace.layers)
+    if len(trace.descriptions) > 1:
+        untouched = RunSet.of([layer for layer in untouched if kinds[layer].weight is not None])
+    first = next(iter(untouched), 0)
+    complete: set[tuple[int, ...]] = set()  # by the places of weights: most layers are handed in alike
+    for layer in sorted({*known, first}):
         if kinds[layer].weight is None:
             continue
         here = handed_in.get(layer)
-        if not here and layer not in updated:
-            if not untouched:
-                faults[_not_handed_in(trace, [])] = untouched
-            untouched.append(layer)
+        if not here and layer not in known:
+            faults[_not_handed_in(trace, [])] = []  # of those that are untouched
         elif not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
+            # Of several ranks with a wrong weight the first is told, and beside it what is on none of them.
             wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
-            for fault in (next(filter(None, wrong), None), _missing(here, trace)):
+            parts = tuple([id(weight.place) for _, _, weight, _ in here])
+            missing = None if parts in complete else _missing(here, trace)
+            for fault in (next(filter(None, wrong), None), missing):
                 if fault is not None:
                     faults.setdefault(fault, []).append(layer)
-    return [fault.text(layers) for fault, layers in faults.items()]
+            if missing is None:
+                complete.add(parts)
+    return [fault.text(layers or untouched) for fault, layers in faults.items()]
 
 
 def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault:
@@ -163,6 +174,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         what = f"the final weight of these layers was updated {weight.step} times"
         fix = "one training step updates each weight once: leave the others out"
         return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, place_of(event), rank)
+    # Not updated at all: look for the likely reason, the most telling first.
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
     fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
     others = {p.rank for p in trace.programs for e in p.events if e.op in UPDATES and e.layer == weight.layer}
@@ -183,6 +195,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
 
 def _parts(missing: Part, totals: set[int]) -> int:
     """Into how many shards a weight is cut where its missing part is spoken of; 0 where no small number will do."""
+    # Shards of different numbers have a common one: of halves and thirds, sixths. It may be too many to be told.
     common = 1
     for total in sorted(totals):
         common = lcm(common, total)
@@ -193,6 +206,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
 
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trace) -> _Fault | None:
     """Return which parts of a layer no final weight has."""
+    # Ranks may have cut the weight differently, into rows, columns or both: what all of them hold together counts.
     places = [weight.place for _, _, weight, _ in here]
     there = held_together(places, [part.dim.whole for part in places[0].dims[1:]])
     missing = there.dim.whole.minus(there)
@@ -231,12 +245,14 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
     lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
-    for program in rebuilt.run.programs:
-        before, after = _at_rest(program), _afterwards(program, rebuilt, pretend)
+    for program, uses in zip(rebuilt.run.programs, uses_of(rebuilt.run), strict=True):
+        before, after = _at_rest(program, uses), _afterwards(program, rebuilt, pretend)
         for key, loads in before.items():
+            # One step on, and not two: what was updated twice is no weight of the next step either.
             now = [value for value in after[key] if value.step == 1]
             if now and _covers(now, [value for value, _ in loads]):
                 continue
+            # Told of the first part that is missing: the others mostly lack the same.
             value, load = next(pair for pair in loads if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
             lacks[value.kind, ends, _fix(program, value, ends, now), place_of(load)].append((program.rank, value))
@@ -256,6 +272,7 @@ def _covers(now: list[Held], before: list[Held]) -> bool:
     """Tell whether all of what some shards were together lies in others, at least one."""
     if all(value.place is now[0].place for value in before):
         return True  # by far the most common case
+    # Parts that are alike in all dims but the first are one part of that; each is looked for in what is there now.
     places = [value.place for value in now]
     firsts: dict[tuple[Part, ...], list[Part]] = defaultdict(list)
     for value in before:
@@ -264,26 +281,27 @@ def _covers(now: list[Held], before: list[Held]) -> bool:
     return all(held_together(places, rest).covers(union(parts)) for rest, parts in firsts.items())
 
 
-def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Event]]]:
+def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[Held, Event]]]:
     """Return what a rank loads and uses, by kind and layer, each with the event that loads it."""
-    used = {number for event in program.events for number in event.inputs}
     found: dict[tuple[str, int], list[tuple[Held, Event]]] = defaultdict(list)
-    for event in program.events:
-        for number in event.outputs if event.op in LOADS else ():
-            value = program.values[number]
-            if number in used and isinstance(value, Weight | OptState):
-                found[value.kind, value.layer].append((value, event))
+    for number in uses.loaded:
+        value = program.values[number]
+        if uses.last[number] >= 0 and isinstance(value, Weight | OptState):
+            found[value.kind, value.layer].append((value, program.events[uses.maker[number]]))
     return found
 
 
 def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
-    there = {number for number, count in enumerate(held_at(program, len(program.events))) if count > 0}
-    there.update(number for event in program.events if event.op in HANDS_IN for number in event.inputs)
+    there = held_at(stays_of(rebuilt.run)[program.rank], len(program.events))
+    there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):
-        value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
-        if isinstance(value, Weight | OptState) and (flaw is None or (pretend and flaw.pretended)):
+        value = program.values[number]
+        if not isinstance(value, Weight | OptState):
+            continue
+        flaw = rebuilt.flaws.get((program.rank, number)) if rebuilt.flaws else None
+        if flaw is None or (pretend and flaw.pretended):
             found[value.kind, value.layer].append(value)
     return found
 

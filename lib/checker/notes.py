@@ -21,7 +21,7 @@ from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, exact, plural, these
 from lib.puzzles.records import Goal
 from lib.trace.event import STORE, Event, Program, place_of
-from lib.trace.lifetimes import held_at
+from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
@@ -215,7 +215,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     when = f"the peak is on rank {top.rank} at time {units(top.time):g}, when {now.op} starts"
     order = here is not None and here.file == ORDER
     if not order:
-        held = held_at(program, top.index)
+        held = held_at(stays_of(trace)[top.rank], top.index)
         working = {id(program.values[number]) for number in now.inputs}  # what the operation works on hides nothing
         loose = [(one.value, one.born) for one in top.alive if one.hidden and id(one.value) not in working]
         if unused := _unused(trace, top, held):
@@ -301,22 +301,22 @@ def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
     return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
 
 
-def _unused(trace: Trace, top: figures.Peak, held: list[int]) -> list[tuple[Value, Event | None]]:
+def _unused(trace: Trace, top: figures.Peak, held: set[int]) -> list[tuple[Value, Event | None]]:
     """Return what was alive at the peak without being used then or later, biggest first, with its last use."""
     program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
     found: list[tuple[Value, Event | None]] = []
     for number, value in enumerate(program.values):
         trained = value is not None and value.updates > 0  # a result, which is there to stay
-        if value is not None and not trained and held[number] > 0 and last[number] < top.index:
+        if value is not None and not trained and number in held and last[number] < top.index:
             used = program.events[last[number]] if last[number] >= 0 else maker_of(program, number)
             found.append((value, used))
     return sorted(found, key=lambda item: -item[0].elements())
 
 
-def _spare(program: Program, top: figures.Peak, held: list[int]) -> tuple[Value, Event | None] | None:
+def _spare(program: Program, top: figures.Peak, held: set[int]) -> tuple[Value, Event | None] | None:
     """A whole value in a store at the peak of which nothing but a shard is used from then on, with its last use."""
     for number, value in enumerate(program.values):
-        if value is None or held[number] <= 0 or not value.is_complete():
+        if value is None or number not in held or not value.is_complete():
             continue
         before, later = (
             [event for event in events if number in event.inputs]

@@ -88,9 +88,7 @@ class Network:
     as `Engine.choose_later` does. A caller that needs none calls `step` itself.
     """
 
-    def __init__(
-        self, routes: Routes, later: Callable[[int, int, Callable[[], None]], object] = lambda time, rank, action: None
-    ) -> None:
+    def __init__(self, routes: Routes, later: Callable[[int, int, Callable[[], None]], object] | None = None) -> None:
         self.now = 0
         self._routes = routes
         self._later = later
@@ -159,15 +157,19 @@ class Network:
         self.now = now
         over: list[Flow] = []
         touched: dict[Hashable, None] = {}
-        while self.next() == now:
-            flow = heapq.heappop(self._due)[2]
-            touched.update(dict.fromkeys(flow.links))
+        """Links that others pass, too: their paces change. Most links have one flow at a time."""
+        due = self._due
+        while due and due[0][0] <= now:
+            time, _, flow = heapq.heappop(due)
+            if time != flow.due:
+                continue  # its pace has changed since
             if flow in self._under_way:
-                self._through(flow, over)
+                self._through(flow, over, touched)
             else:
-                self._begin(flow, over)
-        self._settle(touched)
-        for flow in sorted(over, key=lambda flow: flow.number):
+                self._begin(flow, over, touched)
+        if touched:
+            self._settle(touched)
+        for flow in over if len(over) == 1 else sorted(over, key=lambda flow: flow.number):
             flow.note(now)
             flow.then()
         return True
@@ -182,6 +184,8 @@ class Network:
         heapq.heappush(self._due, (flow.due, flow.number, flow))
 
     def _promise(self) -> None:
+        if self._later is None:
+            return
         time = self.next()
         if time is not None and time not in self._promised:
             self._promised.add(time)
@@ -195,11 +199,14 @@ class Network:
 
     # -- beginning and end ---------------------------------------------------------------------------------------
 
-    def _begin(self, flow: Flow, over: list[Flow]) -> None:
+    def _begin(self, flow: Flow, over: list[Flow], touched: dict[Hashable, None]) -> None:
         flow.start = flow.settled = self.now
         self._under_way[flow] = None
         for link, share in flow.links.items():
-            self._users.setdefault(link, {})[flow] = share
+            users = self._users.setdefault(link, {})
+            users[flow] = share
+            if len(users) > 1:
+                touched[link] = None
         self._expect(flow, self.now + flow.length)
         flow.note(flow.due)
         room = self._receives.pop(flow, None)
@@ -209,12 +216,15 @@ class Network:
                 held, room.held = room.held, None
                 self._end(held, over)
 
-    def _through(self, flow: Flow, over: list[Flow]) -> None:
+    def _through(self, flow: Flow, over: list[Flow], touched: dict[Hashable, None]) -> None:
         """A flow has done its work, and its links are free."""
         flow.due = -1
         del self._under_way[flow]
         for link in flow.links:
-            del self._users[link][flow]
+            users = self._users[link]
+            del users[flow]
+            if users:
+                touched[link] = None
         if flow.room is not None and flow.room[0].received < flow.room[1]:
             flow.room[0].held = flow
         else:

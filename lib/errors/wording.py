@@ -127,8 +127,10 @@ def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
 
 def these(noun: str, items: Iterable[int]) -> str:
     """Numbered things in a sentence: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
-    ordered = sorted(items)
-    return f"{plural(noun, 2)} {ordered[0]} and {ordered[1]}" if len(ordered) == 2 else numbered(noun, ordered)
+    found = runs(items)
+    count = sum(after - first for first, after in found)
+    listed = f"{found[0][0]} and {found[-1][1] - 1}" if count == 2 else _ranges(found)
+    return f"{plural(noun, count)} {listed}"
 
 
 def numbered(noun: str, items: Iterable[int]) -> str:

@@ -91,7 +91,7 @@ class Program:
     @property
     def end(self) -> int:
         """Return when all of it is over, in ticks."""
-        return max((event.end or 0 for event in self.events), default=0)
+        return max([event.start + event.length for event in self.events if event.start is not None], default=0)
 
     def values_of(self, ids: Sequence[int]) -> list[Value]:
         """The values of some ids, those that are not made left out."""

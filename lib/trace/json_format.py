@@ -1,32 +1,41 @@
 """A Trace as JSON: what `save` writes and `load` reads.
 
 A file comes from outside: it may be damaged, truncated, huge, or made to do harm. It is read as data only, checked
-field by field, and either gives a whole run or a TraceError that says where it is wrong. Version 1:
+column by column, and either gives a whole run or a TraceError that says where it is wrong. Version 2:
 
-    {"format": "llm-training-puzzles trace", "version": 1, "layers", "batches", "sandbox", "puzzle", "error",
+    {"format": "llm-training-puzzles trace", "version": 2, "layers", "batches", "sandbox", "puzzle", "error",
      "costs": {...}, "mesh": {"axes": [[name, size]...], "ranks": [...], "host_size"} or null
      (with "processes", a number or [[rank...]...], where a process owns several devices),
-     "places": [[file, line, function, text]...], "groups": [[rank...]...],
+     "places": [[file, line, function, text]...], "groups": [[rank...]...], "sets": ["0-3,7"...],
      "layer_descriptions": [{"kind", "inputs", "outputs", "rows"}], for layers that are not the usual ones,
      "padding", where batches after the last one are padding,
-     "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
-                   "moves": [[event, store, value, +1 or -1]...]}]}
+     "calls": [[op, arg, group, peer, blocking, number of inputs, number of outputs]...],
+     "values": [[kind, field...]...],
+     "unit": billionths of a time unit, in which all times are counted,
+     "programs": [{"calls", "layers", "batches", "places", "issued", "start", "length": a number for each event,
+                   "inputs", "outputs": ids of values, of one event after the other,
+                   "values", "of": of each value its row in the table, and its layer,
+                   "before", "store", "stored": of each move the event that it comes just before, the store that a
+                   value enters (-1 minus that, where it leaves it), and the value}]}
 
-The fields of a value are those that its class takes. Where it is cut along more than those say, an object comes last:
-{"out": ["0", 2]} for columns 0 of 2, so too "features", and "terms" for a part of a sum.
+A rank's column that an earlier rank has too is the number of that rank. Numbers of calls, sets, places and groups are
+those of their tables, and -1 is for none; so is a value's row where it is not known, which no file has. A wait's `arg`
+is how many events before it the one is that it waits for.
 
-An event is [op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking], with times
-in billionths of a time unit and -1 for no place or group. Sets of numbers are text: "0-3,7".
+The fields of a value are those that its class takes after its layer. Where it is cut along more than those say, an
+object comes last: {"out": ["0", 2]} for columns 0 of 2, so too "features", and "terms" for a part of a sum. Sets of
+numbers are text: "0-3,7". Version 1 had a row for each event, value and move, and is read like this one (see `rows`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import gcd
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from lib.cluster.costs import MAX_TICKS, TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
@@ -35,14 +44,13 @@ from lib.errors.wording import runs
 from lib.files import ready, write_whole
 from lib.trace.event import Program
 from lib.trace.trace import Trace, without_collector
-from lib.trace.validation import FORMAT, VERSION, decode
+from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
-from lib.values.values import Value, fields_of
+from lib.values.values import OptState, Value, Weight, fields_of
 
 MAX_BYTES = 512 * 2**20
-PLACE: Final = 8
-"""Where the number of its place stands in an event."""
+TIMES = ("issued", "start", "length")
 
 
 def set_text(items: Iterable[int]) -> str:
@@ -50,71 +58,158 @@ def set_text(items: Iterable[int]) -> str:
     return ",".join(f"{first}" if after == first + 1 else f"{first}-{after - 1}" for first, after in runs(items))
 
 
-class SetTexts:
-    """Writes sets of numbers as text, each once: many events have the same one, which may be long. And so values:
-    those of one class, layer, step and place."""
+class Numbers:
+    """Numbers things in the order in which they come. One that comes again is found by its identity first: a group or a
+    set may be long, and most events have the same ones."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Iterable[int], str]] = {}
-        self._values: dict[tuple[object, ...], list[Any]] = {}
+        self.items: dict[Any, int] = {}
+        self._met: dict[int, tuple[Any, int]] = {}
 
-    def __call__(self, items: Iterable[int]) -> str:
-        if id(items) not in self._known:
-            self._known[id(items)] = items, set_text(items)  # kept, so that no other set gets its id
-        return self._known[id(items)][1]
+    def __call__(self, item: Any, form: Callable[[Any], Any] | None = None) -> int:
+        """The number of something, which is known in a form of its own where one is said."""
+        met = self._met.get(id(item))
+        if met is None:
+            number = self.items.setdefault(item if form is None else form(item), len(self.items))
+            met = self._met[id(item)] = item, number  # it is kept, so that nothing else gets its id
+        return met[1]
 
-    def of(self, value: Value) -> list[Any]:
-        """The kind of a value and its fields, as a file has them. What it is cut along besides comes last."""
-        key = type(value), value.layer, value.layers, value.updates, id(value.place)
-        if key not in self._values:
-            made: list[Any] = [value.kind]
-            for field in fields_of(value):
-                if isinstance(field, tuple):
-                    parts = cast("Rest", field)
-                    made.append({role: [self(pieces), total] for role, pieces, total in parts})
-                else:
-                    made.append(self(cast("frozenset[int]", field)) if isinstance(field, frozenset) else field)
-            self._values[key] = made
-        return [*self._values[key]]
+    def column(self, items: Sequence[Any], form: Callable[[Any], Any] | None = None) -> list[int]:
+        """The numbers of many things."""
+        met = self._met
+        for item in items:
+            if id(item) not in met:
+                self(item, form)
+        return [met[id(item)][1] for item in items]
+
+
+def _row(value: Value) -> list[Any]:
+    """The kind of a value and its fields but for the layer, as a file has them. What it is cut along besides comes
+    last."""
+    made: list[Any] = [value.kind]
+    for field in fields_of(value)[1:]:
+        if isinstance(field, tuple):
+            made.append({role: [set_text(pieces), total] for role, pieces, total in cast("Rest", field)})
+        else:
+            made.append(set_text(cast("frozenset[int]", field)) if isinstance(field, frozenset) else field)
+    return made
 
 
 # -- out --------------------------------------------------------------------------------------------------------
 
 
+class _Writer:
+    """Makes the tables of a file, and the columns of its ranks."""
+
+    def __init__(self, run: Trace, lines: bool) -> None:
+        self.run, self.lines = run, lines
+        self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
+        self.calls: dict[tuple[Any, ...], int] = {}
+        self.rows: dict[tuple[Any, ...] | None, int] = {None: -1}
+        self.values: list[list[Any]] = []
+        self.names: dict[str, list[str]] = {"calls": [], "values": []}
+        """Where the rows of these tables stood first."""
+        self.shared = 0
+
+    def columns(self, program: Program) -> dict[str, list[Any]]:
+        """The columns of a rank, with its times in ticks."""
+        events, values, moves = [*program.events], [*program.values], [*program.moves]
+        groups, calls, where = self.groups, self.calls, f"programs[{program.rank}]"
+        kinds: list[int] = []
+        for i, e in enumerate(events):
+            arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
+            group = groups(e.group) if e.group else -1
+            key = e.op, arg, group, e.peer, e.blocking, len(e.inputs), len(e.outputs)
+            if key not in calls:
+                calls[key] = len(calls)
+                self.names["calls"].append(f"{where}.events[{i}]")
+            kinds.append(calls[key])
+        lines = [*map(self.run.place, events)] if self.lines else [None] * len(events)
+        return {
+            "calls": kinds,
+            "layers": [e.layer for e in events],
+            "batches": self.sets.column([e.batches for e in events], set_text),
+            "places": [-1 if line is None else self.places(line) for line in lines],
+            "issued": [e.issued for e in events],
+            "start": [e.start for e in events],
+            "length": [e.length for e in events],
+            "inputs": [number for e in events for number in e.inputs],
+            "outputs": [number for e in events for number in e.outputs],
+            "values": self.rows_of(values, where),
+            "of": [0 if value is None else value.layer for value in values],
+            "before": [position for position, *_ in moves],
+            "store": [store if change > 0 else -1 - store for _, store, _, change in moves],
+            "stored": [value for _, _, value, _ in moves],
+        }
+
+    def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
+        """The numbers of values' rows. Values of one class, step and place have the same one."""
+        rows, stepped = self.rows, (Weight, OptState)
+        keys = [
+            None if v is None else (type(v), v.layers, v.updates if type(v) in stepped else 0, id(v.place))
+            for v in values
+        ]
+        for key, value in zip(keys, values, strict=True):
+            if key not in rows and value is not None:
+                rows[key] = len(self.values)
+                self.values.append(_row(value))
+                self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
+        return [*map(rows.__getitem__, keys)]
+
+    def programs(self) -> tuple[int, list[dict[str, Any]]]:
+        """The unit of all times, and the columns of all ranks, each of them once."""
+        every = [self.columns(program) for program in self.run.programs]
+        times = [time for columns in every for name in TIMES for time in columns[name] if time is not None]
+        unit = max(gcd(*set(times)), 1) if set(map(type, times)) == {int} else 1  # else it is for the reader to refuse
+        first: dict[tuple[str, tuple[Any, ...]], int] = {}
+        programs: list[dict[str, Any]] = []
+        for rank, columns in enumerate(every):
+            if unit > 1:
+                for name in TIMES:
+                    columns[name] = [None if time is None else time // unit for time in columns[name]]
+            program: dict[str, Any] = {}
+            for name, column in columns.items():
+                before = first.setdefault((name, tuple(column)), rank)
+                again = before < rank and self.shared + len(column) <= MAX_SHARED
+                self.shared += len(column) if again else 0
+                program[name] = before if again else column
+            programs.append(program)
+        return unit, programs
+
+    def data(self) -> dict[str, Any]:
+        """All of the file."""
+        run = self.run
+        unit, programs = self.programs()
+        data: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "layers": run.layers,
+            "batches": run.batches,
+            "sandbox": run.sandbox,
+            "puzzle": run.puzzle,
+            "error": run.error,
+            "costs": run.costs.to_json(),
+            "mesh": None if run.mesh is None else run.mesh.to_json(),
+            "places": [list(place) for place in self.places.items],
+            "groups": [list(group) for group in self.groups.items],
+            "sets": [*self.sets.items],
+            "calls": [[op, list(arg), *rest] for op, arg, *rest in self.calls],
+            "values": self.values,
+            "unit": unit,
+            "programs": programs,
+        }
+        if run.descriptions != USUAL:  # else left out: most files need none
+            data["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
+        if run.padding:
+            data["padding"] = run.padding
+        return data
+
+
 @without_collector()
-def encode(run: Trace) -> dict[str, Any]:
-    """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
-    places: dict[Place | None, int] = {None: -1}
-    groups: dict[tuple[int, ...], int] = {(): -1}
-    texts = SetTexts()
-    programs: list[dict[str, Any]] = []
-    for program in run.programs:
-        events: list[list[Any]] = []
-        for e in program.events:
-            place, group = places.setdefault(run.place(e), len(places) - 1), groups.setdefault(e.group, len(groups) - 1)
-            what = [e.op, e.layer, texts(e.batches), [*e.inputs], [*e.outputs], e.issued, e.start, e.length]
-            events.append([*what, place, [*e.arg], group, e.peer, e.blocking])
-        values = [None if value is None else texts.of(value) for value in program.values]
-        programs.append({"values": values, "events": events, "moves": [list(move) for move in program.moves]})
-    encoded: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "layers": run.layers,
-        "batches": run.batches,
-        "sandbox": run.sandbox,
-        "puzzle": run.puzzle,
-        "error": run.error,
-        "costs": run.costs.to_json(),
-        "mesh": None if run.mesh is None else run.mesh.to_json(),
-        "places": [list(place) for place in places if place is not None],
-        "groups": [list(group) for group in groups if group],
-        "programs": programs,
-    }
-    if run.descriptions != USUAL:  # else left out, so that an older version reads the file too
-        encoded["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
-    if run.padding:
-        encoded["padding"] = run.padding
-    return encoded
+def encode(run: Trace, *, lines: bool = True) -> dict[str, Any]:
+    """The run as JSON data, with or without its lines of source. Equal runs give equal data, whatever order they were
+    stepped in."""
+    return _Writer(run, lines).data()
 
 
 def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
@@ -133,7 +228,8 @@ def plain(run: Trace) -> Trace:
     a list that is another one when it is read again, a Mesh with a `host` of its own. None of them comes through; only
     the lines of source do, which decide nothing, and of which messages say more where the code itself is at hand.
     """
-    made = decode(encode(run), whole=False)
+    writer = _Writer(run, lines=False)
+    made = decode(writer.data(), whole=False, names=writer.names)
     for program, plainly in zip(run.programs, made.programs, strict=False):
         for event, copy in zip(program.events, plainly.events, strict=False):
             copy.source = event.source
@@ -143,7 +239,7 @@ def plain(run: Trace) -> Trace:
 def write(run: Trace, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
     path = _path(path, "save")
-    if any((event.end or 0) > MAX_TICKS for _, event in run.events()):
+    if any(program.end > MAX_TICKS for program in run.programs):
         raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} time units; this run takes longer")
     text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
     write_whole(ready(path), text + "\n")

@@ -26,7 +26,7 @@ from operator import attrgetter
 from lib.errors.exceptions import PuzzleError
 from lib.trace.event import Event, Program
 from lib.trace.order import Passage, meetings, messages, outcome
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
@@ -50,20 +50,20 @@ class Lifetimes:
     last: list[int]
     maker: list[int]
 
-    def alive(self, index: int, held: Sequence[int]) -> Iterator[int]:
+    def alive(self, index: int, held: Set[int]) -> Iterator[int]:
         """The values alive when event number `index` starts, in order of their ids; `held` is `held_at` of it."""
         for number, value in enumerate(self.values):
-            if value is not None and (
-                (number < len(held) and held[number] > 0) or self.born[number] < index <= self.last[number]
-            ):
+            if value is not None and (number in held or self.born[number] < index <= self.last[number]):
                 yield number
 
 
 def lifetimes(run: Trace) -> list[Lifetimes]:
     """Return how long the values of all ranks live, in the order of the ranks."""
-    found = [own_lifetimes(program) for program in run.programs]
-    for program, lives in zip(run.programs, found, strict=True):
-        _rest(program, lives)
+    found = [_with_buffers(program, used) for program, used in zip(run.programs, uses_of(run), strict=True)]
+    for program, used, lives in zip(run.programs, uses_of(run), found, strict=True):
+        for value in used.loaded:
+            if used.last[value] >= 0:  # it is used, so it was there before the step
+                lives.born[value] = -1
         for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
             if change > 0 and position - 1 > lives.born[value]:
                 lives.last[value] = max(lives.last[value], position - 1)
@@ -84,40 +84,78 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
     return found
 
 
-def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
-    """The lives of values by what their own rank does with them, from the line that makes them to their last use.
+@dataclass(frozen=True)
+class Uses(Lifetimes):
+    """The lives of values by what their own rank does with them, from the line that makes them, or waits for them, to
+    the last one that uses them. `loaded` are the weights and states that it loads, used or not; `talks` the numbers of
+    its communications that it does not await at once, and of its waits."""
 
-    Without `buffers` a communication under way needs nothing: what it brings is born when it is waited for.
-    """
+    loaded: list[int]
+    talks: list[int]
+
+
+@kept
+def uses_of(run: Trace) -> list[Uses]:
+    """Return the uses of each rank's values. All that is said of lives begins with these: one pass over the events."""
+    return [own_uses(program) for program in run.programs]
+
+
+def own_uses(program: Program) -> Uses:
+    """Return the uses of a rank's values."""
     count, over = len(program.values), len(program.events)
     born, last, maker = [-1] * count, [-1] * count, [-1] * count
-    under_way: dict[int, Event] = {}
+    loaded: list[int] = []
+    talks: list[int] = []
     for index, event in enumerate(program.events):
+        op, outputs = event.op, event.outputs
         for value in event.inputs:
             if last[value] < index:
                 last[value] = index
-        if event.op == "wait":
+        if op == "wait":
+            talks.append(index)
             issued = event.arg[0]
-            work = program.events[issued]
-            under_way.pop(issued, None)
-            early = buffers and _has_buffer(work)
-            for value in work.outputs:
-                maker[value], born[value] = issued, issued if early else index
-                last[value] = max(last[value], index)
-            for value in work.inputs if buffers else ():
-                last[value] = max(last[value], index)
-        elif event.blocking or event.op not in COMMUNICATION:
-            for value in event.outputs:
+            for value in program.events[issued].outputs:
+                maker[value], born[value] = issued, index
+        elif op in COMMUNICATION and not event.blocking:
+            talks.append(index)
+        else:
+            for value in outputs:
                 born[value] = maker[value] = index
-        elif buffers:
-            under_way[index] = event
-        if event.op in STAYS:
+        if op in LOADS:
+            loaded += outputs
+        elif op in STAYS:
             for value in (*handed_in(event), *new_states(event)):
                 last[value] = over
-    for event in under_way.values():  # nobody waited, so nobody knows when its input may go
-        for value in event.inputs:
-            last[value] = over
-    return Lifetimes(program.values, born, last, maker)
+    return Uses(program.values, born, last, maker, loaded, talks)
+
+
+def own_lifetimes(program: Program) -> Lifetimes:
+    """Return how long a rank's values live by what it does itself, communication under way included."""
+    return _with_buffers(program, own_uses(program))
+
+
+def _with_buffers(program: Program, used: Uses) -> Lifetimes:
+    """The same lives where a communication under way needs its input, and owns the memory of its output."""
+    events = program.events
+    born, last = [*used.born], [*used.last]
+    under_way: set[int] = set()
+    for index in used.talks:
+        if events[index].op != "wait":
+            under_way.add(index)
+            continue
+        issued = events[index].arg[0]
+        work = events[issued]
+        under_way.discard(issued)
+        early = _has_buffer(work)
+        for value in work.outputs:
+            born[value] = issued if early else index
+            last[value] = max(last[value], index)
+        for value in work.inputs:
+            last[value] = max(last[value], index)
+    for index in under_way:  # nobody waited, so nobody knows when its input may go
+        for value in events[index].inputs:
+            last[value] = len(events)
+    return Lifetimes(program.values, born, last, used.maker)
 
 
 def handed_in(event: Event) -> Sequence[int]:
@@ -137,15 +175,6 @@ def new_states(event: Event) -> Sequence[int]:
 def _has_buffer(work: Event) -> bool:
     """Tell whether what a communication brings has memory of its own, from the call on."""
     return work.op == "receive" or work.op in READS or (work.op in COLLECTIVES and not _in_place(work))
-
-
-def _rest(program: Program, lives: Lifetimes) -> None:
-    """Count what was loaded, and is used, as there before the step."""
-    used = {value for event in program.events for value in event.inputs}
-    for event in program.events:
-        if event.op in LOADS:
-            for value in used.intersection(event.outputs):
-                lives.born[value] = -1
 
 
 def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_left) -> int:
@@ -186,8 +215,8 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
     they bring: they have a buffer of their own, as those have that never work in place."""
     found: set[tuple[int, int]] = set()
     gone: dict[int, dict[int, int]] | None = None
-    for program in run.programs:
-        calls = [number for number, event in enumerate(program.events) if not event.blocking and _in_place(event)]
+    for program, own in zip(run.programs, uses_of(run), strict=True):
+        calls = [number for number in own.talks if _in_place(program.events[number])]
         if not calls:
             continue
         if gone is None:
@@ -208,21 +237,45 @@ def _in_place(event: Event) -> bool:
     return event.op in COLLECTIVES and COLLECTIVES[event.op].in_place
 
 
+Stay = tuple[int, int]
+"""A stay in the stores: the event before which it begins, and the one before which it ends, or FOREVER."""
+
+
+@kept
+def stays_of(run: Trace) -> list[dict[int, list[Stay]]]:
+    """Return the stays of each rank's values."""
+    return [stays(program) for program in run.programs]
+
+
+def stays(program: Program) -> dict[int, list[Stay]]:
+    """Return by value when one or more of a rank's stores hold it."""
+    found: dict[int, list[Stay]] = {}
+    held: dict[int, int] = {}
+    for position, _, value, change in program.moves:
+        before = held.get(value, 0)
+        now = held[value] = before + change
+        if before <= 0 < now:
+            found.setdefault(value, []).append((position, FOREVER))
+        elif now <= 0 < before:
+            found[value][-1] = found[value][-1][0], position
+    return found
+
+
 def left_stores(program: Program) -> dict[int, int]:
     """Before which event each value leaves the stores for the last time."""
-    held: dict[int, int] = defaultdict(int)
-    left: dict[int, int] = {}
-    for position, _, value, change in program.moves:
-        held[value] += change
-        left[value] = FOREVER if held[value] > 0 else position
-    return left
+    return {value: mine[-1][1] for value, mine in stays(program).items()}
+
+
+def held_at(stays: Mapping[int, Sequence[Stay]], index: int) -> set[int]:
+    """The values that a store holds when event number `index` starts, by the stays of all."""
+    return {value for value, mine in stays.items() for begin, end in mine if begin <= index < end}
 
 
 def _landed(
     run: Trace, passages: Sequence[Passage], copied: Set[tuple[int, int]]
 ) -> dict[int, list[tuple[int, Value]]]:
     """Return what arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
-    dropped = {program.rank: set(never_awaited(program)) for program in run.programs}
+    dropped = {program.rank: set(never) for program, never in zip(run.programs, never_awaited(run), strict=True)}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
     if not any(dropped.values()):
         return found
@@ -250,19 +303,12 @@ def _landed(
     return {rank: sorted(landed, key=lambda item: item[0]) for rank, landed in sorted(found.items())}
 
 
-def never_awaited(program: Program) -> Iterator[int]:
-    """The communications of a rank that took place without anybody ever waiting for them."""
-    waited = {event.arg[0] for event in program.events if event.op == "wait"}
-    for number, event in enumerate(program.events):
-        happened = event.op in COMMUNICATION and event.start is not None
-        if happened and not event.blocking and number not in waited:
-            yield number
-
-
-def held_at(program: Program, index: int) -> list[int]:
-    """In how many stores each value is when event number `index` starts."""
-    held = [0] * len(program.values)
-    for position, _, number, change in program.moves:
-        if position <= index:
-            held[number] += change
-    return held
+@kept
+def never_awaited(run: Trace) -> list[list[int]]:
+    """Return the communications of each rank that took place without anybody ever waiting for them."""
+    found: list[list[int]] = []
+    for program, uses in zip(run.programs, uses_of(run), strict=True):
+        talks = [(number, program.events[number]) for number in uses.talks]
+        waited = {event.arg[0] for _, event in talks if event.op == "wait"}
+        found.append([n for n, e in talks if e.op != "wait" and e.start is not None and n not in waited])
+    return found

@@ -8,7 +8,7 @@ a communication that is awaited has not taken place yet. Retiming and rebuilding
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -172,14 +172,33 @@ Events have numbers through all programs, one rank after the other.
 """
 
 
-class Walk:
-    """Goes through the programs of a run. What happens when all that it needs is there is for a subclass to delay."""
+class Order(NamedTuple):
+    """All events of a run, the number of each rank's first one and how many there are in all, the steps, and who could
+    not reach the end of their programs."""
+
+    events: list[Event]
+    first: list[int]
+    steps: list[Step]
+    stuck: TraceError | None
+
+
+@kept
+def order(run: Trace) -> Order:
+    """An order in which everything that a step needs comes before it. The same whatever anything takes."""
+    walk = _Walk(run)
+    while walk.ready:
+        walk.advance(walk.ready.popleft())
+    return Order(walk.events, walk.first, walk.steps, walk.stuck())
+
+
+class _Walk:
+    """Goes through the programs of a run. A communication is over as soon as all that it needs is there."""
 
     def __init__(self, run: Trace) -> None:
         self.run = run
         self.events = [event for program in run.programs for event in program.events]
         self.first = [0, *accumulate(len(program.events) for program in run.programs)]
-        """The number of each rank's first event, and how many there are in all."""
+        self.steps: list[Step] = []
         self.at = self.first[:-1]
         self.issued = [number - 1 for number in self.at]
         self.complete = bytearray(len(self.events))
@@ -191,16 +210,88 @@ class Walk:
         self.wanted: dict[tuple[int, int], deque[int]] = defaultdict(deque)
         self.queues: dict[int, deque[tuple[int, int]]] | None = None
 
+    def advance(self, rank: int) -> None:
+        """Follows a rank until a communication that it waits for has not taken place."""
+        events, first, complete, steps = self.events, self.first[rank], self.complete, self.steps
+        number, over = self.at[rank], self.first[rank + 1]
+        while number < over:
+            event = events[number]
+            if event.op in COMMUNICATION:
+                if self.issued[rank] < number:
+                    self.issued[rank] = number
+                    steps.append(("issue", rank, number, ()))
+                    self.issue(rank, number, event)
+                if event.blocking:
+                    if not complete[number]:
+                        break
+                    steps.append(("done", rank, number, ()))
+            elif event.op == "wait":
+                target = first + event.arg[0]
+                if not complete[target]:
+                    break
+                steps.append(("done", rank, target, (number,)))
+            else:
+                steps.append(("do", rank, number, ()))
+            number += 1
+        self.at[rank] = number
+
     def finish(self, rank: int, number: int) -> None:
-        """A communication is over for a rank."""
+        """A communication is over for a rank, which may go on."""
         self.complete[number] = True
         self.ready.append(rank)
 
-    def steps(self) -> Iterator[Step]:
-        """The steps, as far as they go."""
-        while self.ready or self.later():
-            if self.ready:
-                yield from self.advance(self.ready.popleft())
+    def issue(self, rank: int, number: int, event: Event) -> None:
+        """Bring about what a call does."""
+        if event.op in COLLECTIVES:
+            group = self.communicator(event.group)
+            place = self.count[rank, group]
+            self.count[rank, group] = place + 1
+            joined = self.open[group, place]
+            joined[rank] = number
+            if len(joined) == len(event.group):
+                del self.open[group, place]
+                if self.run.error is not None and self.differ(joined.values()):
+                    return  # that is where the run failed: it never took place
+                numbers = tuple([joined[member] for member in event.group])
+                self.steps.append(("meet", group, numbers[0], numbers))
+                for member, own in zip(event.group, numbers, strict=True):
+                    self.finish(member, own)
+        elif event.op in READS:
+            self.serve(rank)
+        elif event.op == "pass_to" and event.peer is not None:
+            self.sent[rank, event.peer].append(number)
+            self.match(rank, event.peer)
+        elif event.peer is not None:
+            self.wanted[event.peer, rank].append(number)
+            self.match(event.peer, rank)
+
+    def serve(self, rank: int) -> None:
+        """A reader serves requests in the order that the Trace says, as soon as they are made."""
+        if self.queues is None:
+            self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
+        queue = self.queues.get(process_of(self.run.mesh, rank))
+        while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
+            reader, place = queue.popleft()
+            number = self.first[reader] + place
+            self.steps.append(("read", reader, number, ()))
+            self.finish(reader, number)
+
+    def differ(self, joined: Iterable[int]) -> bool:
+        """Tell whether those who joined did not all call the same collective."""
+        events = [self.events[number] for number in joined]
+        return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
+
+    def match(self, source: int, target: int) -> None:
+        """A message goes to its receive, if both are there. Of those that wait, the first has room: its sender may go
+        on."""
+        sent, wanted = self.sent[source, target], self.wanted[source, target]
+        if sent and wanted:
+            first, second = sent.popleft(), wanted.popleft()
+            self.steps.append(("pass", target, second, (first,)))
+            self.finish(source, first)
+            self.finish(target, second)
+        if sent and not self.complete[sent[0]]:
+            self.finish(source, sent[0])
 
     def stuck(self) -> TraceError | None:
         """Return who could not reach the end of their programs, now that there are no more steps."""
@@ -213,117 +304,3 @@ class Walk:
             f"({self.events[self.at[rank]].op}): nobody answers it"
             + (f"; ranks {stuck} are stuck" if 1 < len(stuck) <= 16 else "")
         )
-
-    def later(self) -> bool:
-        """Tell whether something happens all the same where no rank can go on."""
-        return False
-
-    def meet(self, members: dict[int, int]) -> None:
-        """A collective takes place: the events of its members by their ranks, in the order of the group."""
-        for rank, number in members.items():
-            self.finish(rank, number)
-
-    def hand_over(self, source: int, sent: int, target: int, received: int) -> None:
-        """A message and its receive are both there."""
-        self.finish(source, sent)
-        self.finish(target, received)
-
-    def advance(self, rank: int) -> Iterator[Step]:
-        """Follows a rank until a communication that it waits for has not taken place."""
-        events, first, complete = self.events, self.first[rank], self.complete
-        number, over = self.at[rank], self.first[rank + 1]
-        while number < over:
-            event = events[number]
-            if event.op in COMMUNICATION:
-                if self.issued[rank] < number:
-                    self.issued[rank] = number
-                    yield "issue", rank, number, ()
-                    yield from self.issue(rank, number, event)
-                if event.blocking:
-                    if not complete[number]:
-                        break
-                    yield "done", rank, number, ()
-            elif event.op == "wait":
-                target = first + event.arg[0]
-                if not complete[target]:
-                    break
-                yield "done", rank, target, (number,)
-            else:
-                yield "do", rank, number, ()
-            number += 1
-        self.at[rank] = number
-
-    def issue(self, rank: int, number: int, event: Event) -> Iterator[Step]:
-        """Bring about what a call does."""
-        if event.op in COLLECTIVES:
-            group = self.communicator(event.group)
-            place = self.count[rank, group]
-            self.count[rank, group] = place + 1
-            joined = self.open[group, place]
-            joined[rank] = number
-            if len(joined) == len(event.group):
-                del self.open[group, place]
-                if self.run.error is not None and self.differ(joined.values()):
-                    return  # that is where the run failed: it never took place
-                members = {member: joined[member] for member in event.group}
-                numbers = tuple(members.values())
-                yield "meet", group, numbers[0], numbers
-                self.meet(members)
-        elif event.op in READS:
-            yield from self.serve(rank)
-        elif event.op == "pass_to" and event.peer is not None:
-            self.sent[rank, event.peer].append(number)
-            yield from self.match(rank, event.peer)
-            self.find_room(rank, event.peer)
-        elif event.peer is not None:
-            self.wanted[event.peer, rank].append(number)
-            yield from self.match(event.peer, rank)
-
-    def serve(self, rank: int) -> Iterator[Step]:
-        """A reader serves requests in the order that the Trace says, as soon as they are made."""
-        if self.queues is None:
-            self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
-        queue = self.queues.get(process_of(self.run.mesh, rank))
-        while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
-            reader, place = queue.popleft()
-            number = self.first[reader] + place
-            yield "read", reader, number, ()
-            self.finish(reader, number)
-
-    def differ(self, joined: Iterable[int]) -> bool:
-        """Tell whether those who joined did not all call the same collective."""
-        events = [self.events[number] for number in joined]
-        return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
-
-    def match(self, source: int, target: int) -> Iterator[Step]:
-        """A message goes to its receive, if both are there."""
-        sent, wanted = self.sent[source, target], self.wanted[source, target]
-        if sent and wanted:
-            first, second = sent.popleft(), wanted.popleft()
-            yield "pass", target, second, (first,)
-            self.hand_over(source, first, target, second)
-            self.find_room(source, target)
-
-    def find_room(self, source: int, target: int) -> None:
-        """There is room for one message that is not received yet: the first of those sent has it."""
-        sent = self.sent[source, target]
-        if sent and not self.complete[sent[0]]:
-            self.finish(source, sent[0])
-
-
-class Order(NamedTuple):
-    """All events of a run, the number of each rank's first one, the steps, and who could not reach the end of their
-    programs."""
-
-    events: list[Event]
-    first: list[int]
-    steps: list[Step]
-    stuck: TraceError | None
-
-
-@kept
-def order(run: Trace) -> Order:
-    """An order in which everything that a step needs comes before it. The same whatever anything takes."""
-    walk = Walk(run)
-    steps = [*walk.steps()]
-    return Order(walk.events, walk.first, steps, walk.stuck())

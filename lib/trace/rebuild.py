@@ -1,4 +1,4 @@
-"""rebuild: makes every value of a Trace anew, from nothing but its operations and the rules.
+"""rebuild: makes every value and every time of a Trace anew, from nothing but its operations, the rules and its costs.
 
 What a Trace says of its values is not believed: they are computed again, and each carries the first thing that was
 not honest in its history (a `Flaw`), if anything was. Whether a flaw matters depends on what became of the value.
@@ -6,19 +6,19 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import order, outcome
+from lib.trace.order import outcome
+from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, READS, Operation
-from lib.values.placement import Owners
+from lib.values.placement import Owners, Place
 from lib.values.values import Activation, Value, Weight, definite, subject
 
 R = TypeVar("R", bound=Trace)
@@ -37,10 +37,13 @@ class Flaw(NamedTuple):
 
 
 _Load = tuple[int, Event]
+_Thing = tuple[int, str, int]
+"""What a rank loads: the rank, a kind of value, and a layer."""
 
 
 class Rebuilt(NamedTuple):
-    """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
+    """A run with its values and times made anew, the flaw of each value by (rank, id), and the final weights by (rank,
+    layer)."""
 
     run: Trace
     flaws: dict[tuple[int, int], Flaw]
@@ -49,26 +52,29 @@ class Rebuilt(NamedTuple):
 
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
-        self.shape = Shape(run.layers, run.batches, run.descriptions, run.padding)
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
-        copies = [tuple([event.copy() for event in program.events]) for program in run.programs]
+        copies = [tuple(map(Event.copy, program.events)) for program in run.programs]
         made = zip(run.programs, copies, self.values, strict=True)
         self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
+        self.plan = Plan(self.run)
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
-        # A loaded value that nobody has used yet has its load here, with the number of loads before it.
-        self.loaded: dict[tuple[int, int], _Load] = {}
+        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it.
+        self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
-        # By columns where those are cut, else by rows: each row shard crosses each column shard.
-        self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
-        self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
+        # What is used of each thing that was loaded: the first part, and where there are more, which load has which: by
+        # columns where those are cut, else by rows. Each row shard crosses each column shard.
+        self.first: dict[_Thing, tuple[Place, _Load]] = {}
+        self.used: dict[tuple[_Thing, bool], Owners[_Load]] = {}
+        # What a communication brings, by its number, until its rank has waited for it.
+        self.results: dict[int, tuple[list[Value], list[Flaw | None]]] = {}
 
     def inputs(self, rank: int, event: Event) -> list[Value]:
         """The values that an event uses. Those that were loaded count as loaded from now on."""
-        mine, found = self.values[rank], list[Value]()
+        mine, loaded, found = self.values[rank], self.loaded[rank], list[Value]()
         for number in event.inputs:
-            if (rank, number) in self.loaded:
+            if loaded and number in loaded:
                 self.use(rank, number)
             # A number may be of another rank: members of a collective that name its group in different orders.
             value = mine[number] if number < len(mine) else None
@@ -79,15 +85,26 @@ class _Rebuild:
 
     def use(self, rank: int, number: int) -> None:
         """Notes that a loaded value is really used: only that counts as loading it."""
-        load, value = self.loaded.pop((rank, number)), cast(Value, self.values[rank][number])
-        rows, columns = value.place.dims[0], value.place.dims[-1]
-        across = self.used.get((rank, value.kind, value.layer, columns.whole))
-        owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
+        load, value = self.loaded[rank].pop(number), cast(Value, self.values[rank][number])
+        thing = rank, value.kind, value.layer
+        if thing not in self.first:  # mostly a thing is loaded once
+            self.first[thing] = value.place, load
+            return
+        if not self.used.keys() & {(thing, True), (thing, False)}:
+            self.claim(thing, *self.first[thing])
+        before = self.claim(thing, value.place, load)
+        if before is not None:
+            self.flaws[rank, number] = self.reloaded(rank, value, before, load)
+
+    def claim(self, thing: _Thing, place: Place, load: _Load) -> _Load | None:
+        """Gives a load its part of a thing. Returns the first load that had some of that already."""
+        rows, columns = place.dims[0], place.dims[-1]
+        across = self.used.get((thing, columns.whole))
+        owners = self.used.setdefault((thing, not columns.whole), Owners())
         before = owners.add((rows if columns.whole else columns).ranges, load)
         if before is None and across is not None:
             before = across.add(((0, (columns if columns.whole else rows).dim.size),), load)
-        if before is not None:
-            self.flaws[rank, number] = self.reloaded(rank, value, before, load)
+        return before
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
@@ -109,29 +126,32 @@ class _Rebuild:
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
         """The first flaw among the inputs of an event."""
-        if not self.flaws:
-            return None
         return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
-    def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
+    def give(self, rank: int, event: Event, values: Sequence[Value], flaws: Sequence[Flaw | None]) -> None:
         """Gives the outputs of an event their values and flaws, and notes what it loads."""
-        if len(values) != len(event.outputs):
-            raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
-        for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
-            self.values[rank][number] = value
+        outputs, mine = event.outputs, self.values[rank]
+        if len(values) != len(outputs):
+            raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(outputs)}")
+        for number, value in zip(outputs, values, strict=True):
+            mine[number] = value
+        for number, flaw in zip(outputs, flaws, strict=False) if flaws else ():  # none are listed where there is none
             if flaw is not None:
                 self.flaws[rank, number] = flaw
-        if (row := OPERATIONS.get(event.op)) is not None and row.loads:
-            self.loads += 1
-            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
+
+    def load(self, rank: int, event: Event) -> None:
+        """Notes that values were loaded, which nothing has used yet."""
+        self.loads += 1
+        for number in event.outputs:
+            self.loaded[rank][number] = self.loads, event
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def do(self, rank: int, event: Event) -> None:
+    def do(self, rank: int, number: int, event: Event) -> None:
         row = OPERATIONS[event.op]
-        values = self.inputs(rank, event)
-        flaw = self.flaw(rank, event)
-        if flaw is None and (row.made_up is not None or row.as_loaded):
+        values = self.inputs(rank, event) if event.inputs else []
+        flaw = self.flaw(rank, event) if self.flaws else None
+        if flaw is None and (row.as_loaded or row.made_up is not None):
             flaw = own_flaw(row, rank, event, values)
         if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
             what = f"its data was taken with {event.op}, for nothing"
@@ -142,16 +162,19 @@ class _Rebuild:
         else:
             if event.layer is None and row.about == "call":
                 raise TraceError("an operation that needs a layer has none")
-            made = row.make(self.shape, event.layer, event.batches, event.arg, values)
+            made = row.make(self.run.shape, event.layer, event.batches, event.arg, values)
         if row.hands_in:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
-        self.give(rank, event, made, [flaw] * len(made))
+        self.give(rank, event, made, () if flaw is None else [flaw] * len(made))
+        if row.loads:
+            self.load(rank, event)
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
+        self.plan.do(rank, number, event, values)
 
-    def issue(self, rank: int, event: Event) -> None:
+    def issue(self, rank: int, number: int, event: Event) -> None:
         """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
         are not believed."""
         if event.op == "receive" or event.op in READS:
@@ -160,87 +183,104 @@ class _Rebuild:
         event.batches = sent[0].place.batches if sent else NO_BATCHES
         if event.op == "pass_to":
             event.layer = sent[0].layer if sent else None
+            self.plan.send(rank, number, event, sent)
         elif COLLECTIVES[event.op].bucket:
             event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
-    def meet(self, group: int, event: Event, *calls: Event) -> None:
-        row, members = COLLECTIVES[event.op], [*zip(event.group, calls, strict=True)]
-        brought: list[list[Value]] = []
-        flaws: list[Flaw | None] = []
-        for rank, call in members:
-            brought.append(self.inputs(rank, call))
-            flaws.append(self.flaw(rank, call))
+    def meet(self, event: Event, numbers: Sequence[int]) -> None:
+        """All members of a collective are there: what each brings, and what comes of it by the rules."""
+        row = COLLECTIVES[event.op]
+        members = [(rank, self.plan.events[number]) for rank, number in zip(event.group, numbers, strict=True)]
+        brought = [self.inputs(rank, call) for rank, call in members]
+        flaws = [self.flaw(rank, call) for rank, call in members] if self.flaws else []
         first = next((flaw for flaw in flaws if flaw is not None), None)
-        for place, ((rank, call), made) in enumerate(zip(members, outcome(members, brought), strict=True)):
+        for place, (number, made) in enumerate(zip(numbers, outcome(members, brought), strict=True)):
             flaw = first
-            if first is not None and row.origins is not None:
+            if first is not None and row.origins is not None:  # what a member gets has flaws of those who sent it
                 origins = row.origins(place, len(members), row.said(event.arg))
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
-            self.results[rank, id(call)] = (made, [flaw] * len(made))
+            self.results[number] = made, [] if flaw is None else [flaw] * len(made)
+        self.plan.meet(numbers, event, brought)
 
-    def message(self, target: int, received: Event, sent: Event) -> None:
-        source = cast(int, received.peer)
+    def message(self, number: int, received: Event, before: int) -> None:
+        source, sent = cast(int, received.peer), self.plan.events[before]
         values = self.inputs(source, sent)
         received.layer, received.batches = sent.layer, sent.batches
-        flaws = [self.flaws.get((source, number)) for number in sent.inputs]
-        self.results[target, id(received)] = (values, flaws)
+        flaws = [self.flaws.get((source, value)) for value in sent.inputs] if self.flaws else []
+        self.results[number] = values, flaws
+        self.plan.thing[number] = self.plan.thing[before]
 
-    def read(self, rank: int, event: Event) -> None:
-        row = OPERATIONS[event.op]
-        made = row.make(self.shape, event.layer, event.batches, event.arg, ())
+    def read(self, number: int, event: Event) -> None:
+        made = OPERATIONS[event.op].make(self.run.shape, event.layer, event.batches, event.arg, ())
         event.layer, event.batches = made[0].layer, made[0].place.batches
-        self.results[rank, id(event)] = (made, [None] * len(made))
+        self.results[number] = made, []
 
-    def done(self, rank: int, event: Event, wait: Event | None = None) -> None:
+    def done(self, rank: int, number: int, event: Event, wait: Event | None) -> None:
         if event.op != "pass_to":
-            found = self.results.pop((rank, id(event)), None)
+            found = self.results.pop(number, None)
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, *found)
+            if event.op in READS:
+                self.load(rank, event)
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
 
-def own_flaw(row: Operation, rank: int, event: Event, values: list[Value]) -> Flaw | None:
+def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
     """Return what is dishonest about an operation itself, by its row."""
     # A made-up gradient of no batches is a zero.
     if row.made_up is not None and (event.batches or row.says != "batches"):
         what, instead, fix = row.made_up
         return Flaw(what, rank, event, instead, fix, pretended=True)
-    if row.as_loaded and any(isinstance(value, Weight) and value.step != 0 for value in values):
-        return Flaw(
-            f"{row.name} of layer {event.layer} used a weight that was updated before",
-            rank,
-            event,
-            "every forward and backward of this step with the weights as loaded",
-            "update a layer when all its forward and backward passes are done",
-        )
+    for value in values if row.as_loaded else ():
+        if type(value) is Weight and value.step:
+            return Flaw(
+                f"{row.name} of layer {event.layer} used a weight that was updated before",
+                rank,
+                event,
+                "every forward and backward of this step with the weights as loaded",
+                "update a layer when all its forward and backward passes are done",
+            )
     return None
 
 
 def rebuild(run: Trace) -> Rebuilt:
-    """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
-    Trace is not a program at all. A run that failed is rebuilt as far as it went."""
+    """Makes all values anew, and all times with the costs of the run. PuzzleError (with rank and source line) where a
+    rule is broken, TraceError where the Trace is not a program at all. A run that failed is rebuilt as far as it
+    went."""
     state = _Rebuild(run)
-    events, _, steps, stuck = order(state.run)
-    now: tuple[int, Event] | None = None
-    does: dict[str, Callable[..., None]] = {"do": state.do, "issue": state.issue, "meet": state.meet}
-    does |= {"pass": state.message, "read": state.read, "done": state.done}
+    plan = state.plan
+    events, (_, _, steps, stuck) = plan.events, plan.order
+    who, event = 0, None
     try:
         for kind, rank, number, others in steps:
-            event = events[number]
-            now = event.group[0] if kind == "meet" else rank, event
-            does[kind](rank, event, *[events[n] for n in others]) if others else does[kind](rank, event)
+            who, event = rank, events[number]
+            if kind == "do":
+                state.do(rank, number, event)
+            elif kind == "done":
+                state.done(rank, number, event, events[others[0]] if others else None)
+            elif kind == "issue":
+                state.issue(rank, number, event)
+            elif kind == "pass":
+                state.message(number, event, others[0])
+            elif kind == "meet":
+                who = event.group[0]
+                state.meet(event, others)
+            else:
+                state.read(number, event)
         if stuck is not None:
             raise stuck
     except PuzzleError as error:
-        assert now is not None, "a rule is broken by an event"
-        error.rank = now[0] if error.rank is None else error.rank
+        assert event is not None, "a rule is broken by an event"
+        error.rank = who if error.rank is None else error.rank
         error.where = []
-        raise located(error, None, now[1]) from None
+        raise located(error, None, event) from None
     except TraceError:
         if run.error is None:
             raise
     for program, values in zip(state.run.programs, state.values, strict=True):
         program.values = tuple(values)  # now they are made
+    state.run.answers[plan_of] = plan
+    plan.set_times(state.run)
     return Rebuilt(state.run, state.flaws, state.finals)

@@ -6,6 +6,7 @@ in each. It is made once, so that the same run under many costs is quick. Events
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,14 +14,15 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.cluster.costs import Costs, Streams
-from lib.cluster.reader import Readers
+from lib.cluster.reader import Readers, process_of
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
-from lib.trace.order import Step, Walk, meetings, messages, order
+from lib.trace.order import Step, meetings, messages, order
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.operations import OPERATIONS
+from lib.values.operations import OPERATIONS, READS
+from lib.values.values import Value
 
 R = TypeVar("R", bound=Trace)
 FREE = "free", "", 0, 0, 0
@@ -83,6 +85,20 @@ class Times(NamedTuple):
     start: list[int | None]
     length: list[int]
 
+    def awaited(self, now: int, number: int, wait: tuple[int, ...]) -> int:
+        """Return when a rank goes on that waits for a communication from now on, perhaps in an event of its own."""
+        end = cast(int, self.start[number]) + self.length[number]
+        after = end if end > now else now
+        if wait:
+            self.issued[wait[0]] = self.start[wait[0]] = now
+            self.length[wait[0]] = after - now
+        return after
+
+    def read(self, readers: Readers, rank: int, number: int, event: Event, scale: Scale | None) -> None:
+        """A reader comes to what a rank has asked for."""
+        found = readers.read(rank, event.batches, self.issued[number], 1 if scale is None else scale(rank, event))
+        self.start[number], self.length[number] = found.start, found.length
+
 
 class _Timed(Program):
     """A program with other times. Its events are made when somebody asks for them."""
@@ -106,14 +122,31 @@ class _Timed(Program):
 def plan_of(run: Trace) -> Plan:
     """Return what the times of a run follow from, under whatever costs. Kept with it, and with its copies of other
     times."""
-    return Plan(run)
+    plan, values_of = Plan(run), [program.values_of for program in run.programs]
+    events = plan.events
+    for kind, rank, number, others in plan.order.steps:
+        event = events[number]
+        if kind == "do":
+            plan.do(rank, number, event, values_of[rank](event.inputs))
+        elif kind == "pass":
+            plan.thing[number] = plan.thing[others[0]]
+        elif kind == "issue" and event.op == "pass_to":
+            values = values_of[rank](event.inputs)
+            if len(values) == len(event.inputs):
+                plan.send(rank, number, event, values)
+        elif kind == "meet":
+            brought = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
+            if all(len(mine) == len(events[n].inputs) for mine, n in zip(brought, others, strict=True)):
+                plan.meet(others, event, brought)
+    return plan
 
 
 class Plan:
     """The steps of a run, and what is to be paid for in each event.
 
     Most runs do the same again and again: few different things have a price, and `thing` says which of them an event
-    is. -1: none that is known, as it did not take place, or a value of it was never made.
+    is. -1: none that is known, as it did not take place, or a value of it was never made. Who has the values at hand,
+    as they are made or afterwards, tells what each step works on.
     """
 
     def __init__(self, run: Trace) -> None:
@@ -121,36 +154,35 @@ class Plan:
         self.events, self.first = self.order.events, self.order.first
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
-        self._weigh(run)
+        self._shape, self._mesh = run.shape, run.mesh
 
-    def _weigh(self, run: Trace) -> None:
-        events, things, thing = self.events, self.things, self.thing
-        shape, values_of = run.shape, [program.values_of for program in run.programs]
-        for kind, rank, number, others in self.order.steps:
-            event = events[number]
-            op = event.op
-            if kind == "do":
-                row = OPERATIONS[op]
-                if row.cost is None:
-                    thing[number] = 0
-                else:
-                    work = row.work(shape, event.layer, len(event.batches), values_of[rank](event.inputs))
-                    thing[number] = things.setdefault(("do", op, work, rank, event.layer), len(things))
-            elif kind == "pass":
-                thing[number] = thing[others[0]]
-            elif kind == "issue" and op == "pass_to":
-                values = values_of[rank](event.inputs)
-                if len(values) == len(event.inputs):
-                    size = total_elements(values)
-                    thing[number] = things.setdefault(("pass", op, size, rank, event.peer), len(things))
-            elif kind == "meet":
-                row = COLLECTIVES[op]
-                values = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
-                if all(len(mine) == len(events[n].inputs) for mine, n in zip(values, others, strict=True)):
-                    size = row.paced(row.brought(values), row.said(event.arg))
-                    same = things.setdefault(("meet", op, size, event.group, None), len(things))
-                    for n in others:
-                        thing[n] = same
+    def do(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
+        """An operation of a rank by itself."""
+        row = OPERATIONS[event.op]
+        if row.cost is None:
+            self.thing[number] = 0
+        else:
+            work = row.work(self._shape, event.layer, len(event.batches), values)
+            self.thing[number] = self.things.setdefault(("do", event.op, work, rank, event.layer), len(self.things))
+
+    def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
+        """A message."""
+        key = "pass", event.op, total_elements(values), rank, event.peer
+        self.thing[number] = self.things.setdefault(key, len(self.things))
+
+    def meet(self, numbers: Sequence[int], event: Event, brought: Sequence[Sequence[Value]]) -> None:
+        """A collective: the events of its members, one of them, and what each brings."""
+        row = COLLECTIVES[event.op]
+        size = row.paced(row.brought(brought), row.said(event.arg))
+        same = self.things.setdefault(("meet", event.op, size, event.group, None), len(self.things))
+        for number in numbers:
+            self.thing[number] = same
+
+    def set_times(self, run: Trace) -> None:
+        """Writes the times with a run's own costs into its events, which are its own, too."""
+        times = self.times(run, run.costs, self.lengths(run.costs.on(run.mesh)))
+        for event, issued, start, length in zip(self.events, *times, strict=True):
+            event.issued, event.start, event.length = issued, start, length
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """Return what each event takes that has a price, with all links for itself; -1 for the others."""
@@ -180,56 +212,78 @@ class Plan:
 
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """The times of all events, which take so long where they have all links for themselves."""
-        events, prices = self.events, costs.on(run.mesh)
+        events = self.events
         issued, length = [event.issued for event in events], [event.length for event in events]
         start: list[int | None] = [None] * len(events)
-        times, clocks = Times(issued, start, length), [0] * run.ranks
-        streams, readers = Streams(), Readers(costs, run.mesh)
-        shared = _Shared(run, prices, lengths, times) if costs.shared else None
+        times = Times(issued, start, length)
         try:
-            for kind, rank, number, others in self.order.steps if shared is None else shared.steps():
-                if kind == "do":
-                    issued[number] = start[number] = now = clocks[rank]
-                    length[number] = took = lengths[number]
-                    clocks[rank] = now + took
-                elif kind == "issue":
-                    issued[number] = clocks[rank]
-                    if shared is None and events[number].op == "pass_to":
-                        length[number] = took = _known(lengths[number], rank, events[number])
-                        start[number] = streams.carry((rank, events[number].peer, "send"), clocks[rank], took)
-                elif kind == "done":
-                    now, end = clocks[rank], cast(int, start[number]) + length[number]
-                    if end > now:
-                        clocks[rank] = end
-                    if others:
-                        wait = others[0]
-                        issued[wait] = start[wait] = now
-                        length[wait] = clocks[rank] - now
-                elif kind == "read":
-                    event = events[number]
-                    read = readers.read(rank, event.batches, issued[number], 1 if scale is None else scale(rank, event))
-                    start[number], length[number] = read.start, read.length
-                elif shared is not None:
-                    continue  # that is for the network to time
-                elif kind == "pass":
-                    sent = others[0]
-                    length[number] = took = lengths[number]
-                    end = cast(int, start[sent]) + length[sent]
-                    start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
-                else:
-                    took = _known(lengths[number], events[number].group[0], events[number])
-                    begin = streams.meet(rank, [issued[n] for n in others], took)
-                    for n in others:
-                        start[n], length[n] = begin, took
-            stuck = self.order.stuck if shared is None else shared.stuck()
-            if stuck is not None:
-                raise stuck
+            if costs.shared:
+                _Shared(self, run, costs, lengths, times, scale).go()
+            else:
+                self._alone(run, costs, lengths, times, scale)
+            if self.order.stuck is not None:
+                raise self.order.stuck
         except TraceError:
             if run.error is None:
                 raise
-        if shared is not None:
-            shared.note()
         return times
+
+    def _alone(self, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> None:
+        """Times where no link is shared: each step takes what it takes, whatever else is under way."""
+        events, (issued, start, length), clocks = self.events, times, [0] * run.ranks
+        streams, readers = Streams(), Readers(costs, run.mesh)
+        for kind, rank, number, others in self.order.steps:
+            if kind == "do":
+                issued[number] = start[number] = now = clocks[rank]
+                length[number] = took = lengths[number]
+                clocks[rank] = now + took
+            elif kind == "issue":
+                issued[number] = clocks[rank]
+                if events[number].op == "pass_to":
+                    length[number] = took = _known(lengths[number], rank, events[number])
+                    start[number] = streams.carry((rank, events[number].peer, "send"), clocks[rank], took)
+            elif kind == "done":
+                clocks[rank] = times.awaited(clocks[rank], number, others)
+            elif kind == "read":
+                times.read(readers, rank, number, events[number], scale)
+            elif kind == "pass":
+                sent = others[0]
+                length[number] = took = lengths[number]
+                end = cast(int, start[sent]) + length[sent]
+                start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
+            else:
+                took = _known(lengths[number], events[number].group[0], events[number])
+                begin = streams.meet(rank, [issued[n] for n in others], took)
+                for n in others:
+                    start[n], length[n] = begin, took
+
+    @cached_property
+    def partners(self) -> _Partners:
+        """The same steps by rank, and who has to do with whom: where links are shared, times say which comes first."""
+        found = _Partners([[] for _ in self.first[1:]], {}, {}, {}, defaultdict(list))
+        for step in self.order.steps:
+            kind, rank, number, others = step
+            if kind == "meet":
+                found.meetings.update(dict.fromkeys(others, (rank, others)))
+            elif kind == "pass":
+                found.received[others[0]], found.sent[number] = number, others[0]
+            elif kind == "read":
+                found.reads[process_of(self._mesh, rank)].append((rank, number))
+            else:
+                found.own[rank].append(step)
+        return found
+
+
+class _Partners(NamedTuple):
+    """The steps of each rank by itself; of a member of a collective that takes place the number of its group, and all
+    members; the receive of each message by its send, and the other way round; and what is read by each process, in its
+    order."""
+
+    own: list[list[Step]]
+    meetings: dict[int, tuple[int, tuple[int, ...]]]
+    received: dict[int, int]
+    sent: dict[int, int]
+    reads: dict[int, list[tuple[int, int]]]
 
 
 def _known(length: int, rank: int, event: Event) -> int:
@@ -249,70 +303,111 @@ class _Moment:
     length: int = 0
 
 
-class _Shared(Walk):
-    """Communications as a network of shared links has them: they take place when their time has come."""
+class _Shared:
+    """Times where links are shared: communications are over when the network says so, and their ranks go on then."""
 
-    def __init__(self, run: Trace, prices: Costs, lengths: list[int], times: Times) -> None:
+    def __init__(
+        self, plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None
+    ) -> None:
         from lib.cluster.network import Network  # here and not above: most costs share no links
 
-        super().__init__(run)
-        self.lengths = lengths
-        self.times = times
-        self.network = Network(prices)
+        self.events, self.lengths, self.times, self.scale = plan.events, lengths, times, scale
+        self.partners = plan.partners
+        self.network = Network(costs.on(run.mesh))
+        self.readers = Readers(costs, run.mesh)
+        self.clocks, self.at = [0] * run.ranks, [0] * run.ranks
+        self.ready = deque(range(run.ranks))
         self.moments: dict[int, _Moment] = {}
-        self.receives: dict[int, tuple[int, int]] = {}
-        """The receive of each message that is not over yet, with its rank, by its send."""
+        self.over: set[int] = set()
+        self.joined: dict[int, int] = defaultdict(int)
+        self.called: set[int] = set()
+        """Receives and reads that have been."""
+        self.queues = {process: deque(queue) for process, queue in plan.partners.reads.items()}
+        self.mesh = run.mesh
+
+    def go(self) -> None:
+        """Goes on until nothing happens any more. What is under way then is in the times as it will be."""
+        while self.ready or self.network.step():
+            if self.ready:
+                self.advance(self.ready.popleft())
+        for number, moment in self.moments.items():
+            if moment.start is not None:
+                self.times.start[number], self.times.length[number] = moment.start, moment.length
+
+    def advance(self, rank: int) -> None:
+        """Follows a rank until something is not over that it waits for."""
+        steps, clock, (issued, start, length) = self.partners.own[rank], self.clocks[rank], self.times
+        for at in range(self.at[rank], len(steps)):
+            kind, _, number, others = steps[at]
+            if kind == "do":
+                issued[number] = start[number] = clock
+                length[number] = took = self.lengths[number]
+                clock += took
+            elif kind == "issue":
+                issued[number] = clock
+                self.issue(rank, number)
+            elif number in self.over:
+                clock = self.times.awaited(clock, number, others)
+            else:
+                self.at[rank] = at
+                break
+        else:
+            self.at[rank] = len(steps)
+        self.clocks[rank] = clock
+
+    def issue(self, rank: int, number: int) -> None:
+        event, partners = self.events[number], self.partners
+        if number in partners.meetings:
+            group, members = partners.meetings[number]
+            self.joined[members[0]] += 1
+            if self.joined[members[0]] == len(members):
+                length = _known(self.lengths[number], event.group[0], event)
+                moments = [self.moment(one) for one in members]
+                self.network.meet(group, event.group, moments, length, partial(self.finish, event.group, members))
+        elif event.op in READS:
+            self.serve(rank, number)
+        elif event.op == "pass_to" and event.peer is not None:
+            length = _known(self.lengths[number], rank, event)
+            self.network.send(rank, event.peer, self.moment(number), length, partial(self.sent_off, rank, number))
+        else:
+            self.called.add(number)
+            if (sent := partners.sent.get(number)) in self.over:
+                self.take(sent, number)
+
+    def serve(self, rank: int, number: int) -> None:
+        """A reader comes to what it was asked for, in the order in which it did, as soon as that is asked for."""
+        self.called.add(number)
+        queue = self.queues[process_of(self.mesh, rank)]
+        while queue and queue[0][1] in self.called:
+            reader, read = queue.popleft()
+            self.times.read(self.readers, reader, read, self.events[read], self.scale)
+            self.over.add(read)
+            self.ready.append(reader)
 
     def moment(self, number: int) -> _Moment:
         found = self.moments[number] = _Moment(self.times.issued[number])
         return found
 
-    def note(self, *numbers: int) -> None:
-        """Writes down when communications began, and what they take."""
-        for number in numbers or self.moments:
+    def finish(self, ranks: Sequence[int], numbers: Sequence[int]) -> None:
+        """A communication is over for these ranks, in these of their events."""
+        _, start, length = self.times
+        for number in numbers:
             moment = self.moments[number]
-            if moment.start is not None:
-                self.times.start[number], self.times.length[number] = moment.start, moment.length
-
-    def later(self) -> bool:
-        return self.network.step()
-
-    def meet(self, members: dict[int, int]) -> None:
-        ranks, numbers = [*members], [*members.values()]
-        moments = [self.moment(number) for number in numbers]
-        stream = self.communicator(self.events[numbers[0]].group)
-        length = _known(self.lengths[numbers[0]], ranks[0], self.events[numbers[0]])
-        self.network.meet(stream, ranks, moments, length, lambda: self.over(members))
-
-    def over(self, members: dict[int, int]) -> None:
-        """A communication is over for these ranks."""
-        self.note(*members.values())
-        for rank, number in members.items():
-            self.finish(rank, number)
-
-    def issue(self, rank: int, number: int, event: Event) -> Iterator[Step]:
-        if event.op == "pass_to" and event.peer is not None:
-            length, then = _known(self.lengths[number], rank, event), partial(self.sent_off, rank, number)
-            self.network.send(rank, event.peer, self.moment(number), length, then)
-        yield from super().issue(rank, number, event)
+            start[number], length[number] = moment.start, moment.length
+        self.over.update(numbers)
+        self.ready.extend(ranks)
 
     def sent_off(self, source: int, sent: int) -> None:
-        """A message is over for its sender."""
-        self.over({source: sent})
-        if sent in self.receives:
-            self.take(source, sent)
+        """A message is over for its sender. Its receive may have been called."""
+        self.finish([source], [sent])
+        received = self.partners.received.get(sent)
+        if received in self.called:
+            self.take(sent, received)
 
-    def hand_over(self, source: int, sent: int, target: int, received: int) -> None:
-        self.receives[sent] = target, received
-        if self.complete[sent]:
-            self.take(source, sent)
-
-    def take(self, source: int, sent: int) -> None:
-        """A message is there, and somebody wants it."""
-        target, received = self.receives[sent]
-        moment, end = self.moments[sent], self.moment(received)
-        over = cast(int, moment.start) + moment.length
-        self.network.receive(source, target, end, self.lengths[received], over, lambda: self.over({target: received}))
-
-    def find_room(self, source: int, target: int) -> None:
-        """The network says when there is room."""
+    def take(self, sent: int, received: int) -> None:
+        """A message is there, and its receive is called."""
+        event = self.events[received]
+        moment = self.moments[sent]
+        source, target = cast(int, event.peer), cast(int, self.events[sent].peer)
+        there, then = cast(int, moment.start) + moment.length, partial(self.finish, [target], [received])
+        self.network.receive(source, target, self.moment(received), self.lengths[received], there, then)

@@ -30,11 +30,10 @@ from typing import Any, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import Event, Program
-from lib.trace.json_format import SetTexts, encode, once, set_text
+from lib.trace.json_format import encode, once, set_text
 from lib.trace.rebuild import rebuild
-from lib.trace.retiming import retime
 from lib.trace.trace import Trace
-from lib.trace.validation import decode
+from lib.trace.validation import TABLES, decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, MESSAGES, OPERATIONS
 from lib.values.placement import Rest
@@ -63,12 +62,12 @@ def to_text(run: Trace) -> str:
     lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
     headers = [name for name in HEADERS if data.get(name) is not None]
     lines.extend(f"{name} {json.dumps(data[name], separators=(',', ':'))}" for name in headers)
-    everybody, texts = tuple(range(run.ranks)), SetTexts()
+    everybody, texts = tuple(range(run.ranks)), dict[int, str]()
     lines.extend(f"{program.rank}| {' '.join(_words(program, everybody, texts))}".rstrip() for program in run.programs)
     return "\n".join(lines) + "\n"
 
 
-def _words(program: Program, everybody: tuple[int, ...], texts: SetTexts) -> list[str]:
+def _words(program: Program, everybody: tuple[int, ...], texts: dict[int, str]) -> list[str]:
     words: list[str] = []
     at, moves = 0, program.moves
     for index in range(len(program.events) + 1):
@@ -81,7 +80,8 @@ def _words(program: Program, everybody: tuple[int, ...], texts: SetTexts) -> lis
     return words
 
 
-def _word(program: Program, event: Event, everybody: tuple[int, ...], texts: SetTexts) -> str:
+def _word(program: Program, event: Event, everybody: tuple[int, ...], texts: dict[int, str]) -> str:
+    """The word of an event. `texts` has those of sets by their ids: a set may be long, and most events share theirs."""
     op = event.op
     if op == "foreign":
         value = program.values[event.outputs[0]]
@@ -96,7 +96,9 @@ def _word(program: Program, event: Event, everybody: tuple[int, ...], texts: Set
     elif op in COLLECTIVES or OPERATIONS[op].about == "call":
         word += str(event.layer)
     if _shows_batches(op):
-        word += f":{texts(event.batches)}"
+        if id(event.batches) not in texts:
+            texts[id(event.batches)] = set_text(event.batches)
+        word += f":{texts[id(event.batches)]}"
     if event.arg and op != "wait":
         word += "@" + ".".join(map(str, event.arg))
     if event.group and event.group != everybody:
@@ -118,15 +120,16 @@ def _field(item: Any) -> str:
 def from_text(source: str) -> Trace:
     """The run that a text describes, its values by the rules and its times by its costs. TraceError where it is wrong.
 
-    The text becomes the JSON form first, so that one reader checks everything that comes from outside.
+    The text becomes a JSON form first (see `rows`), so that one reader checks everything that comes from outside.
     """
     lines = [line for line in source.splitlines() if line.strip()]
     head = _HEAD.fullmatch(lines[0].strip()) if lines else None
     if head is None:
         raise TraceError("a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4")
     layers, batches, ranks = (int(head[i]) for i in (1, 2, 3))
-    data = encode(Trace(max(layers, 1), max(batches, 1), ()))
-    data["sandbox"] = head[4] is not None
+    empty = encode(Trace(max(layers, 1), max(batches, 1), ()))
+    data = {name: item for name, item in empty.items() if name not in TABLES}
+    data |= {"version": 1, "sandbox": head[4] is not None}  # a word is a row
     rest = lines[1:]
     while rest and (name := rest[0].split(" ", 1)[0]) in HEADERS:
         try:
@@ -152,7 +155,7 @@ def from_text(source: str) -> Trace:
                     f"rank {rank}: {before.op} says batches {set_text(before.batches)!r}, its values have "
                     f"{set_text(after.batches)!r}"
                 )
-    return retime(rebuilt, rebuilt.costs)
+    return rebuilt
 
 
 class _Reader:

@@ -202,12 +202,13 @@ class Trace:
         source = event.source
         if source is None or isinstance(source, Place):
             return source
-        if source not in self._places:
-            self._places[source] = place_of(event)
-        return self._places[source]
+        key = id(source[0]), source[1]  # a hash of code goes through all of it; and events keep theirs
+        if key not in self._places:
+            self._places[key] = place_of(event)
+        return self._places[key]
 
     @cached_property
-    def _places(self) -> dict[object, Place | None]:
+    def _places(self) -> dict[tuple[int, int], Place | None]:
         return {}
 
     @kept
@@ -219,8 +220,9 @@ class Trace:
 
     @kept
     def rebuilt(self) -> Rebuilt:
-        """The run worked out anew from its operations (see `lib.trace.rebuild`). PuzzleError or TraceError where that
-        cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
+        """The run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or
+        TraceError where that cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is
+        kept."""
         from lib.trace.rebuild import rebuild
 
         return rebuild(self)
@@ -232,7 +234,8 @@ class Trace:
 
         costs = self.costs if costs is None else costs
         if costs not in self._timed:
-            run = self._timed[costs] = retime(self.rebuilt().run, costs)
+            run = self.rebuilt().run
+            run = self._timed[costs] = run if costs == run.costs else retime(run, costs)
             run._timed[costs] = run  # of itself it is that already
         return self._timed[costs]
 

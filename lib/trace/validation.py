@@ -1,34 +1,43 @@
 """Reads a Trace from JSON data that anybody may have written: a whole run, or a TraceError that says where it is wrong.
 
-The form is that of `serial`. Nothing is evaluated or looked up by name; every number has bounds; and what an operation
-must have (the members of its group, its inputs, the event that it waits for) is checked here once, so that no reader
-of a Trace stumbles over it.
+The form is that of `json_format`. Nothing is evaluated or looked up by name; every number has bounds; and what an
+operation must have (the members of its group, its inputs, the event that it waits for) is checked here once, so that no
+reader of a Trace stumbles over it.
+
+Most of a file says again what it said before, on another rank or of another layer. So what is said once, in a row of a
+table or in a column of several ranks, is checked once; and a column is looked at as a whole (its types, its least and
+its largest number), number by number only where something in it is wrong and the error has to say where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from marshal import dumps
-from typing import Any, cast
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Any, NamedTuple, cast
 
 from lib.cluster.costs import MAX_TICKS, costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import TraceError
-from lib.errors.source_lines import Place
-from lib.trace.event import Event, Move, Program
+from lib.errors.source_lines import Place as Line
+from lib.trace.event import STORES, Event, Move, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES, REST, Pieces, Run, RunSet, joined
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
-from lib.values.placement import Schema
-from lib.values.values import KINDS, Value, value_of
+from lib.values.placement import Place, Schema
+from lib.values.values import KINDS, PIECES, Value, made, value_of
 
 FORMAT = "llm-training-puzzles trace"
-VERSION = 1
+VERSION = 2
 FIELDS = {"format", "version", "layers", "batches", "sandbox", "puzzle", "error"}
 CONTENTS = {"costs", "mesh", "places", "groups", "programs"}
+TABLES = {"calls", "values", "sets", "unit"}
+"""What version 2 has besides."""
+EVENT_COLUMNS = ("calls", "layers", "batches", "places", "issued", "start", "length")
+COLUMNS = (*EVENT_COLUMNS, "inputs", "outputs", "values", "of", "before", "store", "stored")
 PADDING, DESCRIPTIONS = "padding", "layer_descriptions"
 """What a file may have besides: how many batches after the last one are padding, and layers that are not the usual
 ones."""
@@ -37,6 +46,8 @@ MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
 MAX_SET_ITEMS = 3 * 10**6
 """The most numbers that all sets of a file may list, so that a short file cannot fill the memory."""
+MAX_SHARED = 10**7
+"""The most numbers that ranks may have from columns of other ranks, so that a short file cannot fill the memory."""
 MAX_TOTALS = 1000
 """The most different numbers of shards in one file: sizes are exact fractions, and their sums have all denominators."""
 
@@ -86,35 +97,53 @@ def _digits(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 7
 
 
-def decode(data: Any, *, whole: bool = True) -> Trace:
+def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None = None) -> Trace:
     """The run in JSON data. TraceError names the first thing that is wrong.
 
-    Where it is not `whole`, values may be null: a text leaves them out, and the rules make them.
+    Where it is not `whole`, values may be null: a text leaves them out, and the rules make them. `names` says what
+    errors call the rows of a table, where that is not the table and their number.
     """
     if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
         raise TraceError("this is not a Trace: its format is not 'llm-training-puzzles trace'")
     top = cast("dict[str, Any]", data)
-    if top.get("version") != VERSION:
-        raise TraceError(f"this Trace has version {top.get('version')!r}, and this library reads version {VERSION}")
-    if set(top) - {DESCRIPTIONS, PADDING} != FIELDS | CONTENTS:
-        raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS | CONTENTS)}; got {sorted(map(str, top))}")
-    return _Reader(top, whole).run()
+    version = top.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise TraceError(f"this Trace has version {version!r}, and this library reads versions 1 and {VERSION}")
+    fields = FIELDS | CONTENTS
+    fields |= TABLES if version > 1 else set[str]()
+    if set(top) - {DESCRIPTIONS, PADDING} != fields:
+        raise TraceError(f"a Trace has exactly the fields {sorted(fields)}; got {sorted(map(str, top))}")
+    if version > 1:
+        return _Reader(top, whole, names or {}).run()
+    from lib.trace.rows import Rows  # here and not above: few files are that old
+
+    rows = Rows()
+    return _Reader(rows.columns(top), whole, rows.names).run()
+
+
+class _Call(NamedTuple):
+    """A row of the table of calls: what an event says beside its layer, its batches and its times."""
+
+    op: str
+    arg: tuple[int, ...]
+    group: tuple[int, ...]
+    peer: int | None
+    blocking: bool
+    inputs: int
+    outputs: int
+    members: frozenset[int]
 
 
 class _Reader:
-    """Checks and takes apart the data of one file. Every error names the place in the data.
+    """Checks and takes apart the data of one file. Every error names the place in the data: in that of version 1 the
+    one where something stood first, which `names` has for each table."""
 
-    Most of a file says again what it said before, on another rank or of another layer. So what a value or the kind of
-    an event says is checked once, and remembered under its bytes: of equal bytes the types are equal, too, and 1 is
-    not true.
-    """
-
-    def __init__(self, top: dict[str, Any], whole: bool) -> None:
+    def __init__(self, top: dict[str, Any], whole: bool, names: dict[str, list[str]]) -> None:
         self.top = top
         self.whole = whole
+        self.names = names
         self.sets = Sets()
         self.totals: set[int] = set()
-        self.known: dict[bytes, Any] = {}
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
         padding = self.number(PADDING, top.get(PADDING, 0))
@@ -127,8 +156,31 @@ class _Reader:
         self.ranks = len(self.list("programs", top["programs"]))
         if not 1 <= self.ranks <= MAX_COUNT:
             raise TraceError(f"a Trace has from 1 to {MAX_COUNT} programs; got {self.ranks}")
-        self.places = [self.place(f"places[{i}]", p) for i, p in enumerate(self.list("places", top["places"]))]
+        lines = enumerate(self.list("places", top["places"]))
+        self.lines = [*[self.place(f"places[{i}]", line) for i, line in lines], None]  # -1 is for none
         self.groups = [self.group(f"groups[{i}]", g) for i, g in enumerate(self.list("groups", top["groups"]))]
+        self.unit = self.number("unit", top["unit"], 1, MAX_TICKS)
+        self.calls: list[_Call] = [self.call(*row) for row in self.table("calls")]
+        # Of few calls more has to be looked at than they say: other events, or values.
+        self.loose = {
+            number
+            for number, row in enumerate(self.calls)
+            if row.op == "wait" or row.op in FROM_ELSEWHERE or (row.op in COMMUNICATION and not row.blocking)
+        }
+        self.batch_sets: list[frozenset[int]] = [self.sets(self.text(*row)) for row in self.table("sets")]
+        self.rows = [*self.table("values")]
+        self.columns: list[dict[str, list[Any]]] = []
+        """Those of each rank that has been read."""
+        self.shared = 0
+        # What has been found of a column, and of several together, is kept by their ids: they stay as long.
+        self.spans: dict[int, tuple[set[type], int, int]] = {}
+        self.moved: dict[tuple[int, ...], tuple[list[Move], int, int]] = {}
+        self.stated: dict[int, tuple[type[Value], Shape, dict[str, Any], dict[Any, Any]]] = {}
+        self.made: dict[tuple[int, int], Place] = {}
+        self.known: dict[tuple[int, int], Value | None] = {}
+        """What rows say of values, their places by row and kind of layer, and values by row and layer."""
+        self.fitting: set[tuple[int, int | None]] = set()
+        """Calls with their layers that have been looked at."""
 
     # -- small pieces -------------------------------------------------------------------------------------------
 
@@ -163,9 +215,9 @@ class _Reader:
             raise TraceError(f"{where}: expected true or false; got {str(item)[:40]}")
         return item
 
-    def place(self, where: str, item: Any) -> Place:
+    def place(self, where: str, item: Any) -> Line:
         file, line, function, text = self.list(where, item, 4)
-        return Place(
+        return Line(
             self.text(where, file), self.number(where, line), self.text(where, function), self.text(where, text)
         )
 
@@ -182,16 +234,40 @@ class _Reader:
         if len(self.totals) > MAX_TOTALS:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
 
-    def remembered(self, read: Callable[..., Any], where: str, item: Any, *rest: Any) -> Any:
-        """Reads something, or takes what was read when the same was there before."""
-        try:
-            key = dumps((item, *rest), 2)  # of this version two equal items have equal bytes, wherever they come from
-        except ValueError:  # not of plain numbers and text, which is for `read` to refuse
-            return read(where, item, *rest)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = read(where, item, *rest)
+    def table(self, name: str) -> Iterator[tuple[str, Any]]:
+        """The rows of a table, each with the place to be named."""
+        names = self.names.get(name)
+        for i, row in enumerate(self.list(name, self.top[name])):
+            yield f"{name}[{i}]" if names is None else names[i], row
+
+    # -- columns ------------------------------------------------------------------------------------------------
+
+    def column(self, where: str, name: str, item: Any) -> list[Any]:
+        """A column of a rank: its own, or that of an earlier one."""
+        if type(item) is not int:
+            return self.list(f"{where}.{name}", item)
+        found = self.columns[self.number(f"{where}.{name}", item, 0, len(self.columns) - 1)][name]
+        self.shared += len(found)
+        if self.shared > MAX_SHARED:
+            raise TraceError(f"{where}.{name}: more than {MAX_SHARED} numbers are columns of other ranks")
         return found
+
+    def within(
+        self, where: Callable[[int], str], column: list[Any], low: int, high: int, *, null: bool = False
+    ) -> None:
+        """Check that a column has whole numbers from `low` to `high`, or perhaps null."""
+        span = self.spans.get(id(column))
+        if span is None:
+            kinds: set[type] = set(map(type, column))
+            plain = column if kinds == {int} else [one for one in column if type(one) is int]
+            span = self.spans[id(column)] = kinds, min(plain, default=0), max(plain, default=0)
+        kinds, least, most = span
+        allowed = {int, type(None)} if null else {int}
+        if not kinds or (kinds <= allowed and low <= least and most <= high):
+            return
+        for i, one in enumerate(column):
+            if one is not None or not null:
+                self.number(where(i), one, low, high)
 
     # -- the whole ----------------------------------------------------------------------------------------------
 
@@ -228,51 +304,84 @@ class _Reader:
 
     def program(self, rank: int, item: Any) -> Program:
         where = f"programs[{rank}]"
-        if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != {"values", "events", "moves"}:
-            raise TraceError(f"{where}: expected values, events and moves")
-        data = cast("dict[str, Any]", item)
-        values = [
-            None if value is None and not self.whole else self.remembered(self.value, f"{where}.values[{i}]", value)
-            for i, value in enumerate(self.list(f"{where}.values", data["values"]))
-        ]
-        events: list[Event] = []
-        program = Program(rank, events, values)
-        for i, event in enumerate(self.list(f"{where}.events", data["events"])):
-            events.append(self.event(f"{where}.events[{i}]", event, program))
-        self.assigned_and_awaited_once(where, events)
-        program.moves = self.moves(f"{where}.moves", data["moves"], len(events), len(values) - 1)
+        if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != set(COLUMNS):
+            raise TraceError(f"{where}: expected the columns {', '.join(COLUMNS)}")
+        data = {name: self.column(where, name, cast("dict[str, Any]", item)[name]) for name in COLUMNS}
+        self.columns.append(data)
+        values = self.values(f"{where}.values", data["values"], data["of"])
+        program = Program(rank, [*self.events(where, data, values, rank)], values)
+        moves = (data["before"], data["store"], data["stored"])
+        program.moves = self.moves(f"{where}.moves", moves, len(program.events), len(values) - 1)
         return Program.of(program)
 
-    def moves(self, where: str, item: Any, events: int, last: int) -> list[Move]:
-        found: list[Move] = []
-        before, held = 0, dict[tuple[int, int], int]()
-        for i, move in enumerate(self.list(where, item)):
-            at = f"{where}[{i}]"
-            position, store, value, change = self.list(at, move, 4)
-            before = self.number(at, position, before, events)
-            if change not in (1, -1) or type(change) is not int:
-                raise TraceError(f"{at}: a value enters (1) or leaves (-1); got {str(change)[:40]}")
-            place = self.number(at, store, 0, 4), self.number(at, value, 0, last)
-            held[place] = held.get(place, 0) + change
-            if held[place] < 0:
-                raise TraceError(f"{at}: value {value} leaves a store that it is not in")
-            found.append((before, *place, change))
+    def values(self, where: str, rows: list[Any], layers: list[Any]) -> list[Value | None]:
+        """The values of a rank: each row of the table is read once for each layer."""
+        if len(rows) != len(layers):
+            raise TraceError(f"{where}: {len(rows)} values, and layers of {len(layers)}")
+        self.within(lambda i: f"{where}[{i}]", rows, 0 if self.whole else -1, len(self.rows) - 1)
+        self.within(lambda i: f"{where}[{i}] layer", layers, -1, MAX_COUNT)
+        every = [*zip(rows, layers, strict=True)]
+        for pair in dict.fromkeys(every):
+            if pair not in self.known:
+                self.known[pair] = (
+                    None if pair[0] < 0 else self.value(lambda p=pair: f"{where}[{every.index(p)}]", *pair)
+                )
+        return [*map(self.known.__getitem__, every)]
+
+    def moves(self, where: str, columns: tuple[list[Any], ...], events: int, last: int) -> list[Move]:
+        key = tuple(map(id, columns))
+        if key not in self.moved:
+            found: list[Move] = []
+            before, held = 0, dict[tuple[int, int], int]()
+            if len({len(column) for column in columns}) > 1:
+                raise TraceError(f"{where}: columns of different lengths")
+            for i, (position, store, value) in enumerate(zip(*columns, strict=True)):
+                at = f"{where}[{i}]"
+                before = self.number(at, position, before, events)
+                change = 1 if self.number(at, store, -len(STORES), len(STORES) - 1) >= 0 else -1
+                place = store if change > 0 else -1 - store, self.number(at, value, 0, last)
+                held[place] = held.get(place, 0) + change
+                if held[place] < 0:
+                    raise TraceError(f"{at}: value {value} leaves a store that it is not in")
+                found.append((before, *place, change))
+            self.moved[key] = found, before, max(columns[2], default=-1)
+        found, before, stored = self.moved[key]
+        for at, number, most in ((0, before, events), (2, stored, last)):
+            if number > most:
+                self.number(f"{where}[{columns[at].index(number)}]", number, 0, most)
         return found
 
-    def value(self, where: str, item: Any) -> Value:
+    def value(self, where: Callable[[], str], row: int, layer: int) -> Value:
+        """The value of a row and a layer. Its place is worked out once for all layers of one kind."""
+        if row not in self.stated:
+            self.stated[row] = self.fields(where(), self.rows[row][1], layer)
+        cls, home, fields, more = self.stated[row]
+        schema = home.schema_of(cls.tensor, layer)
+        if schema is None:
+            raise TraceError(f"{where()}: layer {layer} has no weight")
+        place = self.made.get((row, id(schema)))
+        if place is None:
+            rest = self.rest(where(), schema, more) if more else []
+            place = self.made[row, id(schema)] = value_of(cls, home, layer, *fields.values(), rest).place
+        return made(cls, layer, fields["layers"], place, fields.get("step"))
+
+    def fields(self, where: str, item: Any, layer: int) -> tuple[type[Value], Shape, dict[str, Any], dict[Any, Any]]:
+        """What a row says of values: their class, the step that they are of, the fields of the class after the layer,
+        and along what they are cut besides."""
         kind, *fields = self.list(where, item) or [None]
         cls = KINDS.get(kind) if isinstance(kind, str) else None
         more: Any = fields.pop() if fields and isinstance(fields[-1], dict) else {}
-        if cls is None or len(fields) != len(cls.__match_args__):
-            raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")
-        given = dict(zip(cls.__match_args__, fields, strict=True))
-        made: dict[str, Any] = {}
-        for name, field in given.items():
-            if name in ("batches", "shards"):
-                made[name] = self.sets(self.text(f"{where} {name}", field))
-            else:
-                made[name] = self.number(f"{where} {name}", field, -1 if name == "layer" else 0)
-        total, batches = made.get("total", 1), made.get("total_batches", self.shape.items)
+        if cls is None or len(fields) != len(cls.__match_args__) - 1:
+            said = str([kind, layer, *fields, *([more] if more else ())])
+            raise TraceError(f"{where}: expected a kind of value and its fields; got {said[:60]}")
+        given = dict(zip(cls.__match_args__[1:], fields, strict=True))
+        read: dict[str, Any] = {
+            name: self.sets(self.text(f"{where} {name}", field))
+            if name in PIECES
+            else self.number(f"{where} {name}", field)
+            for name, field in given.items()
+        }
+        total, batches = read.get("total", 1), read.get("total_batches", self.shape.items)
         if not (total >= 1 and self.sets.below(given.get("shards", ""), total)):
             raise TraceError(f"{where}: its shards are not some of {total}")
         self.shards(where, total)
@@ -283,10 +392,7 @@ class _Reader:
             if len(self.shapes) > MAX_TOTALS:
                 raise TraceError(f"{where}: values of more than {MAX_TOTALS} different numbers of batches")
             home = self.shapes[batches] = Shape(self.layers, batches, self.shape.descriptions)
-        schema = home.schema_of(cls.tensor, made["layer"])
-        if schema is None:
-            raise TraceError(f"{where}: layer {made['layer']} has no weight")
-        return value_of(cls, home, *made.values(), self.rest(where, schema, more) if more else [])
+        return cls, home, read, more
 
     def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, Pieces, int]]:
         """The parts of the dims along which a value is cut besides."""
@@ -309,63 +415,122 @@ class _Reader:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def event(self, where: str, item: Any, program: Program) -> Event:
-        op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking = self.list(
-            where, item, 13
-        )
-        last = len(program.values) - 1
-        inputs, outputs = self.numbers(where, inputs, 0, last), self.numbers(where, outputs, 0, last)
-        if type(batches) is not str:
-            self.text(where, batches)
-        self.number(where, issued, 0, MAX_TICKS)
-        self.number(where, 0 if start is None else start, 0, MAX_TICKS)
-        self.number(where, length, 0, MAX_TICKS)
-        said = [op, layer, place, arg, group, peer, blocking, start is not None]
-        layer, source, arg, ranks, members = self.remembered(self.call, where, said, len(inputs))
-        wrong = None
-        if (members and program.rank not in members) or (op in COLLECTIVES) != bool(members):
-            wrong = "a collective names a group that its rank belongs to"
-        elif op == "pass_to" and peer in (None, program.rank):
-            wrong = "a pass goes to another rank"
-        elif op == "wait":
-            awaited: Event | None = next(iter(program.events[arg[0] : arg[0] + 1]), None) if len(arg) == 1 else None
-            if awaited is None:
-                wrong = "a wait names an earlier event"
-            elif awaited.op not in COMMUNICATION:
-                wrong = "a wait is for a communication"
-            elif awaited.blocking:
-                wrong = f"event {arg[0]} was awaited at once, so nothing waits for it again"
-        elif op in FROM_ELSEWHERE and [program.values[number] is None for number in outputs] != [False]:
-            wrong = "a value from elsewhere is stated"
-        if wrong is not None:
-            raise TraceError(f"{where}: {wrong}")
-        return Event(
-            op, layer, self.sets(batches), inputs, outputs, issued, start, length, source, arg, ranks, peer, blocking
-        )
-
-    def call(self, where: str, item: Any, inputs: int) -> tuple[Any, ...]:
-        """What an event says beside its values and its times, with so many inputs: its layer, source, arguments, group
-        and the members of that. Nothing of it depends on its rank."""
-        op, layer, place, arg, group, peer, blocking, begun = item
+    def call(self, where: str, item: Any) -> _Call:
+        """A row of the table of calls by itself; `unfit` says what it lacks with its layer."""
+        op, arg, group, peer, blocking, inputs, outputs = self.list(where, item, 7)
         if type(op) is not str or (op not in OPERATIONS and op not in COLLECTIVES):
             raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
-        layer = self.maybe(self.number, where, layer, -1, MAX_COUNT)
-        source = None if place == -1 else self.places[self.number(where, place, 0, len(self.places) - 1)]
-        arg = self.numbers(where, arg, 0, MAX_COUNT)
-        ranks, members = ((), None) if group == -1 else self.groups[self.number(where, group, 0, len(self.groups) - 1)]
+        arg = tuple(self.list(where, arg)) if op == "wait" else self.numbers(where, arg, 0, MAX_COUNT)
+        none: tuple[tuple[int, ...], frozenset[int]] = (), frozenset()
+        ranks, members = none if group == -1 else self.groups[self.number(where, group, 0, len(self.groups) - 1)]
         self.maybe(self.number, where, peer, 0, self.ranks - 1)
         self.truth(where, blocking)
-        wrong = next(self.unfit(op, layer, arg, len(ranks), inputs), None)
-        if wrong is None and op not in COMMUNICATION and (blocking or not begun):
-            wrong = "only a communication is awaited" if blocking else "only a communication may not have begun"
+        inputs, outputs = self.number(where, inputs), self.number(where, outputs)
+        wrong = None
+        if op == "wait" and not (len(arg) == 1 and type(arg[0]) is int and arg[0] > 0):
+            wrong = "a wait names an earlier event"
+        elif blocking and op not in COMMUNICATION:
+            wrong = "only a communication is awaited"
+        elif (op in COLLECTIVES) != bool(members):
+            wrong = "a collective names a group that its rank belongs to"
         if wrong is not None:
             raise TraceError(f"{where}: {wrong}")
-        if op in LOCAL and OPERATIONS[op].says == "shard":
+        if op in LOCAL and OPERATIONS[op].says == "shard" and len(arg) > 1:
             self.shards(where, arg[1])
-        return layer, source, arg, ranks, members
+        return _Call(op, arg, ranks, peer, blocking, inputs, outputs, members)
 
-    def unfit(self, op: str, layer: int | None, arg: tuple[int, ...], members: int, inputs: int) -> Iterator[str]:
-        """What a call lacks, or has too much, by its row."""
+    def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterator[Event]:
+        """The events of a rank."""
+        columns = [data[name] for name in EVENT_COLUMNS]
+        calls, layers, batches, places, issued, _, length = cast("list[list[int]]", columns)
+        start = cast("list[int | None]", data["start"])
+        if len({len(column) for column in columns}) > 1:
+            raise TraceError(f"{where}: an event has one of each of {', '.join(EVENT_COLUMNS)}")
+
+        def here(i: int) -> str:
+            return f"{where}.events[{i}]"
+
+        self.within(here, calls, 0, len(self.calls) - 1)
+        self.within(here, layers, -1, MAX_COUNT, null=True)
+        self.within(here, batches, 0, len(self.batch_sets) - 1)
+        self.within(here, places, -1, len(self.lines) - 2)
+        for times in (issued, start, length):
+            self.within(here, times, 0, MAX_TICKS // self.unit, null=times is start)
+        rows = [*map(self.calls.__getitem__, calls)]
+        ends: list[list[int]] = []
+        for name in ("inputs", "outputs"):
+            ends.append([*accumulate([row.inputs if name == "inputs" else row.outputs for row in rows], initial=0)])
+            if len(data[name]) != ends[-1][-1]:
+                raise TraceError(f"{where}: {len(data[name])} {name}, and {ends[-1][-1]} by its calls")
+            self.within(lambda i, e=ends[-1]: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
+        self.sensible(where, data, rows, ends[1], values, rank)
+        unit, sets, lines = self.unit, self.batch_sets, self.lines
+        inputs, outputs = tuple(data["inputs"]), tuple(data["outputs"])
+        a = b = 0
+        for i, (op, arg, group, peer, blocking, takes, gives, _) in enumerate(rows):
+            begun = start[i]
+            yield Event(
+                op, layers[i], sets[batches[i]], inputs[a : a + takes], outputs[b : b + gives],
+                issued[i] * unit, None if begun is None else begun * unit, length[i] * unit, lines[places[i]],
+                arg if op != "wait" else (i - arg[0],), group, peer, blocking,
+            )  # fmt: skip
+            a, b = a + takes, b + gives
+
+    def sensible(
+        self,
+        where: str,
+        data: dict[str, list[Any]],
+        rows: list[_Call],
+        gives: list[int],
+        values: list[Value | None],
+        rank: int,
+    ) -> None:
+        """Check what events have to do with their layers, their rank, and each other. An await brings the outputs: a
+        second one finds nothing left to bring, and without one there are none."""
+        calls = cast("list[int]", data["calls"])
+        start = cast("list[int | None]", data["start"])
+
+        def refuse(i: int, wrong: str) -> None:
+            raise TraceError(f"{where}.events[{i}]: {wrong}")
+
+        pairs: list[tuple[int, int | None]] = [*zip(calls, data["layers"], strict=True)]
+        for number, layer in dict.fromkeys(pairs):
+            if (number, layer) not in self.fitting:
+                self.fitting.add((number, layer))
+                if (wrong := next(self.unfit(self.calls[number], layer), None)) is not None:
+                    refuse(pairs.index((number, layer)), wrong)
+        for number in dict.fromkeys(calls):
+            row = self.calls[number]
+            if row.members and rank not in row.members:
+                refuse(calls.index(number), "a collective names a group that its rank belongs to")
+            if row.op == "pass_to" and row.peer in (None, rank):
+                refuse(calls.index(number), "a pass goes to another rank")
+        if len(set(data["outputs"])) != len(data["outputs"]):
+            raise TraceError(f"{where}: a value is made twice")
+        for i in [i for i, begun in enumerate(start) if begun is None] if None in start else ():
+            if rows[i].op not in COMMUNICATION:
+                refuse(i, "only a communication may not have begun")
+        under_way: dict[int, bool] = {}
+        for i in [i for i, number in enumerate(calls) if number in self.loose] if self.loose else ():
+            row = rows[i]
+            if row.op in COMMUNICATION:
+                under_way[i] = row.outputs > 0
+            elif row.op == "wait":
+                other = i - row.arg[0]
+                if other < 0 or rows[other].op not in COMMUNICATION:
+                    refuse(i, "a wait names an earlier event" if other < 0 else "a wait is for a communication")
+                if rows[other].blocking:
+                    refuse(i, f"event {other} was awaited at once, so nothing waits for it again")
+                if under_way.pop(other, None) is None:
+                    refuse(i, f"a second wait for event {other}")
+            elif [values[n] is None for n in data["outputs"][gives[i] : gives[i + 1]]] != [False]:
+                refuse(i, "a value from elsewhere is stated")
+        for i in [i for i, results in under_way.items() if results]:
+            refuse(i, f"{rows[i].op} has results, and nobody waits for it")
+
+    def unfit(self, call: _Call, layer: int | None) -> Iterator[str]:
+        """What a call lacks, or has too much, by the row of its operation."""
+        op, arg, members, inputs = call.op, call.arg, len(call.members), call.inputs
         if op in COLLECTIVES:
             shared = COLLECTIVES[op]
             if shared.root and members and not (len(arg) == 1 and arg[0] < members):
@@ -389,17 +554,3 @@ class _Reader:
                 yield f"{op} has {row.inputs(self.shape, layer)} inputs"
         elif op in READS and (inputs or arg[1:]):
             yield "a read takes no value, and has one place in the queue of its reader"
-
-    def assigned_and_awaited_once(self, where: str, events: Sequence[Event]) -> None:
-        """An await brings the outputs: a second one finds nothing left to bring, and without one there are none."""
-        made = [number for event in events for number in event.outputs]
-        if len(set(made)) != len(made):
-            raise TraceError(f"{where}: a value is made twice")
-        awaited: set[int] = set()
-        for i, event in enumerate(events):
-            if event.op == "wait" and event.arg[0] in awaited:
-                raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
-            awaited.update(event.arg if event.op == "wait" else ())
-        for i, event in enumerate(events):
-            if event.op in COMMUNICATION and event.outputs and not event.blocking and i not in awaited:
-                raise TraceError(f"{where}.events[{i}]: {event.op} has results, and nobody waits for it")

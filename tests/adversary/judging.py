@@ -8,9 +8,10 @@ from typing import Any
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
 from lib.puzzles.records import Goal, Puzzle, Size
-from lib.trace.json_format import decode, encode
+from lib.trace.json_format import decode
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion
+from tests.support.version_1 import encode
 
 PUZZLE = "made up"
 

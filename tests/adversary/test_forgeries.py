@@ -10,12 +10,12 @@ from hypothesis import given
 
 from lib import Layer, Mesh, Trace, TraceError, check, simulate
 from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
-from lib.trace.json_format import encode
 from tests.adversary.examples import randoms, runs, tensor_runs
 from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import dishonest, read
 from tests.adversary.programs import Program
 from tests.support.profiles import THOROUGH, examples
+from tests.support.version_1 import encode
 from tests.values.numbers import play
 
 EACH = 5

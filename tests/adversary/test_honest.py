@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, reject
 
 from lib import Trace, simulate
-from lib.trace.json_format import encode
 from tests.adversary.examples import runs, tensor_runs
 from tests.adversary.judging import agree, honest, judged, ready, replayed
 from tests.adversary.oracle import TooFine, opinion
@@ -15,6 +14,7 @@ from tests.adversary.plans import training_step
 from tests.adversary.programs import Program, programs
 from tests.support.profiles import examples, sample
 from tests.support.schedules import EVERYTHING, Case
+from tests.support.version_1 import encode
 
 
 def accepted(program: Program) -> None:

@@ -7,19 +7,19 @@ from hypothesis import given
 
 from lib.analysis import figures
 from lib.trace.event import Move, Program
-from lib.trace.json_format import encode
-from lib.trace.lifetimes import own_lifetimes
+from lib.trace.lifetimes import own_uses
 from tests.adversary.examples import plans, seeds
 from tests.adversary.judging import judged, read, ready
 from tests.adversary.plans import Plan
 from tests.adversary.programs import programs, stored
 from tests.support.profiles import examples
+from tests.support.version_1 import encode
 
 
 def by_hand(program: Program, random: Random | None) -> list[Move]:
     """Moves that nobody made, of all values but those that are in a store at the end: in for as long as it pleases, or
     never; without `random` just as long as they would be in a variable. Those are as they were."""
-    lives = own_lifetimes(program, buffers=False)
+    lives = own_uses(program)
     held = Counter[int]()
     for _, _, value, change in program.moves:
         held[value] += change
@@ -45,7 +45,7 @@ def test_moves_by_hand_save_nothing(plan: Plan, seed: int) -> None:
     odd, plain = program.run(), stored(program).run()
     best = judged(plain, plain)
     assert ready(best), best.faults
-    assert not [alive for one in plain.programs for alive in figures.hidden(one)]
+    assert not figures.hidden(plain)
     for random in (None, *(Random(seed + more) for more in range(4))):
         for one in odd.programs:
             one.moves = by_hand(one, random)

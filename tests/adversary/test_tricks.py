@@ -13,8 +13,8 @@ import pytest
 from lib import Model, PuzzleError, Trace, Verdict, check, simulate
 from lib.schedules.data_parallel import ddp
 from lib.schedules.steps import compute, load, mine, step
-from lib.trace.json_format import encode
 from tests.adversary.judging import read
+from tests.support.version_1 import encode
 
 
 def judged(function: Callable[[Model], Any], puzzle: str) -> Verdict:

@@ -10,10 +10,10 @@ from hypothesis import given
 
 from lib import HIDDEN, LENGTH, Costs, Model, Trace, simulate
 from lib.analysis import figures
-from lib.trace.json_format import encode
 from tests.adversary import oracle
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import CLASSIC, EVERYTHING, Case
+from tests.support.version_1 import encode
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
@@ -161,7 +161,9 @@ def test_both_bubble_rates() -> None:
 
 
 def hidden(function: Any, **sizes: Any) -> list[list[str]]:
-    return [[str(one.value) for one in figures.hidden(model.program)] for model in simulate(function, **sizes)]
+    models = simulate(function, **sizes)
+    every = figures.hidden(models[0].trace)
+    return [[str(one.value) for rank, one in every if rank == model.rank] for model in models]
 
 
 def test_a_value_that_outlives_an_operation_in_a_local_is_hidden() -> None:
@@ -207,4 +209,4 @@ def test_what_was_handed_in_is_not_hidden() -> None:
 
     model = Model()
     hand_in(model)
-    assert figures.hidden(model.program) == []
+    assert figures.hidden(model.trace) == []

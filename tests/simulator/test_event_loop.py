@@ -119,7 +119,7 @@ def test_the_order_in_which_ranks_begin_changes_nothing(function: Any) -> None:
 @pytest.mark.parametrize("function", [gathered, in_tasks], ids=lambda function: function.__name__)
 def test_it_is_what_asyncio_itself_makes_of_it(function: Any) -> None:
     one, other = (driver(function, ranks=3, batches=3) for driver in (simulate, in_asyncio))
-    assert without_places(encoded(one)) == without_places(encoded(other))
+    assert without_places(Trace.of(one)) == without_places(Trace.of(other))
 
 
 def test_ranks_meet_through_events_locks_and_queues(run: Any) -> None:

@@ -10,8 +10,8 @@ from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import ddp_overlap, fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.trace.json_format import encode
 from tests.support.schedules import Case, all_to_all, grad_accum, star
+from tests.support.version_1 import encode
 
 SMALL = [
     Case("grad_accum", grad_accum, 1, 1, 2),
@@ -84,12 +84,13 @@ def _rewired(draw: st.DrawFn, data: Any) -> Any:
 
 
 @st.composite
-def damaged(draw: st.DrawFn, changes: int = 2) -> Any:
-    """A Trace as JSON data with a few changes anywhere."""
+def damaged(draw: st.DrawFn, changes: int = 2, of: Any = None) -> Any:
+    """A Trace as JSON data, of rows where no other data is given, with a few changes anywhere."""
     name = draw(st.sampled_from(sorted(DATA)))
-    data = copy.deepcopy(DATA[name])
+    whole, places = (DATA[name], PATHS[name]) if of is None else (of, paths(of))
+    data = copy.deepcopy(whole)
     for _ in range(draw(st.integers(1, changes))):
-        path = draw(st.sampled_from(PATHS[name]))
+        path = draw(st.sampled_from(places))
         try:
             parent, key = at(data, path[:-1]), path[-1]
             was = parent[key]
@@ -112,5 +113,5 @@ def damaged(draw: st.DrawFn, changes: int = 2) -> Any:
             case 4 if type(was) is int:
                 parent[key] = was + draw(st.integers(-2, 2))
             case _:
-                parent[key] = copy.deepcopy(at(DATA[name], draw(st.sampled_from(PATHS[name]))))
+                parent[key] = copy.deepcopy(at(whole, draw(st.sampled_from(places))))
     return data

@@ -18,7 +18,7 @@ from lib.trace import validation as reader
 from lib.values import placement
 from lib.values.kinds.kind import PRICED as LINEAR
 from lib.values.kinds.kind import Layer
-from tests.support.damage import DATA, TRACES, damaged
+from tests.support.damage import DATA, TRACES, damaged, ddp_lean
 from tests.support.inside import PROGRAMS
 from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.said import Said
@@ -66,7 +66,7 @@ def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     assert text.endswith("}\n")
     assert data == serial.encode(trace)
     assert data["format"] == "llm-training-puzzles trace"
-    assert data["version"] == 1
+    assert data["version"] == 2
     assert data["mesh"] == {"axes": [["ä", 2]], "ranks": [1, 0], "host_size": None}
     assert data["costs"]["model"] == "links"
     line = say.__code__.co_firstlineno + 1
@@ -77,6 +77,50 @@ def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     assert str(place) == f"test_json_format.py, line {line}, in say: {code}"
     assert str(tmp_path) not in text
     assert os.getcwd() not in text
+
+
+@pytest.mark.parametrize("name", ["hsdp", "ddp_overlap"])
+def test_files_of_both_versions_are_read_for_ever(name: str, folder: Path) -> None:
+    """A row for each event, and columns: the same run, which is written as columns now."""
+    files = Path(__file__).parent / "files"
+    old, new = (Trace.load(files / f"{name}_{version}.json") for version in (1, 2))
+    assert serial.encode(old) == serial.encode(new) == json.loads((files / f"{name}_2.json").read_text("utf-8"))
+    assert check(old).correct
+    old.save(folder / "again.json")
+    assert (folder / "again.json").read_bytes() == (files / f"{name}_2.json").read_bytes()
+
+
+def column(name: str, *path: Any, to: Any) -> Any:
+    """A damaged file of columns."""
+    data = json.loads(json.dumps(serial.encode(TRACES[name])))
+    here = data
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = to
+    return data
+
+
+@given(st.data())
+def test_damaged_columns_are_a_trace_or_a_trace_error(folder: Path, draw: st.DataObject) -> None:
+    whole = serial.encode(TRACES[draw.draw(st.sampled_from(sorted(TRACES)))])
+    data = draw.draw(damaged(of=json.loads(json.dumps(whole))))
+    try:
+        trace = load(data, folder)
+    except TraceError:
+        return
+    use(trace)
+
+
+def test_a_short_file_does_not_share_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that do the same have their columns from one; but a file cannot say more by that than so much."""
+    wide = simulate(ddp_lean, ranks=8, layers=4, batches=8)[0].trace
+    whole = serial.encode(wide)
+    assert whole["programs"][5]["inputs"] == 0
+    monkeypatch.setattr(reader, "MAX_SHARED", 100)
+    with pytest.raises(TraceError, match="more than 100 numbers are columns of other ranks"):
+        load(whole, folder)
+    monkeypatch.setattr(serial, "MAX_SHARED", 100)
+    assert serial.encode(serial.decode(serial.encode(wide))) == serial.encode(wide) != whole
 
 
 # -- saving -------------------------------------------------------------------------------------------------------
@@ -122,8 +166,7 @@ def use(trace: Trace) -> None:
     figures.peak(trace)
     figures.bubbles(trace)
     figures.traffic(trace)
-    for program in trace.programs:
-        figures.hidden(program)
+    figures.hidden(trace)
     trace.text()
     for costs in (UNIT, Links(host_size=1, latency=0.1)):
         try:
@@ -134,7 +177,7 @@ def use(trace: Trace) -> None:
 
 
 @given(damaged())
-def test_a_damaged_file_is_a_trace_or_a_trace_error(folder: Path, data: Any) -> None:
+def test_damaged_rows_are_a_trace_or_a_trace_error(folder: Path, data: Any) -> None:
     try:
         trace = load(data, folder)
     except TraceError:
@@ -259,7 +302,7 @@ def test_a_long_set_in_many_events_is_read_checked_and_written_once() -> None:
     data.update(groups=[], places=[], mesh=None)
     trace = reader.decode(data)
     assert check(trace).faults[0].startswith("no update and no final weight of layer")
-    assert serial.encode(trace)["programs"][0]["values"] == data["programs"][0]["values"]
+    assert serial.encode(trace)["sets"] == ["", f"0-{size - 2}"]
 
 
 @pytest.mark.parametrize("field", ["values", "events"])

@@ -8,11 +8,11 @@ import pytest
 
 from lib import Mesh, Model, Trace, TraceError, check, simulate
 from lib.schedules.mesh_parallel import tensor_parallel
-from lib.trace.json_format import encode
 from lib.trace.validation import decode
 from lib.values.layers import by_hand
 from lib.values.values import Activation, Weight, value_of
 from tests.support.said import Said
+from tests.support.version_1 import encode
 
 MESH = Mesh({"data": 2, "model": 2})
 TRACE = Trace.of(simulate(tensor_parallel(), layers=2, batches=2, mesh=MESH))

@@ -35,7 +35,6 @@ from lib.suite.submissions.load import puzzle_of
 from lib.suite.submissions.locations import located
 from lib.suite.submissions.source import Source, SourceError
 from lib.trace.rebuild import rebuild
-from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT
 
@@ -388,7 +387,7 @@ def _kept_apart(
     if sent.outcome != "trace" or sent.trace is None:
         return replace(subject, error=sent.text, trace=sent.trace)
     try:
-        trace = retime(rebuild(sent.trace).run, sent.trace.costs)
+        trace = rebuild(sent.trace).run
     except (PuzzleError, TraceError):
         trace = sent.trace  # the check says what is wrong with it
     return replace(subject, trace=trace, verdict=check(sent.trace, record.id if at is None else None))

@@ -30,7 +30,6 @@ from typing import IO, Final, NamedTuple
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.wording import counted
 from lib.files import ROOT, ready, write_whole
-from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import STATES
 from lib.trace.json_format import MAX_BYTES, encode
 from lib.trace.trace import Trace
@@ -342,8 +341,8 @@ def schedule_of(trace: Trace) -> Schedule:
     error, and the name of the puzzle. Whoever finds the same one has the same digest."""
     # The text of an error is about one student's code; and a run that failed is not one that is short.
     error = None if trace.error is None else "this run stopped before its end"
-    bare = replace(without_lines(trace), error=error, puzzle=None)
-    text = json.dumps(encode(bare), separators=(",", ":")).encode()
+    bare = replace(trace, error=error, puzzle=None)
+    text = json.dumps(encode(bare, lines=False), separators=(",", ":")).encode()
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as file:
         file.write(text)

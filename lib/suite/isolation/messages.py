@@ -123,10 +123,10 @@ class Kept(io.TextIOBase):
 
 def written(sent: Sent, printed: str) -> bytes:
     """Return what a process sends: see above."""
-    from lib.trace.json_format import PLACE
+    from lib.trace.json_format import Numbers
     from lib.trace.json_format import encode as json_of
 
-    data = None if sent.trace is None else json_of(sent.trace)
+    data = None if sent.trace is None else json_of(sent.trace, lines=False)
     rest: dict[str, Any] = {
         "outcome": sent.outcome,
         "text": sent.text[:MAX_TEXT],
@@ -135,12 +135,12 @@ def written(sent: Sent, printed: str) -> bytes:
         "places": [],
         "lines": [],
     }
-    if data is not None:  # its places are put apart, and for each rank the numbers of those of its events
-        rest["places"], data["places"] = data["places"], []
-        for program in data["programs"]:
-            rest["lines"].append([event[PLACE] for event in program["events"]])
-            for event in program["events"]:
-                event[PLACE] = -1
+    if sent.trace is not None:  # its places are put apart, and for each rank the numbers of those of its events
+        numbers = Numbers()
+        for program in sent.trace.programs:
+            lines = map(sent.trace.place, program.events)
+            rest["lines"].append([-1 if line is None else numbers(line) for line in lines])
+        rest["places"] = [*map(list, numbers.items)]
     return "\n".join(json.dumps(one, separators=(",", ":")) for one in (data, rest)).encode()
 
 

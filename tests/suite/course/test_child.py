@@ -16,8 +16,8 @@ from lib.suite.isolation.isolation import run_of
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, read
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
-from lib.trace.json_format import encode
 from tests.support.functions import official, run, wrong
+from tests.support.version_1 import encode
 
 pytestmark = pytest.mark.usefixtures("warm")
 HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"

@@ -1,6 +1,5 @@
 """Attempts to score without a training step, or to do harm: they stand in attempts.txt."""
 
-# ruff: noqa: E501
 import inspect
 import re
 import textwrap
@@ -28,16 +27,15 @@ def forge(text):
     os._exit(0)
 
 def whole(trace, **changes):
-    rest = dict(outcome="trace", text="", printed="", answers=[], places=[], lines=[[-1] * len(p["events"]) for p in trace["programs"]] if isinstance(trace, dict) else [])
+    rest = dict(outcome="trace", text="", printed="", answers=[], places=[], lines=[])
+    for p in trace["programs"] if isinstance(trace, dict) else ():
+        calls = p["calls"]  # or the rank that has the same ones
+        rest["lines"].append(rest["lines"][calls] if isinstance(calls, int) else [-1] * len(calls))
     return json.dumps(trace) + "\\n" + json.dumps({{**rest, **changes}})
 
 def data(function, puzzle="basic", **size):
     from lib.trace.json_format import encode
-    found = encode(Trace.of(simulate(function, puzzle=puzzle, **size)))
-    found["places"] = []
-    for program in found["programs"]:
-        for event in program["events"]: event[8] = -1
-    return found
+    return encode(Trace.of(simulate(function, puzzle=puzzle, **size)), lines=False)
 
 def reached(): print("REACHED")
 
