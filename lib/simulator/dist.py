@@ -239,7 +239,7 @@ class Dist(Given):
 
     def _progress(self) -> int:
         """A number that grows with whatever a rank records."""
-        return sum(len(model.program.events) + len(model.program.moves) for model in self.models.values())
+        return sum(len(model.program.rows) + len(model.program.moved) for model in self.models.values())
 
     # -- groups -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib.cluster.costs import units
+from lib.cluster.costs import Costs, units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator import attached
@@ -105,7 +105,7 @@ class Model(Given):
     activations: Store[Activation]
     grad_activations: Store[ActivationGrad]
     grad_weights: Store[WeightGrad]
-    __slots__ = ("__dict__", "__weakref__", "_costs", *_HELD)
+    __slots__ = ("__dict__", "__weakref__", "_backward", "_costs", "_forward", "_update", *_HELD)
 
     def __init__(
         self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1, padding: int = 0
@@ -142,7 +142,11 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
-        self._costs = dist.prices
+        self._costs = costs = dist.prices
+        plain_price = self.shape.usual and type(costs).compute is Costs.compute
+        self._forward, self._backward, self._update = [
+            costs.compute(OPERATIONS[op], rank, 0, 1) if plain_price else None for op in ("forward", "backward", "update")
+        ]
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
@@ -219,7 +223,20 @@ class Model(Given):
             shard, total = plain(shard), plain(total)
         if dim not in ("in", "out"):
             self._blame(RuleError(facts.NoDim(dim)))
-        return self._compute("load_weights", layer, said=(shard, total) if dim == "in" else (shard, total, 1))
+        said = (shard, total) if dim == "in" else (shard, total, 1)
+        if not self.dist.engine.driving:
+            return self._compute("load_weights", layer, said=said)
+        program, frame = self.program, _frame(1)
+        try:
+            out = rules.load_weights(self.shape, layer, *said, home=program)
+        except PuzzleError as error:
+            self._blame(error)
+        first, now, rows = out[0], program.clock, program.rows
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        made, source = (first.number, first.number + 1), (frame.f_code, frame.f_lasti)
+        rows.append(("load_weights", first.layer, NO_BATCHES, (), made, now, now, 0, source, said))
+        return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
         """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
@@ -232,9 +249,29 @@ class Model(Given):
 
         Some kinds of layer take no weight but another activation, such as attention its keys, or nothing.
         """
-        if weight is None:
-            return self._compute("forward", layer, inp)
-        return self._compute("forward", layer, inp, weight)
+        program = self.program
+        try:
+            here = inp.home is weight.home is program
+        except AttributeError:
+            here = False
+        if not here:
+            return self._compute("forward", layer, *((inp,) if weight is None else (inp, weight)))
+        frame = _frame(1)
+        try:
+            out = rules.forward(self.shape, layer, inp, weight, program)
+        except PuzzleError as error:
+            self._blame(error)
+        layer, batches, length, now, rows = out.layer - 1, out.place.batches, self._forward, program.clock, program.rows
+        if length is None or not weight.place.complete or not inp.place.plain:
+            length = self._length("forward", layer, batches, (inp, weight))
+        else:
+            length *= len(batches)
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        used, source = (inp.number, weight.number), (frame.f_code, frame.f_lasti)
+        rows.append(("forward", layer, batches, used, (out.number,), now, now, length, source))
+        program.clock = now + length
+        return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
@@ -248,11 +285,32 @@ class Model(Given):
         Of a layer that takes no weight but another activation, the gradients of that and of its input; of one that
         takes nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
         """
-        if inp is None and weight is None and type(grad) is ActivationGrad:
-            return self._compute("backward", layer, grad)
-        if weight is None:
-            return self._compute("backward", layer, inp, grad)
-        return self._compute("backward", layer, inp, grad, weight)
+        program = self.program
+        try:
+            here = inp.home is grad.home is weight.home is program
+        except AttributeError:
+            here = False
+        if not here:
+            if inp is None and weight is None and type(grad) is ActivationGrad:
+                return self._compute("backward", layer, grad)
+            return self._compute("backward", layer, *((inp, grad) if weight is None else (inp, grad, weight)))
+        frame = _frame(1)
+        try:
+            out = rules.backward(self.shape, layer, inp, grad, weight, program)
+        except PuzzleError as error:
+            self._blame(error)
+        layer, batches, length, now, rows = grad.layer, grad.place.batches, self._backward, program.clock, program.rows
+        if length is None or not weight.place.complete or not inp.place.plain:
+            length = self._length("backward", layer, batches, (inp, grad, weight))
+        else:
+            length *= len(batches)
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        used, source = (inp.number, grad.number, weight.number), (frame.f_code, frame.f_lasti)
+        made = (out[0].number, out[1].number) if type(out) is tuple else (out.number,)
+        rows.append(("backward", layer, batches, used, made, now, now, length, source))
+        program.clock = now + length
+        return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
         """Shard `shard` of `total` of a value along a dim, as in model.shard(x, "rows", model.rank, model.RANKS)."""
@@ -273,7 +331,28 @@ class Model(Given):
 
         The gradient must have every batch, and cover the shards of the weight.
         """
-        return self._compute("update", layer, weight_grad, weight, opt_state)
+        program = self.program
+        try:
+            here = weight_grad.home is weight.home is opt_state.home is program
+        except AttributeError:
+            here = False
+        if not here:
+            return self._compute("update", layer, weight_grad, weight, opt_state)
+        frame = _frame(1)
+        try:
+            out = rules.update(self.shape, layer, weight_grad, weight, opt_state, program)
+        except PuzzleError as error:
+            self._blame(error)
+        layer, length, now, rows = weight.layer, self._update, program.clock, program.rows
+        if length is None:
+            length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        used, source = (weight_grad.number, weight.number, opt_state.number), (frame.f_code, frame.f_lasti)
+        first = out[0].number
+        rows.append(("update", layer, NO_BATCHES, used, (first, first + 1), now, now, length, source))
+        program.clock = now + length
+        return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
         """A made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
@@ -282,7 +361,7 @@ class Model(Given):
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hands in the updated weight (or shards) of a layer as this rank's result."""
         self._compute("set_final_weight", layer, weight)
-        self.final_weights[plain(layer)] = weight
+        self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
         """An operation that a rank does by itself, which a method of that name calls: its rule, price and record.
@@ -297,8 +376,7 @@ class Model(Given):
         try:
             out = rule(shape, layer, *said, *values) if said else rule(shape, layer, *values)
             for value in values:
-                mark = value.mark
-                inputs += (mark[1] if mark is not None and mark[0] is program else program.id(value, source),)
+                inputs += (value.number if value.home is program else program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
         if not values and not self.dist.engine.driving:
@@ -309,11 +387,15 @@ class Model(Given):
             layer = (made if row.about == "output" else values)[0].layer
         elif type(layer) is not int:
             layer = plain(layer)
-        length = 0
-        if row.cost is not None:
-            length = self._costs.compute(row, self.rank, layer, row.work(shape, layer, len(batches), values))
-        program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
+        length = 0 if row.cost is None else self._length(op, layer, batches, values)
+        outputs = tuple([program.new(value) for value in made])
+        program.did(op, layer, batches, inputs, outputs, source, length, said if row.says == "shard" else ())
         return out  # pyright: ignore[reportUnknownVariableType]
+
+    def _length(self, op: str, layer: Any, batches: frozenset[int], values: tuple[Any, ...]) -> int:
+        """Ticks of an operation on values of a layer, here."""
+        row = OPERATIONS[op]
+        return self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
 
     # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
 
@@ -452,8 +534,7 @@ class Model(Given):
                 layer = first.layer if row.bucket else layer
             else:
                 rules.bring(row, v, layer, len(members.ranks))
-                mark = v.mark
-                inputs = (mark[1] if mark is not None and mark[0] is program else program.id(v, source),)
+                inputs = (v.number if v.home is program else program.id(v, source),)
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)

@@ -51,16 +51,15 @@ class Store(dict[Any, T]):
     def __setitem__(self, key: Any, value: T) -> None:
         program = self._program
         try:
-            mark = value.mark
+            number = value.number if value.home is program else self._adopt(key, value)
         except AttributeError:
             raise self._refuse(key, value) from None
-        number = mark[1] if mark is not None and mark[0] is program else self._adopt(key, value)
-        moves, position, put = program.moves, len(program.events), _put
+        moved, put = program.moved, _put
         if key in self:
             put = _replace
-            moves.append((position, self._index, program.id(self[key]), -1))
-        moves.append((position, self._index, number, 1))
-        if len(moves) > 4 * program.budget:
+            moved += (len(program.rows), self._index, program.id(self[key]), -1)
+        moved += (len(program.rows), self._index, number, 1)
+        if len(moved) > program.most_moved:
             raise program.too_many_moves()
         put(self, key, value)
 
@@ -74,9 +73,18 @@ class Store(dict[Any, T]):
             raise self._program.blame(error) from None
 
     def __delitem__(self, key: Any) -> None:
-        if key not in self:
+        value = _take(self, key, _MISSING)
+        if value is _MISSING:
             raise self._absent(key, deleting=True)
-        self.pop(key)
+        self._leave(key, value)
+
+    def _leave(self, key: Any, value: T) -> None:
+        """Notes that a value was taken out, in which line."""
+        program, frame = self._program, _frame(2)
+        while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too
+            frame = frame.f_back
+        program.moved += (len(program.rows), self._index, program.id(value), -1)
+        self._gone[key] = (frame.f_code, frame.f_lasti, program.id(value))
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -87,17 +95,20 @@ class Store(dict[Any, T]):
             if default is _MISSING:
                 raise self._absent(key)
             return default
-        program, frame, mark = self._program, _frame(1), value.mark
-        number = mark[1] if mark is not None and mark[0] is program else program.id(value)
-        program.moves.append((len(program.events), self._index, number, -1))
-        while frame.f_globals is _HERE and frame.f_back is not None:  # del, clear and popitem come this way too
-            frame = frame.f_back
+        program, frame = self._program, _frame(1)
+        number = value.number if value.home is program else program.id(value)
+        moved = program.moved
+        moved += (len(program.rows), self._index, number, -1)
         self._gone[key] = (frame.f_code, frame.f_lasti, number)
         return value
 
     def popitem(self) -> tuple[Any, T]:
-        key = next(reversed(self), None)  # a missing last key is refused by pop, as a KeyError
-        return key, self.pop(key)
+        key = next(reversed(self), None)
+        if key not in self:
+            raise self._absent(key)
+        value = self[key]
+        del self[key]
+        return key, value
 
     def clear(self) -> None:
         for key in list(self):
