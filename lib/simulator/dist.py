@@ -23,6 +23,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.layers import Shape
+from lib.values.operations import OPERATIONS
 from lib.values.placement import MOST
 from lib.values.rules import Member, agree, collective
 from lib.values.values import Value
@@ -174,6 +175,9 @@ class Dist(Given):
         self.descriptions: Sequence[Layer] = USUAL
         """What the layers are; one stands for all where they are alike."""
         self.prices = costs.on(mesh)
+        self.flat: tuple[int | None, ...] = (None, None, None)
+        """What forward and backward of a batch take here, and an update, on all ranks and of all layers. None where
+        that is not the same for all."""
         self.network = None
         if costs.shared:
             from lib.cluster.network import Network
@@ -194,6 +198,9 @@ class Dist(Given):
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
+            if self.shape.usual and type(self.prices).compute is Costs.compute:
+                flat = [self.prices.compute(OPERATIONS[op], 0, 0, 1) for op in ("forward", "backward", "update")]
+                self.flat = tuple(flat)
         elif size != (given := (self.shape.layers, self.shape.batches, self.shape.padding)):
             names = ("layers", "batches", "padding") if size[2] or given[2] else ("layers", "batches")
             first, other = (", ".join(f"{n}={k}" for n, k in zip(names, one, strict=False)) for one in (given, size))

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib.cluster.costs import Costs, units
+from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator import attached
-from lib.simulator.dist import SANDBOX, Dist
+from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace
 from lib.values import facts, rules
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
@@ -142,11 +142,8 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
-        self._costs = costs = dist.prices
-        plain_price = self.shape.usual and type(costs).compute is Costs.compute
-        self._forward, self._backward, self._update = [
-            costs.compute(OPERATIONS[op], rank, 0, 1) if plain_price else None for op in ("forward", "backward", "update")
-        ]
+        self._costs = dist.prices
+        self._forward, self._backward, self._update = dist.flat
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
@@ -234,8 +231,8 @@ class Model(Given):
         first, now, rows = out[0], program.clock, program.rows
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        made, source = (first.number, first.number + 1), (frame.f_code, frame.f_lasti)
-        rows.append(("load_weights", first.layer, NO_BATCHES, (), made, now, now, 0, source, said))
+        row = "load_weights", first.layer, NO_BATCHES, (), first.number, 2, now, 0, frame.f_code, frame.f_lasti, said
+        rows.append(row)
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -268,8 +265,8 @@ class Model(Given):
             length *= len(batches)
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used, source = (inp.number, weight.number), (frame.f_code, frame.f_lasti)
-        rows.append(("forward", layer, batches, used, (out.number,), now, now, length, source))
+        used = inp.number, weight.number
+        rows.append(("forward", layer, batches, used, out.number, 1, now, length, frame.f_code, frame.f_lasti, ()))
         program.clock = now + length
         return out
 
@@ -306,9 +303,9 @@ class Model(Given):
             length *= len(batches)
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used, source = (inp.number, grad.number, weight.number), (frame.f_code, frame.f_lasti)
-        made = (out[0].number, out[1].number) if type(out) is tuple else (out.number,)
-        rows.append(("backward", layer, batches, used, made, now, now, length, source))
+        used = inp.number, grad.number, weight.number
+        first, count = (out[0].number, 2) if type(out) is tuple else (out.number, 1)
+        rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
         program.clock = now + length
         return out
 
@@ -348,9 +345,8 @@ class Model(Given):
             length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used, source = (weight_grad.number, weight.number, opt_state.number), (frame.f_code, frame.f_lasti)
-        first = out[0].number
-        rows.append(("update", layer, NO_BATCHES, used, (first, first + 1), now, now, length, source))
+        used, first = (weight_grad.number, weight.number, opt_state.number), out[0].number
+        rows.append(("update", layer, NO_BATCHES, used, first, 2, now, length, frame.f_code, frame.f_lasti, ()))
         program.clock = now + length
         return out
 
@@ -360,7 +356,19 @@ class Model(Given):
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hands in the updated weight (or shards) of a layer as this rank's result."""
-        self._compute("set_final_weight", layer, weight)
+        program = self.program
+        if getattr(weight, "home", None) is not program:
+            self._compute("set_final_weight", layer, weight)
+        else:
+            frame, now, rows = _frame(1), program.clock, program.rows
+            try:
+                rules.final(self.shape, layer, weight)
+            except PuzzleError as error:
+                self._blame(error)
+            if now > program.until or len(rows) >= program.budget:
+                program.refuse()
+            used, layer = (weight.number,), weight.layer
+            rows.append(("set_final_weight", layer, NO_BATCHES, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()))
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -388,8 +396,7 @@ class Model(Given):
         elif type(layer) is not int:
             layer = plain(layer)
         length = 0 if row.cost is None else self._length(op, layer, batches, values)
-        outputs = tuple([program.new(value) for value in made])
-        program.did(op, layer, batches, inputs, outputs, source, length, said if row.says == "shard" else ())
+        program.did(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: tuple[Any, ...]) -> int:
@@ -502,50 +509,59 @@ class Model(Given):
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
         row = COLLECTIVES[op]
-        said = 0
+        said, arg = 0, ()
         try:
             members = dist.everybody if group is None else dist.group(self.rank, group)
-            if row.root is not None:
-                root = plain(root)
-                if type(root) is not int or root not in members.ranks:
-                    raise RuleError(
-                        f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
-                        expected=f"the root is one of ranks {list(members.ranks)}",
-                        got=f"root={written(root)}",
-                        fix=f"the root is the rank, by its own number, {row.root[1]}",
-                    )
-                said = members.position[root]
-            elif isinstance(root, str) and root in DIMS:
-                said = NAMES.index(root)
-            elif root is not None:
-                tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
-                raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
+            if row.root is not None or root is not None:
+                said = self._said(row, root, members)
+                arg = (said,)
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
-                brought: Any = v
-                if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
-                    # Of a class of the student's own, which may say anything of its length.
-                    brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
-                rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
-                v = list(cast("Sequence[Value]", brought))
+                v = self._list(row, v, layer, members)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
-                layer = first.layer if row.bucket else layer
+                if row.bucket:
+                    layer, arg = first.layer, tuple([value.layer for value in v])
             else:
-                rules.bring(row, v, layer, len(members.ranks))
+                if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
+                    rules.bring(row, v, layer, len(members.ranks))
                 inputs = (v.number if v.home is program else program.id(v, source),)
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
-            batches = first.place.batches
-            arg = (said,) if row.root is not None or said else tuple([value.layer for value in v]) if row.bucket else ()
-            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
+            ranks, batches = members.ranks, first.place.batches
+            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
             program.append(event)
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, members.ranks), event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
         except PuzzleError as error:
             self._blame(error)
         return Work(self, event, signal, position)
+
+    def _said(self, row: Collective, root: Any, members: Group) -> int:
+        """Return what a call says beside its value: the place of its root in the group, or the number of a dim."""
+        if row.root is not None:
+            root = plain(root)
+            if type(root) is int and root in members.ranks:
+                return members.position[root]
+            raise RuleError(
+                f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
+                expected=f"the root is one of ranks {list(members.ranks)}",
+                got=f"root={written(root)}",
+                fix=f"the root is the rank, by its own number, {row.root[1]}",
+            )
+        if isinstance(root, str) and root in DIMS:
+            return NAMES.index(root)
+        tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
+        raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
+
+    def _list(self, row: Collective, brought: Any, layer: Any, members: Group) -> list[Any]:
+        """The values that a rank brings to a collective of many, if it may."""
+        if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
+            # Of a class of the student's own, which may say anything of its length.
+            brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
+        rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
+        return list(brought)
 
     # -- what became of it --------------------------------------------------------------------------------------
 

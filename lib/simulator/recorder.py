@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from lib.cluster.costs import MAX_TICKS
@@ -36,8 +37,8 @@ class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
     A run writes much more than anybody reads while it runs. So what the rank does by itself is written down as a row,
-    with the fields of an Event in their order, and `moved` has four numbers in a row for each move; they become Events
-    and Moves when somebody asks for `events` and `moves`, and stay that.
+    and `moved` has four numbers in a row for each move; they become Events and Moves when somebody asks for `events` and
+    `moves`, and stay that.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
@@ -46,7 +47,8 @@ class Recorder(Program):
     __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "until", "world")
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     rows: list[Any] = Program.__dict__["events"]
-    """Events, and rows that are to become Events."""
+    """Events, and rows that are to become Events: (operation, layer, batches, inputs, first of its outputs, how many,
+    start, length, code, instruction, arg)."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
@@ -67,7 +69,10 @@ class Recorder(Program):
         rows = self.rows
         for number in range(self._asked, len(rows)):
             if type(rows[number]) is tuple:
-                rows[number] = Event(*rows[number])
+                *what, first, count, now, length, code, instruction, arg = rows[number]
+                made = tuple(range(first, first + count))
+                source = (code, instruction) if type(code) is CodeType else code
+                rows[number] = Event(*what, made, now, now, length, source, arg)
         self._asked = len(rows)
         return rows
 
@@ -112,7 +117,8 @@ class Recorder(Program):
         self.values.append(value)
         self._adopted[id(value)] = (value, number)
         batches = value.place.batches
-        self.did("foreign", value.layer, batches, (), (number,), source or student_place())
+        self.did("foreign", value.layer, batches, (), (), source or student_place())
+        self.events[-1].outputs = (number,)
         return number
 
     def new(self, value: Value) -> int:
@@ -129,16 +135,20 @@ class Recorder(Program):
         layer: int | None,
         batches: frozenset[int],
         inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
+        made: tuple[Value, ...],
         source: Source,
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> None:
-        """Writes down an operation that runs on the rank's own clock, and moves that on."""
-        now, rows = self.clock, self.rows
+        """Writes down an operation that runs on the rank's own clock, gives what it made numbers, and moves the clock
+        on."""
+        now, rows, first = self.clock, self.rows, len(self.values)
+        for value in made:
+            self.new(value)
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
-        rows.append((op, layer, batches, inputs, outputs, now, now, length, source, arg))
+        code, instruction = source if type(source) is tuple else (source, 0)
+        rows.append((op, layer, batches, inputs, first, len(made), now, length, code, instruction, arg))
         self.clock = now + length
 
     def append(self, event: Event) -> None:
@@ -171,7 +181,7 @@ class Recorder(Program):
             raise self.blame(error) from None
         frame = student_frame()
         source = None if frame is None else (frame.f_code, frame.f_lasti)
-        self.did(op, output.layer, output.place.batches, ids, (self.new(output),), source, 0, arg)
+        self.did(op, output.layer, output.place.batches, ids, (output,), source, 0, arg)
         return output
 
     def blame(self, error: E) -> E:
