@@ -5,7 +5,7 @@ What waits here says of itself what it is (`kind`), and for whom it waits (`awai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -51,7 +51,9 @@ class Group:
     def __init__(self, ranks: tuple[int, ...], world: tuple[int, ...], communicator: Group | None = None) -> None:
         self.ranks = ranks
         self.partial = ranks != world
-        self.position = {rank: i for i, rank in enumerate(ranks)}
+        # Of all ranks each has its own place, and a dict that says so would cost 100 bytes a rank.
+        each = {rank: i for i, rank in enumerate(ranks)} if self.partial else ranks
+        self.position: Mapping[int, int] | Sequence[int] = each
         self.communicator = communicator or self
         self.issued = [0] * len(ranks)
         self.open: dict[int, PendingCollective] = {}

@@ -200,6 +200,7 @@ class Engine:
             make = self.on_stuck()
             assert make is not None, "under our own driver a coroutine is ready, parked or finished"
             raise make()
+        self._own = []  # with the last signal of each, and all that members brought to it
 
     def go_on(self, order: Callable[[list[int]], Sequence[int]] | None = None) -> None:
         """Goes on until nobody can move. After a Failed it may be called again, for those who still can."""

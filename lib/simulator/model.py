@@ -211,6 +211,11 @@ class Model(Given):
 
     # -- operations on this rank --------------------------------------------------------------------------------
 
+    # `_compute` is what all of these do. Five that a run calls a million times do the same by hand where all that they
+    # are given is a value of this rank: then the rule may number what it makes as it makes it, and the price is a
+    # field. Without varargs, a look into the table and a call for each step an operation takes two thirds of the time.
+    # The rules themselves are not repeated; tests/simulator/test_by_hand.py holds the two ways to the same Trace.
+
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
         """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
 
@@ -248,10 +253,10 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = inp.home is weight.home is program
+            here = weight is not None and inp.home is weight.home is program
         except AttributeError:
             here = False
-        if not here:
+        if weight is None or not here:
             return self._compute("forward", layer, *((inp,) if weight is None else (inp, weight)))
         frame = _frame(1)
         try:
@@ -284,14 +289,14 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = inp.home is grad.home is weight.home is program
+            here = inp is not None and weight is not None and inp.home is grad.home is weight.home is program
         except AttributeError:
             here = False
-        if not here:
+        if inp is None or weight is None or not here:
             if inp is None and weight is None and type(grad) is ActivationGrad:
                 return self._compute("backward", layer, grad)
             return self._compute("backward", layer, *((inp, grad) if weight is None else (inp, grad, weight)))
-        frame = _frame(1)
+        frame, first = _frame(1), len(program.values)
         try:
             out = rules.backward(self.shape, layer, inp, grad, weight, program)
         except PuzzleError as error:
@@ -304,7 +309,7 @@ class Model(Given):
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
         used = inp.number, grad.number, weight.number
-        first, count = (out[0].number, 2) if type(out) is tuple else (out.number, 1)
+        count = len(program.values) - first  # of the data, or of words, there is no gradient
         rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
         program.clock = now + length
         return out

@@ -37,31 +37,36 @@ class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
     A run writes much more than anybody reads while it runs. So what the rank does by itself is written down as a row,
-    and `moved` has four numbers in a row for each move; they become Events and Moves when somebody asks for `events` and
+    and `moved` has the numbers of all moves in a row; they become Events and Moves when somebody asks for `events` and
     `moves`, and stay that.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
     """
 
-    __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "until", "world")
+    __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "taken", "until", "world")
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
-    rows: list[Any] = Program.__dict__["events"]
+    # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
+    rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
     """Events, and rows that are to become Events: (operation, layer, batches, inputs, first of its outputs, how many,
     start, length, code, instruction, arg)."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
         super().__init__(rank, (), [], ())
-        self.rows, self._moves = [], []
+        self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
+        self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
         self.moved: list[int] = []
-        self.most_moved = 4 * MOVES_AN_EVENT * budget
+        """Three numbers for each move: before which event, which store, or ~ of it to leave it, and which value."""
+        self.most_moved = 3 * MOVES_AN_EVENT * budget
+        self.taken: list[Any] = []
+        """What was deleted from the stores, for whoever misses it: which store, key and value, code and instruction."""
         self._asked = self._told = 0
         self.world = world
         self.budget = budget
         self.clock = 0
         self.until = 2 * MAX_TICKS
-        self._adopted: dict[int, tuple[Value, int]] = {}
+        self._adopted: dict[int, tuple[Value, int]] | None = None
 
     @property
     def events(self) -> list[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -69,16 +74,16 @@ class Recorder(Program):
         rows = self.rows
         for number in range(self._asked, len(rows)):
             if type(rows[number]) is tuple:
-                *what, first, count, now, length, code, instruction, arg = rows[number]
+                op, layer, batches, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 made = tuple(range(first, first + count))
                 source = (code, instruction) if type(code) is CodeType else code
-                rows[number] = Event(*what, made, now, now, length, source, arg)
+                rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
         self._asked = len(rows)
         return rows
 
     @events.setter
     def events(self, events: list[Event]) -> None:
-        self.rows = events
+        self.rows = events  # pyright: ignore[reportGeneralTypeIssues]
 
     @events.deleter
     def events(self) -> None:
@@ -88,21 +93,23 @@ class Recorder(Program):
     def moves(self) -> list[Move]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What has entered and left the stores so far."""
         new = self.moved[self._told :]
-        self._moves.extend(zip(new[::4], new[1::4], new[2::4], new[3::4], strict=True))
+        for position, store, number in zip(new[::3], new[1::3], new[2::3], strict=True):
+            self._moves.append((position, store, number, 1) if store >= 0 else (position, ~store, number, -1))
         self._told += len(new)
         return self._moves
 
     @moves.setter
     def moves(self, moves: list[Move]) -> None:
-        self._moves = moves
+        self._moves = moves  # pyright: ignore[reportGeneralTypeIssues]
 
     def id(self, value: Value, source: Source = None) -> int:
         """The id of a value on this rank. One that was not made here is adopted, which check will not accept."""
         home = value.home
         if home is self:
             return value.number
-        known = self._adopted.get(id(value))
-        if known is not None:
+        if self._adopted is None:
+            self._adopted = {}
+        elif (known := self._adopted.get(id(value))) is not None:
             return known[1]
         if home is not None and home.world is self.world:
             raise RuleError(
@@ -166,7 +173,7 @@ class Recorder(Program):
 
     def too_many_moves(self) -> BudgetError:
         """The error of a rank whose stores change without end."""
-        what = f"the stores of one rank changed more than {self.most_moved // 4} times"
+        what = f"the stores of one rank changed more than {self.most_moved // 3} times"
         return self._endless(what, "a value enters or leaves a store again and again")
 
     def _endless(self, what: str, got: str) -> BudgetError:

@@ -203,9 +203,7 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
     return layer
 
 
-def backward(
-    shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = None, home: Home | None = None
-) -> Any:
+def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = None, home: Home | None = None) -> Any:
     """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
     of both: a pair, or of a kind that takes nothing besides the one gradient there is. A kind that does not need its
     input may be given the gradient of its output alone."""

@@ -257,7 +257,15 @@ def _fill(value: Value, **fields: Any) -> None:
             numbers = tuple([item for name, item in given.items() if name not in PIECES])
             raise RuleError(facts.NoValue(type(value), numbers, name, low, most)).here()
     place = _placed(type(value), by_hand(given.get("total_batches", 1)), given)
-    give(value, home=None, number=-1, layer=given["layer"], layers=given["layers"], place=place, updates=given.get("step", 0))
+    give(
+        value,
+        home=None,
+        number=-1,
+        layer=given["layer"],
+        layers=given["layers"],
+        place=place,
+        updates=given.get("step", 0),
+    )
 
 
 def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> Place:
@@ -270,7 +278,7 @@ def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Res
     return place
 
 
-set_home, set_number = (cast(Any, Value.__dict__[name]).__set__ for name in ("home", "number"))
+set_home, set_number = (Value.__dict__[name].__set__ for name in ("home", "number"))
 """Say where a value lives, and its number there. Only the record of a rank does this, once for each value."""
 
 
