@@ -105,6 +105,15 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
     """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
     most = 2 * shape.items + 1000  # they may be repeated
+    # A step of n microbatches may ask for sets of n batches: where Python's own list or range has nothing but plain
+    # numbers that there are, the set is made without a step of ours for each of them.
+    kind = cast("type[Any]", type(batches))
+    if kind is range or (kind in (list, tuple) and {*map(type, batches)} == {int}):
+        given = cast("Sequence[int]", batches)
+        if 0 < len(given) <= most and 0 <= min(given) <= max(given) < shape.items:
+            numbers = frozenset(given)
+            shape.activations[0].spaces[0].may_make(numbers)
+            return numbers
     found: set[Any] = set()
     wrong: set[Any] = set()
     try:
