@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 TURNS = 25_000
@@ -44,13 +43,15 @@ class Signal:
         return self if self._made_for is None else self._made_for
 
 
-@dataclass(slots=True, eq=False)
 class _Task:
     """A coroutine under our own driver, and the signal that it was last parked on."""
 
-    name: int
-    coroutine: Coroutine[Any, Any, Any]
-    signal: Signal | None = None
+    __slots__ = ("coroutine", "name", "signal")
+
+    def __init__(self, name: int, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.name = name
+        self.coroutine = coroutine
+        self.signal: Signal | None = None
 
 
 class Foreign(Exception):

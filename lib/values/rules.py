@@ -108,12 +108,15 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
     # A step of n microbatches may ask for sets of n batches: where Python's own list or range has nothing but plain
     # numbers that there are, the set is made without a step of ours for each of them.
     kind = cast("type[Any]", type(batches))
-    if kind is range or (kind in (list, tuple) and {*map(type, batches)} == {int}):
-        given = cast("Sequence[int]", batches)
-        if 0 < len(given) <= most and 0 <= min(given) <= max(given) < shape.items:
-            numbers = frozenset(given)
-            shape.activations[0].spaces[0].may_make(numbers)
-            return numbers
+    given = cast("Sequence[int]", batches)
+    if kind is range:
+        plainly = max(map(abs, (cast(range, batches).start, cast(range, batches).stop))) <= most  # len has an end, too
+    else:
+        plainly = kind in (list, tuple) and len(given) <= most and {*map(type, given)} == {int}
+    if plainly and given and 0 <= min(given) <= max(given) < shape.items:
+        numbers = frozenset(given)
+        shape.activations[0].spaces[0].may_make(numbers)
+        return numbers
     found: set[Any] = set()
     wrong: set[Any] = set()
     try:
