@@ -309,7 +309,7 @@ class Model(Given):
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
         used = inp.number, grad.number, weight.number
-        count = len(program.values) - first  # of the data, or of words, there is no gradient
+        count = len(program.values) - first  # an embedding gives no gradient of what it takes
         rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
         program.clock = now + length
         return out

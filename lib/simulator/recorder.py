@@ -60,7 +60,7 @@ class Recorder(Program):
         """Three numbers for each move: before which event, which store, or ~ of it to leave it, and which value."""
         self.most_moved = 3 * MOVES_AN_EVENT * budget
         self.taken: list[Any] = []
-        """What was deleted from the stores, for whoever misses it: which store, key and value, code and instruction."""
+        """What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction."""
         self._asked = self._told = 0
         self.world = world
         self.budget = budget

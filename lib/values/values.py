@@ -289,9 +289,9 @@ KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Act
 class _Draft:
     """A value that is being made. It has the fields of a Value, but nothing refuses to set them.
 
-    Values are made by the hundred thousand, and never change. The usual way round their own `__setattr__`, which is
-    object.__setattr__, takes half of what a simulated operation takes in all. Plain stores take a tenth of that, and
-    then the draft becomes what it is a draft of: Python allows it for classes of one layout.
+    Values are made by the hundred thousand, and never change. To write their slots past their own `__setattr__` takes
+    a call for each, twice as long as all of `made`. Here Python stores plainly, and then the draft becomes what it is
+    a draft of, which is allowed for classes of one layout.
     """
 
     __slots__ = FIELDS
