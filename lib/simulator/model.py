@@ -226,13 +226,13 @@ class Model(Given):
         if dim not in ("in", "out"):
             self._blame(RuleError(facts.NoDim(dim)))
         said = (shard, total) if dim == "in" else (shard, total, 1)
-        if not self.dist.engine.driving:
-            return self._compute("load_weights", layer, said=said)
         program, frame = self.program, _frame(1)
         try:
             out = rules.load_weights(self.shape, layer, *said, home=program)
         except PuzzleError as error:
             self._blame(error)
+        if not self.dist.engine.driving:
+            self.dist.begin(self.rank)
         first, now, rows = out[0], program.clock, program.rows
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
