@@ -5,7 +5,7 @@ What waits here says of itself what it is (`kind`), and for whom it waits (`awai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -23,6 +23,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.layers import Shape
+from lib.values.operations import OPERATIONS
 from lib.values.placement import MOST
 from lib.values.rules import Member, agree, collective
 from lib.values.values import Value
@@ -50,7 +51,9 @@ class Group:
     def __init__(self, ranks: tuple[int, ...], world: tuple[int, ...], communicator: Group | None = None) -> None:
         self.ranks = ranks
         self.partial = ranks != world
-        self.position = {rank: i for i, rank in enumerate(ranks)}
+        # Of all ranks each has its own place, and a dict that says so would cost 100 bytes a rank.
+        each = {rank: i for i, rank in enumerate(ranks)} if self.partial else ranks
+        self.position: Mapping[int, int] | Sequence[int] = each
         self.communicator = communicator or self
         self.issued = [0] * len(ranks)
         self.open: dict[int, PendingCollective] = {}
@@ -174,6 +177,9 @@ class Dist(Given):
         self.descriptions: Sequence[Layer] = USUAL
         """What the layers are; one stands for all where they are alike."""
         self.prices = costs.on(mesh)
+        self.flat: tuple[int | None, ...] = (None, None, None)
+        """What forward and backward of a batch take here, and an update, on all ranks and of all layers. None where
+        that is not the same for all."""
         self.network = None
         if costs.shared:
             from lib.cluster.network import Network
@@ -194,6 +200,9 @@ class Dist(Given):
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
+            if self.shape.usual and type(self.prices).compute is Costs.compute:
+                flat = [self.prices.compute(OPERATIONS[op], 0, 0, 1) for op in ("forward", "backward", "update")]
+                self.flat = tuple(flat)
         elif size != (given := (self.shape.layers, self.shape.batches, self.shape.padding)):
             names = ("layers", "batches", "padding") if size[2] or given[2] else ("layers", "batches")
             first, other = (", ".join(f"{n}={k}" for n, k in zip(names, one, strict=False)) for one in (given, size))
@@ -239,7 +248,7 @@ class Dist(Given):
 
     def _progress(self) -> int:
         """A number that grows with whatever a rank records."""
-        return sum(len(model.program.events) + len(model.program.moves) for model in self.models.values())
+        return sum(len(model.program.rows) + len(model.program.moved) for model in self.models.values())
 
     # -- groups -------------------------------------------------------------------------------------------------
 

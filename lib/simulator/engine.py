@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 TURNS = 25_000
@@ -44,13 +43,15 @@ class Signal:
         return self if self._made_for is None else self._made_for
 
 
-@dataclass(slots=True, eq=False)
 class _Task:
     """A coroutine under our own driver, and the signal that it was last parked on."""
 
-    name: int
-    coroutine: Coroutine[Any, Any, Any]
-    signal: Signal | None = None
+    __slots__ = ("coroutine", "name", "signal")
+
+    def __init__(self, name: int, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.name = name
+        self.coroutine = coroutine
+        self.signal: Signal | None = None
 
 
 class Foreign(Exception):
@@ -200,6 +201,7 @@ class Engine:
             make = self.on_stuck()
             assert make is not None, "under our own driver a coroutine is ready, parked or finished"
             raise make()
+        self._own = []  # with the last signal of each, and all that members brought to it
 
     def go_on(self, order: Callable[[list[int]], Sequence[int]] | None = None) -> None:
         """Goes on until nobody can move. After a Failed it may be called again, for those who still can."""

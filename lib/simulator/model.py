@@ -11,14 +11,14 @@ from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator import attached
-from lib.simulator.dist import SANDBOX, Dist
+from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace
 from lib.values import facts, rules
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
@@ -105,7 +105,7 @@ class Model(Given):
     activations: Store[Activation]
     grad_activations: Store[ActivationGrad]
     grad_weights: Store[WeightGrad]
-    __slots__ = ("__dict__", "__weakref__", "_costs", *_HELD)
+    __slots__ = ("__dict__", "__weakref__", "_backward", "_costs", "_forward", "_update", *_HELD)
 
     def __init__(
         self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1, padding: int = 0
@@ -143,6 +143,7 @@ class Model(Given):
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
         self._costs = dist.prices
+        self._forward, self._backward, self._update = dist.flat
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
@@ -210,6 +211,11 @@ class Model(Given):
 
     # -- operations on this rank --------------------------------------------------------------------------------
 
+    # `_compute` is what all of these do. Five that a run calls a million times do the same by hand where all that they
+    # are given is a value of this rank: then the rule may number what it makes as it makes it, and the price is a
+    # field. Without varargs, a look into the table and a call for each step an operation takes two thirds of the time.
+    # The rules themselves are not repeated; tests/simulator/test_by_hand.py holds the two ways to the same Trace.
+
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
         """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
 
@@ -219,7 +225,20 @@ class Model(Given):
             shard, total = plain(shard), plain(total)
         if dim not in ("in", "out"):
             self._blame(RuleError(facts.NoDim(dim)))
-        return self._compute("load_weights", layer, said=(shard, total) if dim == "in" else (shard, total, 1))
+        said = (shard, total) if dim == "in" else (shard, total, 1)
+        program, frame = self.program, _frame(1)
+        try:
+            out = rules.load_weights(self.shape, layer, *said, home=program)
+        except PuzzleError as error:
+            self._blame(error)
+        if not self.dist.engine.driving:
+            self.dist.begin(self.rank)
+        first, now, rows = out[0], program.clock, program.rows
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        row = "load_weights", first.layer, NO_BATCHES, (), first.number, 2, now, 0, frame.f_code, frame.f_lasti, said
+        rows.append(row)
+        return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
         """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
@@ -232,9 +251,29 @@ class Model(Given):
 
         Some kinds of layer take no weight but another activation, such as attention its keys, or nothing.
         """
-        if weight is None:
-            return self._compute("forward", layer, inp)
-        return self._compute("forward", layer, inp, weight)
+        program = self.program
+        try:
+            here = weight is not None and inp.home is weight.home is program
+        except AttributeError:
+            here = False
+        if weight is None or not here:
+            return self._compute("forward", layer, *((inp,) if weight is None else (inp, weight)))
+        frame = _frame(1)
+        try:
+            out = rules.forward(self.shape, layer, inp, weight, program)
+        except PuzzleError as error:
+            self._blame(error)
+        layer, batches, length, now, rows = out.layer - 1, out.place.batches, self._forward, program.clock, program.rows
+        if length is None or not weight.place.complete or not inp.place.plain:
+            length = self._length("forward", layer, batches, (inp, weight))
+        else:
+            length *= len(batches)
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        used = inp.number, weight.number
+        rows.append(("forward", layer, batches, used, out.number, 1, now, length, frame.f_code, frame.f_lasti, ()))
+        program.clock = now + length
+        return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
@@ -248,11 +287,32 @@ class Model(Given):
         Of a layer that takes no weight but another activation, the gradients of that and of its input; of one that
         takes nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
         """
-        if inp is None and weight is None and type(grad) is ActivationGrad:
-            return self._compute("backward", layer, grad)
-        if weight is None:
-            return self._compute("backward", layer, inp, grad)
-        return self._compute("backward", layer, inp, grad, weight)
+        program = self.program
+        try:
+            here = inp is not None and weight is not None and inp.home is grad.home is weight.home is program
+        except AttributeError:
+            here = False
+        if inp is None or weight is None or not here:
+            if inp is None and weight is None and type(grad) is ActivationGrad:
+                return self._compute("backward", layer, grad)
+            return self._compute("backward", layer, *((inp, grad) if weight is None else (inp, grad, weight)))
+        frame, first = _frame(1), len(program.values)
+        try:
+            out = rules.backward(self.shape, layer, inp, grad, weight, program)
+        except PuzzleError as error:
+            self._blame(error)
+        layer, batches, length, now, rows = grad.layer, grad.place.batches, self._backward, program.clock, program.rows
+        if length is None or not weight.place.complete or not inp.place.plain:
+            length = self._length("backward", layer, batches, (inp, grad, weight))
+        else:
+            length *= len(batches)
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        used = inp.number, grad.number, weight.number
+        count = len(program.values) - first  # an embedding gives no gradient of what it takes
+        rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
+        program.clock = now + length
+        return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
         """Shard `shard` of `total` of a value along a dim, as in model.shard(x, "rows", model.rank, model.RANKS)."""
@@ -273,7 +333,27 @@ class Model(Given):
 
         The gradient must have every batch, and cover the shards of the weight.
         """
-        return self._compute("update", layer, weight_grad, weight, opt_state)
+        program = self.program
+        try:
+            here = weight_grad.home is weight.home is opt_state.home is program
+        except AttributeError:
+            here = False
+        if not here:
+            return self._compute("update", layer, weight_grad, weight, opt_state)
+        frame = _frame(1)
+        try:
+            out = rules.update(self.shape, layer, weight_grad, weight, opt_state, program)
+        except PuzzleError as error:
+            self._blame(error)
+        layer, length, now, rows = weight.layer, self._update, program.clock, program.rows
+        if length is None:
+            length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
+        if now > program.until or len(rows) >= program.budget:
+            program.refuse()
+        used, first = (weight_grad.number, weight.number, opt_state.number), out[0].number
+        rows.append(("update", layer, NO_BATCHES, used, first, 2, now, length, frame.f_code, frame.f_lasti, ()))
+        program.clock = now + length
+        return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
         """A made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
@@ -281,8 +361,20 @@ class Model(Given):
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hands in the updated weight (or shards) of a layer as this rank's result."""
-        self._compute("set_final_weight", layer, weight)
-        self.final_weights[plain(layer)] = weight
+        program = self.program
+        if getattr(weight, "home", None) is not program:
+            self._compute("set_final_weight", layer, weight)
+        else:
+            frame, now, rows = _frame(1), program.clock, program.rows
+            try:
+                rules.final(self.shape, layer, weight)
+            except PuzzleError as error:
+                self._blame(error)
+            if now > program.until or len(rows) >= program.budget:
+                program.refuse()
+            used, layer = (weight.number,), weight.layer
+            rows.append(("set_final_weight", layer, NO_BATCHES, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()))
+        self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
         """An operation that a rank does by itself, which a method of that name calls: its rule, price and record.
@@ -297,8 +389,7 @@ class Model(Given):
         try:
             out = rule(shape, layer, *said, *values) if said else rule(shape, layer, *values)
             for value in values:
-                mark = value.mark
-                inputs += (mark[1] if mark is not None and mark[0] is program else program.id(value, source),)
+                inputs += (value.number if value.home is program else program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
         if not values and not self.dist.engine.driving:
@@ -309,11 +400,14 @@ class Model(Given):
             layer = (made if row.about == "output" else values)[0].layer
         elif type(layer) is not int:
             layer = plain(layer)
-        length = 0
-        if row.cost is not None:
-            length = self._costs.compute(row, self.rank, layer, row.work(shape, layer, len(batches), values))
-        program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
+        length = 0 if row.cost is None else self._length(op, layer, batches, values)
+        program.did(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
         return out  # pyright: ignore[reportUnknownVariableType]
+
+    def _length(self, op: str, layer: Any, batches: frozenset[int], values: tuple[Any, ...]) -> int:
+        """Ticks of an operation on values of a layer, here."""
+        row = OPERATIONS[op]
+        return self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
 
     # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
 
@@ -420,51 +514,59 @@ class Model(Given):
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
         row = COLLECTIVES[op]
-        said = 0
+        said, arg = 0, ()
         try:
             members = dist.everybody if group is None else dist.group(self.rank, group)
-            if row.root is not None:
-                root = plain(root)
-                if type(root) is not int or root not in members.ranks:
-                    raise RuleError(
-                        f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
-                        expected=f"the root is one of ranks {list(members.ranks)}",
-                        got=f"root={written(root)}",
-                        fix=f"the root is the rank, by its own number, {row.root[1]}",
-                    )
-                said = members.position[root]
-            elif isinstance(root, str) and root in DIMS:
-                said = NAMES.index(root)
-            elif root is not None:
-                tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
-                raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
+            if row.root is not None or root is not None:
+                said = self._said(row, root, members)
+                arg = (said,)
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
-                brought: Any = v
-                if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
-                    # Of a class of the student's own, which may say anything of its length.
-                    brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
-                rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
-                v = list(cast("Sequence[Value]", brought))
+                v = self._list(row, v, layer, members)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
-                layer = first.layer if row.bucket else layer
+                if row.bucket:
+                    layer, arg = first.layer, tuple([value.layer for value in v])
             else:
-                rules.bring(row, v, layer, len(members.ranks))
-                mark = v.mark
-                inputs = (mark[1] if mark is not None and mark[0] is program else program.id(v, source),)
+                if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
+                    rules.bring(row, v, layer, len(members.ranks))
+                inputs = (v.number if v.home is program else program.id(v, source),)
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
-            batches = first.place.batches
-            arg = (said,) if row.root is not None or said else tuple([value.layer for value in v]) if row.bucket else ()
-            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
+            ranks, batches = members.ranks, first.place.batches
+            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
             program.append(event)
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, members.ranks), event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
         except PuzzleError as error:
             self._blame(error)
         return Work(self, event, signal, position)
+
+    def _said(self, row: Collective, root: Any, members: Group) -> int:
+        """Return what a call says beside its value: the place of its root in the group, or the number of a dim."""
+        if row.root is not None:
+            root = plain(root)
+            if type(root) is int and root in members.ranks:
+                return members.position[root]
+            raise RuleError(
+                f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
+                expected=f"the root is one of ranks {list(members.ranks)}",
+                got=f"root={written(root)}",
+                fix=f"the root is the rank, by its own number, {row.root[1]}",
+            )
+        if isinstance(root, str) and root in DIMS:
+            return NAMES.index(root)
+        tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
+        raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
+
+    def _list(self, row: Collective, brought: Any, layer: Any, members: Group) -> list[Any]:
+        """The values that a rank brings to a collective of many, if it may."""
+        if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
+            # Of a class of the student's own, which may say anything of its length.
+            brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
+        rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
+        return list(brought)
 
     # -- what became of it --------------------------------------------------------------------------------------
 

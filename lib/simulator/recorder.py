@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from lib.cluster.costs import MAX_TICKS
@@ -12,7 +13,7 @@ from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Parcel
 from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
 from lib.values import facts
-from lib.values.values import KINDS, SET_MARK, Value
+from lib.values.values import KINDS, Value, set_home, set_number
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 BUDGET: Final = 250_000
 """Events that a rank may record, unless its world says otherwise."""
+MOVES_AN_EVENT: Final = 4
+"""Times that the stores of a rank may change, for each event that it may record."""
 PUZZLE_BUDGET: Final = 10_000
 """Events of a rank at the size of a puzzle: 200 times what our longest solution records."""
 ENDLESS: Final = (
@@ -33,36 +36,86 @@ T = TypeVar("T")
 class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
+    A run writes much more than anybody reads while it runs. So what the rank does by itself is written down as a row,
+    and `moved` has the numbers of all moves in a row; they become Events and Moves when somebody asks for `events` and
+    `moves`, and stay that.
+
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
     """
 
-    __slots__ = ("_adopted", "budget", "clock", "until", "world")
-    events: list[Event]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
-    values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]
-    moves: list[Move]  # pyright: ignore[reportIncompatibleVariableOverride]
+    __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "taken", "until", "world")
+    values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
+    # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
+    rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
+    """Events, and rows that are to become Events: (operation, layer, batches, inputs, first of its outputs, how many,
+    start, length, code, instruction, arg)."""
+    _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
-        super().__init__(rank, [], [], [])
+        super().__init__(rank, (), [], ())
+        self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
+        self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
+        self.moved: list[int] = []
+        """Three numbers for each move: before which event, which store, or ~ of it to leave it, and which value."""
+        self.most_moved = 3 * MOVES_AN_EVENT * budget
+        self.taken: list[Any] = []
+        """What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction."""
+        self._asked = self._told = 0
         self.world = world
         self.budget = budget
         self.clock = 0
         self.until = 2 * MAX_TICKS
-        self._adopted: dict[int, tuple[Value, int]] = {}
+        self._adopted: dict[int, tuple[Value, int]] | None = None
+
+    @property
+    def events(self) -> list[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the rank has done so far."""
+        rows = self.rows
+        for number in range(self._asked, len(rows)):
+            if type(rows[number]) is tuple:
+                op, layer, batches, inputs, first, count, now, length, code, instruction, arg = rows[number]
+                made = tuple(range(first, first + count))
+                source = (code, instruction) if type(code) is CodeType else code
+                rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
+        self._asked = len(rows)
+        return rows
+
+    @events.setter
+    def events(self, events: list[Event]) -> None:
+        self.rows = events  # pyright: ignore[reportGeneralTypeIssues]
+
+    @events.deleter
+    def events(self) -> None:
+        del self.rows
+
+    @property
+    def moves(self) -> list[Move]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What has entered and left the stores so far."""
+        new = self.moved[self._told :]
+        for position, store, number in zip(new[::3], new[1::3], new[2::3], strict=True):
+            self._moves.append((position, store, number, 1) if store >= 0 else (position, ~store, number, -1))
+        self._told += len(new)
+        return self._moves
+
+    @moves.setter
+    def moves(self, moves: list[Move]) -> None:
+        self._moves = moves  # pyright: ignore[reportGeneralTypeIssues]
 
     def id(self, value: Value, source: Source = None) -> int:
         """The id of a value on this rank. One that was not made here is adopted, which check will not accept."""
-        mark = value.mark
-        if mark is not None and mark[0] is self:
-            return mark[1]
-        known = self._adopted.get(id(value))
-        if known is not None:
+        home = value.home
+        if home is self:
+            return value.number
+        if self._adopted is None:
+            self._adopted = {}
+        elif (known := self._adopted.get(id(value))) is not None:
             return known[1]
-        if mark is not None and mark[0].world is self.world:
+        if home is not None and home.world is self.world:
             raise RuleError(
-                f"this {value.kind} lives on rank {mark[0].rank}",
+                f"this {value.kind} lives on rank {home.rank}",
                 expected="a value that this rank made or received",
-                got=f"{value} of rank {mark[0].rank}, by way of a shared Python variable",
+                got=f"{value} of rank {home.rank}, by way of a shared Python variable",
                 fix="ranks share no memory: send it with pass_to and receive, or use a collective",
             )
         if type(value) not in KINDS.values():  # one of a class of their own would say of itself what it likes
@@ -71,19 +124,19 @@ class Recorder(Program):
         self.values.append(value)
         self._adopted[id(value)] = (value, number)
         batches = value.place.batches
-        event = self.record("foreign", value.layer, batches, (), (), source or student_place())
-        event.outputs = (number,)
+        self.did("foreign", value.layer, batches, (), (), source or student_place())
+        self.events[-1].outputs = (number,)
         return number
 
     def new(self, value: Value) -> int:
         """Gives a value made on this rank its id."""
-        values = self.values
-        number = len(values)
-        values.append(value)
-        SET_MARK(value, (self, number))
+        number = len(self.values)
+        self.values.append(value)
+        set_home(value, self)
+        set_number(value, number)
         return number
 
-    def record(
+    def did(
         self,
         op: str,
         layer: int | None,
@@ -93,40 +146,34 @@ class Recorder(Program):
         source: Source,
         length: int = 0,
         arg: tuple[int, ...] = (),
-    ) -> Event:
-        """Appends an operation that runs on the rank's own clock, gives what it made ids, and moves the clock on."""
-        now, values = self.clock, self.values
-        outputs: tuple[int, ...] = ()
-        for value in made:  # as `new` does, without a call for each
-            number = len(values)
-            values.append(value)
-            SET_MARK(value, (self, number))
-            outputs += (number,)
-        event = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
-        events = self.events
-        if now > self.until and op != "wait":  # to wait is what it had begun before
-            raise Halted
-        if len(events) >= self.budget:
-            self._too_many_events()
-        events.append(event)
+    ) -> None:
+        """Writes down an operation that runs on the rank's own clock, gives what it made numbers, and moves the clock
+        on."""
+        now, rows, first = self.clock, self.rows, len(self.values)
+        for value in made:
+            self.new(value)
+        if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
+            self.refuse()
+        code, instruction = source if type(source) is tuple else (source, 0)
+        rows.append((op, layer, batches, inputs, first, len(made), now, length, code, instruction, arg))
         self.clock = now + length
-        return event
 
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
-        if self.clock > self.until:
-            raise Halted
-        if len(self.events) >= self.budget:
-            self._too_many_events()
-        self.events.append(event)
+        if self.clock > self.until or len(self.rows) >= self.budget:
+            self.refuse()
+        self.rows.append(event)
 
-    def _too_many_events(self) -> NoReturn:
+    def refuse(self) -> NoReturn:
+        """Stops a rank that may begin nothing more: the run is over at this moment, or it has recorded too much."""
+        if len(self.rows) < self.budget:
+            raise Halted
         last = f"the last was {self.events[-1].op}"
         raise self._endless(f"more than {self.budget} events on one rank", last)
 
     def too_many_moves(self) -> BudgetError:
         """The error of a rank whose stores change without end."""
-        what = f"the stores of one rank changed more than {4 * self.budget} times"
+        what = f"the stores of one rank changed more than {self.most_moved // 3} times"
         return self._endless(what, "a value enters or leaves a store again and again")
 
     def _endless(self, what: str, got: str) -> BudgetError:
@@ -141,8 +188,7 @@ class Recorder(Program):
             raise self.blame(error) from None
         frame = student_frame()
         source = None if frame is None else (frame.f_code, frame.f_lasti)
-        batches = output.place.batches
-        self.record(op, output.layer, batches, ids, (output,), source, 0, arg)
+        self.did(op, output.layer, output.place.batches, ids, (output,), source, 0, arg)
         return output
 
     def blame(self, error: E) -> E:
@@ -192,8 +238,8 @@ class Work(Generic[T]):
         self._event = event
         self._signal = signal
         self._place = place  # in the group, for a collective: its signal brings one result for each member
-        self._index = len(program.events)
-        self._moves = len(program.moves)
+        self._index = len(program.rows)
+        self._moves = len(program.moved)
         self._result: Any = None
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -225,11 +271,11 @@ class Work(Generic[T]):
             event.outputs = tuple(map(program.new, result))
         start: Any = event.start  # it has happened, so it has one
         end = start + event.length
-        if len(program.events) == self._index and len(program.moves) == self._moves:
+        if len(program.rows) == self._index and len(program.moved) == self._moves:
             event.blocking = True
         else:
             wait = max(0, end - program.clock)
-            program.record("wait", event.layer, NO_BATCHES, (), (), event.source, wait, (self._index - 1,))
+            program.did("wait", event.layer, NO_BATCHES, (), (), event.source, wait, (self._index - 1,))
         if end > program.clock:
             program.clock = end
         return result

@@ -77,6 +77,26 @@ def simulate(
     >>> print(models[0].trace.text().splitlines()[-1])
     0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 B0:0/2,4,0>5,6 U0/5,0,1>7,8 E0/7
     """
+    _need_function(function)
+    if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
+    world = _setting(puzzle, layers, batches, padding, ranks, mesh, costs, budget)
+    models, failure = _run(function, world, order)
+    if failure is None and any(model.program.clock > MAX_TICKS for model in models):
+        most = MAX_TICKS // TICKS
+        raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
+    if isinstance(failure, NotSolved):
+        from lib.errors import graded
+
+        graded.say_unsolved(failure)
+        return Unsolved(failure.puzzle)
+    if failure is not None:
+        raise failure from failure.__cause__
+    return models
+
+
+def _need_function(function: Callable[[Model], Any]) -> None:
+    """Check that a function takes a Model and nothing else, and in a notebook, that it is the latest of its name."""
     try:
         with suppress(ValueError):  # a builtin that does not tell its parameters
             inspect.signature(function).bind(None)
@@ -89,11 +109,26 @@ def simulate(
 
         if (error := diagnosis.not_the_latest(function)) is not None:
             raise error
+
+
+World = Callable[[], tuple[Dist, list[Model]]]
+"""What makes a world and its Models: a run that turns out to need asyncio begins anew in another one."""
+
+
+def _setting(
+    puzzle: str | None,
+    layers: int | Sequence[Layer] | None,
+    batches: int | None,
+    padding: int,
+    ranks: int | None,
+    mesh: Mesh | None,
+    costs: Costs | None,
+    budget: int | None,
+) -> World:
+    """What makes the world of a run, of these sizes: what is not said is as the puzzle's record says, or the usual."""
     for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
         if isinstance(size, bool):  # the rest is for Dist and Model to refuse
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
-    if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
     if isinstance(layers, Layer):
         raise ValueError("layers that are described stand in a list, one for each: layers=[Layer(...), Layer(...)]")
     layers, described = (len(layers), layers) if isinstance(layers, Sequence) else (layers, None)
@@ -129,6 +164,16 @@ def simulate(
         dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, layers, batches, padding) for rank in range(ranks)]
 
+    return world
+
+
+def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[list[Model], PuzzleError | None]:
+    """Runs a function on all ranks of a world, and says what a student did wrong, if anything.
+
+    Our own driver steps the coroutines: it knows nothing but Signals, and is several times as fast as asyncio. What it
+    cannot do, tasks, locks and timers, a loop of asyncio does, in a world made anew; the function is the same for both.
+    """
+
     async def run(model: Model) -> Any:
         result = function(model)
         return await result if inspect.isawaitable(result) else result
@@ -138,22 +183,11 @@ def simulate(
         dist, models = world()
         failure = _attempt(on_a_rank, dist, models, dist.engine.run, order)
         if failure is NEEDED:
-            # A loop of asyncio can do all that our driver does and more, but takes several times as long.
             from lib.simulator import event_loop
 
             dist, models = world()
             failure = _attempt(on_a_rank, dist, models, partial(event_loop.run, dist), order)
-    if failure is None and any(model.program.clock > MAX_TICKS for model in models):
-        most = MAX_TICKS // TICKS
-        raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
-    if isinstance(failure, NotSolved):
-        from lib.errors import graded
-
-        graded.say_unsolved(failure)
-        return Unsolved(failure.puzzle)
-    if failure is not None:
-        raise failure from failure.__cause__
-    return models
+    return models, failure
 
 
 def _attempt(

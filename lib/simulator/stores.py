@@ -28,20 +28,14 @@ _KINDS = tuple(KINDS.values())
 
 
 class Store(dict[Any, T]):
-    """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program.
+    """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program."""
 
-    `_gone` remembers in which instruction a key was deleted last, and of which value: the first question when it is
-    missing later.
-    """
-
-    __slots__ = ("_gone", "_index", "_kind", "_program")
+    __slots__ = ("_index", "_program")
 
     def __init__(self, program: Recorder, index: int) -> None:
         super().__init__()
         self._program = program
         self._index = index
-        self._kind = _KINDS[index]
-        self._gone: dict[Any, tuple[CodeType, int, int]] = {}
 
     @property
     def name(self) -> str:
@@ -51,16 +45,15 @@ class Store(dict[Any, T]):
     def __setitem__(self, key: Any, value: T) -> None:
         program = self._program
         try:
-            mark = value.mark
+            number = value.number if value.home is program else self._adopt(key, value)
         except AttributeError:
             raise self._refuse(key, value) from None
-        number = mark[1] if mark is not None and mark[0] is program else self._adopt(key, value)
-        moves, position, put = program.moves, len(program.events), _put
+        moved, put = program.moved, _put
         if key in self:
             put = _replace
-            moves.append((position, self._index, program.id(self[key]), -1))
-        moves.append((position, self._index, number, 1))
-        if len(moves) > 4 * program.budget:
+            moved += (len(program.rows), ~self._index, program.id(self[key]))
+        moved += (len(program.rows), self._index, number)
+        if len(moved) > program.most_moved:
             raise program.too_many_moves()
         put(self, key, value)
 
@@ -74,9 +67,19 @@ class Store(dict[Any, T]):
             raise self._program.blame(error) from None
 
     def __delitem__(self, key: Any) -> None:
-        if key not in self:
+        value = _take(self, key, _MISSING)
+        if value is _MISSING:
             raise self._absent(key, deleting=True)
-        self.pop(key)
+        self._leave(key, value)
+
+    def _leave(self, key: Any, value: T) -> None:
+        """Notes that a value was taken out, in which line."""
+        program, frame = self._program, _frame(2)
+        while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too
+            frame = frame.f_back
+        number = program.id(value)
+        program.moved += (len(program.rows), ~self._index, number)
+        program.taken += (self._index, key, number, frame.f_code, frame.f_lasti)
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -87,17 +90,20 @@ class Store(dict[Any, T]):
             if default is _MISSING:
                 raise self._absent(key)
             return default
-        program, frame, mark = self._program, _frame(1), value.mark
-        number = mark[1] if mark is not None and mark[0] is program else program.id(value)
-        program.moves.append((len(program.events), self._index, number, -1))
-        while frame.f_globals is _HERE and frame.f_back is not None:  # del, clear and popitem come this way too
-            frame = frame.f_back
-        self._gone[key] = (frame.f_code, frame.f_lasti, number)
+        program, frame = self._program, _frame(1)
+        number = value.number if value.home is program else program.id(value)
+        moved, taken = program.moved, program.taken
+        moved += (len(program.rows), ~self._index, number)
+        taken += (self._index, key, number, frame.f_code, frame.f_lasti)
         return value
 
     def popitem(self) -> tuple[Any, T]:
-        key = next(reversed(self), None)  # a missing last key is refused by pop, as a KeyError
-        return key, self.pop(key)
+        key = next(reversed(self), None)
+        if key not in self:
+            raise self._absent(key)
+        value = self[key]
+        del self[key]
+        return key, value
 
     def clear(self) -> None:
         for key in list(self):
@@ -127,13 +133,19 @@ class Store(dict[Any, T]):
 
     def deleted(self) -> Iterator[tuple[Any, int, Place | None]]:
         """Each key that was deleted, with the id of the value that it had, and the line."""
-        for key, (code, instruction, number) in self._gone.items():
+        for key, (number, code, instruction) in self._gone().items():
             yield key, number, resolve(code, instruction)
 
+    def _gone(self) -> dict[Any, tuple[int, CodeType, int]]:
+        """Each key that was deleted: the id of the value that it had last, and the instruction that took it out."""
+        taken = self._program.taken
+        columns = zip(*[taken[column::5] for column in range(5)], strict=True)
+        return {key: tuple(rest) for index, key, *rest in columns if index == self._index}
+
     def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
-        name, gone, other = f"{self.name}[{shown(key)}]", self._gone.get(key), _similar(key, self)
+        name, gone, other = f"{self.name}[{shown(key)}]", self._gone().get(key), _similar(key, self)
         fix = f"store a value under this key first: {name} = ..."
-        if gone is not None and (found := resolve(*gone[:2])) is not None:
+        if gone is not None and (found := resolve(*gone[1:])) is not None:
             fix = f"it was deleted in line {found.line} ({found.text}): "
             fix += "leave one of the two out" if deleting else "delete it after its last use"
         elif other is not None:
@@ -141,24 +153,24 @@ class Store(dict[Any, T]):
         elif self:
             fix += "\nor use the key under which it was stored"
         missing = gone is None and other is None
-        wanted = f"{with_article(self._kind.kind)} under this key"
+        wanted = f"{with_article(_KINDS[self._index].kind)} under this key"
         rank = self._program.rank
         error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
         if gone is not None and not deleting:
-            error.fact = facts.Deleted(self._index, key, gone[2], fix)
+            error.fact = facts.Deleted(self._index, key, gone[0], fix)
         elif missing:
             error.fact = facts.Missing(self._index, key)
         return self._program.blame(error)
 
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
-        name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
+        name, wanted = f"{self.name}[{shown(key)}]", with_article(_KINDS[self._index].kind)
         if is_awaitable(value):
             from lib.errors.exceptions import forgotten_await  # here and not above: only a mistake needs it
 
             return self._program.blame(
                 forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
             )
-        return self._program.blame(RuleError(facts.NotStored(name, self._kind, value)))
+        return self._program.blame(RuleError(facts.NotStored(name, _KINDS[self._index], value)))
 
 
 def _similar(key: Any, held: Iterable[Any]) -> Any:

@@ -119,6 +119,8 @@ class Shape:
     items: int
     descriptions: tuple[Layer, ...]
     kinds: Sequence[LayerKind]
+    usual: bool
+    """Whether all layers are of the size that prices are said of."""
     activations: Sequence[Schema]
     gradients: Sequence[Schema]
     _whole: dict[frozenset[int], bool]
@@ -144,6 +146,7 @@ class Shape:
         kinds, edges = self._made(dim)
         self._wire(kinds, edges, dim)
         give(self, kinds=kinds * layers if len(described) == 1 else kinds)
+        give(self, usual=all(kind.usual and kind.step == 1 for kind in kinds))
 
     def of(self, number: int) -> tuple[int, ...]:
         """The activations that a layer takes: where nothing is said that of its own number, perhaps twice."""

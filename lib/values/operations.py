@@ -20,7 +20,7 @@ from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Operation:
     """One operation that is not a collective.
 

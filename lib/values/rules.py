@@ -1,7 +1,8 @@
 """What one operation may do to values: from inputs to outputs, or an error that teaches.
 
 The only copy of the rules. Model asks here while a student's function runs, and check asks here again when it rebuilds
-a Trace from nothing. Every function is pure: no clock, no rank, no store.
+a Trace from nothing. Every function is pure: no clock, no store, and of a rank only the `home` that it may give to what
+it makes, once nothing can go wrong any more.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from lib.values.collectives import Collective
 from lib.values.dims import DIMS, RunSet
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape
-from lib.values.placement import MOST, Schema
-from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made
+from lib.values.placement import MOST, Place, Schema, keep
+from lib.values.values import Activation, ActivationGrad, Home, OptState, Value, Weight, WeightGrad, made
 
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
@@ -61,7 +62,9 @@ def _on_layer(op: str, role: str, value: Value, layer: int) -> None:
         raise RuleError(facts.WrongLayer(op, role, value, layer))
 
 
-def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0) -> tuple[Weight, OptState]:
+def load_weights(
+    shape: Shape, layer: int, shard: int, total: int, dim: int = 0, home: Home | None = None
+) -> tuple[Weight, OptState]:
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both: of its rows
     (`dim` 0) or of its columns (1)."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
@@ -71,6 +74,15 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
     if total > MOST:
         raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
+    place = kind.known_loads.get((shard, total, dim)) or keep(
+        kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim)
+    )
+    return made(Weight, layer, shape.layers, place, 0, home), made(OptState, layer, shape.layers, place, 0, home)
+
+
+def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place:
+    """The place of a shard of the weight of a layer."""
+    kind = shape.kinds[layer]
     weight = kind.weight
     if weight is None:
         raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
@@ -79,21 +91,32 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
         if first.size % total:
             raise RuleError(facts.Undivided(None, DIMS[first.name].plural, first.size, total))
         each = first.size // total
-        place = weight.cut(first.piece(first.size, RunSet.span(shard * each, (shard + 1) * each)))
-    elif not dim:
-        place = weight.cut(first.shard(shard, total))
-    elif "out" not in weight.roles:
-        raise RuleError(facts.NotCut(made(Weight, layer, shape.layers, weight.whole, 0), "out", None))
-    elif (columns := weight.spaces[weight.roles.index("out")]).size % total:
+        return weight.cut(first.piece(first.size, RunSet.span(shard * each, (shard + 1) * each)))
+    if not dim:
+        return weight.cut(first.shard(shard, total))
+    if "out" not in weight.roles:
+        raise RuleError(facts.NotCut(made(Weight, layer, shape.layers, weight.whole), "out", None))
+    columns = weight.spaces[weight.roles.index("out")]
+    if columns.size % total:
         raise RuleError(facts.Undivided(None, "columns", columns.size, total))
-    else:
-        place = weight.whole.having("out", columns.shard(shard, total))
-    return made(Weight, layer, shape.layers, place, 0), made(OptState, layer, shape.layers, place, 0)
+    return weight.whole.having("out", columns.shard(shard, total))
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
     """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
     most = 2 * shape.items + 1000  # they may be repeated
+    # A step of n microbatches may ask for sets of n batches: where Python's own list or range has nothing but plain
+    # numbers that there are, the set is made without a step of ours for each of them.
+    kind = cast("type[Any]", type(batches))
+    given = cast("Sequence[int]", batches)
+    if kind is range:
+        plainly = max(map(abs, (cast(range, batches).start, cast(range, batches).stop))) <= most  # len has an end, too
+    else:
+        plainly = kind in (list, tuple) and len(given) <= most and {*map(type, given)} == {int}
+    if plainly and given and 0 <= min(given) <= max(given) < shape.items:
+        numbers = frozenset(given)
+        shape.activations[0].spaces[0].may_make(numbers)
+        return numbers
     found: set[Any] = set()
     wrong: set[Any] = set()
     try:
@@ -123,7 +146,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
     return made(Activation, 0, shape.layers, shape.activations[0].held(found))
 
 
-def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation:
+def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | None = None) -> Activation:
     """Layer `layer` on its input, with what its kind takes besides: the activation of layer + 1."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "forward")
@@ -138,7 +161,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation
         place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
     except (KeyError, AttributeError):  # what is new; and None has no place
         place = kind.forward(inp, other)
-    return made(Activation, layer + 1, shape.layers, place)
+    return made(Activation, layer + 1, shape.layers, place, 0, home)
 
 
 def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
@@ -192,25 +215,37 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
     return layer
 
 
-def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = None) -> Any:
+def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = None, home: Home | None = None) -> Any:
     """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
     of both: a pair, or of a kind that takes nothing besides the one gradient there is. A kind that does not need its
     input may be given the gradient of its output alone."""
     if type(inp) is ActivationGrad and grad is None:
         return _back_alone(shape, layer, inp)
-    layer = _back("backward", shape, layer, inp, grad, other)
+    if (
+        type(layer) is not int
+        or not 0 <= layer < shape.layers
+        or type(inp) is not Activation
+        or type(grad) is not ActivationGrad
+        or type(other) is not Weight
+        or not inp.layer == grad.layer == other.layer == layer
+        or shape.kinds[layer].takes != "weight"
+    ):
+        layer = _back("backward", shape, layer, inp, grad, other)
     kind, layers = shape.kinds[layer], shape.layers
     try:
         besides, place = kind.known_back[inp.place, grad.place, other.place]
     except (KeyError, AttributeError):
         besides, place = kind.backward("backward", inp, grad, other)
-    by_input = None if place is None else made(ActivationGrad, inp.layer - 1, layers, place)
     if besides is None:
-        return by_input
-    if kind.takes == "weight":
-        by_weight = made(WeightGrad, layer, layers, besides)
-        return by_weight if by_input is None else (by_weight, by_input)
-    return made(ActivationGrad, other.layer - 1, layers, besides), by_input
+        by_besides = None
+    elif kind.takes == "weight":
+        by_besides = made(WeightGrad, layer, layers, besides, 0, home)
+    else:
+        by_besides = made(ActivationGrad, other.layer - 1, layers, besides, 0, home)
+    if place is None:
+        return by_besides
+    by_input = made(ActivationGrad, inp.layer - 1, layers, place, 0, home)
+    return by_input if by_besides is None else (by_besides, by_input)
 
 
 def _back_alone(shape: Shape, layer: int, grad: ActivationGrad) -> ActivationGrad:
@@ -247,7 +282,9 @@ def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
     return kind
 
 
-def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
+def update(
+    shape: Shape, layer: int, grad: Any, weight: Any, state: Any, home: Home | None = None
+) -> tuple[Weight, OptState]:
     """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once.
 
     Of a state that is more than the weight, only the part that the weight is goes one step on, and is given back.
@@ -264,20 +301,20 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
             _on_layer("update", f"{role} given to update", value, layer)
     place = weight.place
-    if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
-        raise RuleError(facts.Unsummed(grad, shape.batches))
-    if grad.place.open:  # it may be of padding alone
-        for part in grad.place.sums:
+    if grad.place.open or grad.place.schema is not shape.kinds[layer].weight_gradient:
+        if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
+            raise RuleError(facts.Unsummed(grad, shape.batches))
+        for part in grad.place.sums:  # what is missing of the batches is padding
             if not part.whole and part.pieces is not grad.place.batches:
                 raise RuleError(facts.Lacks(grad, part))
-    if not grad.place.covers(place):
+    if not grad.place.complete and not grad.place.covers(place):
         raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
         raise RuleError(facts.Stateless(state, weight))
-    if weight.step != state.step:
+    if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
-    step, layers = weight.step + 1, shape.layers
-    return made(Weight, layer, layers, place, step), made(OptState, layer, layers, place, step)
+    updates, layers = weight.updates + 1, shape.layers
+    return made(Weight, layer, layers, place, updates, home), made(OptState, layer, layers, place, updates, home)
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:

@@ -21,7 +21,7 @@ from lib.values.dims import NAMES, RunSet
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, by_hand
-from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema, numbers_in
+from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema, give, numbers_in
 
 HIDDEN = PRICED.inputs
 LENGTH = PRICED.rows
@@ -32,32 +32,42 @@ PUBLIC = "lib"
 class Home(Protocol):
     """The home of a value: one rank's record of its program, which wants to know what is made of its values."""
 
+    values: list[Any]
+    """All values of the rank, by number."""
+
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any: ...
 
     def blame(self, error: PuzzleError) -> PuzzleError: ...
 
 
-class Value:
-    """Anything a store can hold. `mark` is (home, id) once a rank has it, and None for a value made by hand."""
+FIELDS = ("home", "layer", "layers", "number", "place", "updates")
 
-    __slots__ = ("layer", "layers", "mark", "place")
+
+class Value:
+    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; of a value made by hand
+    there is none, None and -1. `updates` counts those that it has had; of what is not updated it is 0.
+    """
+
+    __slots__ = FIELDS
     __match_args__: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = "value"
     tensor: ClassVar[str] = ""
     """Which tensor of its layer it is a part of."""
+    home: Any
     layer: int
     layers: int
+    number: int
     place: Place
-    mark: tuple[Any, int] | None
+    updates: int
+
+    @property
+    def mark(self) -> tuple[Any, int] | None:
+        """Return its home, and the number that it has there; None of a value without a home."""
+        return None if self.home is None else (self.home, self.number)
 
     def at(self: V, place: Place) -> V:
         """The same in another place, without a home."""
-        value = _new(type(self))
-        _set_layer(value, self.layer)
-        _set_layers(value, self.layers)
-        _set_place(value, place)
-        SET_MARK(value, None)
-        return value
+        return made(type(self), self.layer, self.layers, place, self.updates)
 
     def elements(self) -> Elements:
         """Size in elements, exactly: an int wherever the shards divide the weight evenly."""
@@ -70,11 +80,6 @@ class Value:
     def is_complete(self) -> bool:
         """Tell whether all shards are here; of activations whether all features are, with nothing left to be summed."""
         return True
-
-    @property
-    def updates(self) -> int:
-        """Return how many updates it has had; none of what is not updated."""
-        return 0
 
     def combine(self: V, other: V) -> V:
         """Gather: this value and `other`, which holds other shards of the same thing."""
@@ -146,22 +151,12 @@ class _Sharded(Value):
 class _Stepped(_Sharded):
     """A sharded value that changes once a training step: `step` counts the updates it has had."""
 
-    __slots__ = ("step",)
+    __slots__ = ()
     __match_args__ = ("layer", "layers", "step", "shards", "total")
-    step: int
+    step: int = Value.__dict__["updates"]
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
         _fill(self, layer=layer, layers=layers, step=step, shards=shards, total=total)
-
-    @property
-    def updates(self) -> int:
-        return self.step
-
-    def at(self: S, place: Place) -> S:
-        return made(type(self), self.layer, self.layers, place, self.step)
-
-
-S = TypeVar("S", bound=_Stepped)
 
 
 class Weight(_Stepped):
@@ -237,13 +232,6 @@ class WeightGrad(_Sharded):
         _fill(self, layer=layer, layers=layers, **fields)
 
 
-# Values are made by the hundred thousand. Writing through the slots' own descriptors passes by the __setattr__ that
-# refuses, at half the price of object.__setattr__.
-SET_MARK: Any = Value.__dict__["mark"].__set__
-"""Writes where a value lives, as (home, id). Only the record of a rank does this, once for each value."""
-_set_layer, _set_layers, _set_place = (Value.__dict__[name].__set__ for name in ("layer", "layers", "place"))
-_set_step: Any = _Stepped.__dict__["step"].__set__
-_new: Any = object.__new__
 PIECES = {"shards": "total", "batches": "total_batches"}
 """The fields that are sets of numbers, and the one that says below what they are."""
 LOWEST = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}
@@ -268,46 +256,71 @@ def _fill(value: Value, **fields: Any) -> None:
         if not possible:
             numbers = tuple([item for name, item in given.items() if name not in PIECES])
             raise RuleError(facts.NoValue(type(value), numbers, name, low, most)).here()
-    _write(value, by_hand(given.get("total_batches", 1)), given)
+    place = _placed(type(value), by_hand(given.get("total_batches", 1)), given)
+    give(
+        value,
+        home=None,
+        number=-1,
+        layer=given["layer"],
+        layers=given["layers"],
+        place=place,
+        updates=given.get("step", 0),
+    )
 
 
-def _write(value: Value, shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> None:
-    """Writes the fields of a value: its place is one of a tensor in a step of that shape."""
-    schema = cast(Schema, shape.schema_of(value.tensor, given["layer"]))
+def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> Place:
+    """The place with these fields, of a tensor in a step of that shape."""
+    schema = cast(Schema, shape.schema_of(kind.tensor, given["layer"]))
     place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
     for role, pieces, grid in rest:
         dim = schema.spaces[schema.roles.index(role)]
         place = place.having(role, dim.piece(grid, pieces if isinstance(pieces, RunSet) else frozenset(pieces)))
-    if "step" in given:
-        _set_step(value, given["step"])
-    _set_layer(value, given["layer"])
-    _set_layers(value, given["layers"])
-    _set_place(value, place)
-    SET_MARK(value, None)
+    return place
+
+
+set_home, set_number = (Value.__dict__[name].__set__ for name in ("home", "number"))
+"""Say where a value lives, and its number there. Only the record of a rank does this, once for each value."""
 
 
 KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
 """The five kinds of value by name, in the order of the stores."""
 
 
-def made(kind: type[V], layer: int, layers: int, place: Place, step: int | None = None) -> V:
-    """A value of a kind, in its place, without a home; a weight or an optimizer state counts its updates."""
-    value = _new(kind)
-    _set_layer(value, layer)
-    _set_layers(value, layers)
-    _set_place(value, place)
-    if step is not None:
-        _set_step(value, step)
-    SET_MARK(value, None)
+class _Draft:
+    """A value that is being made. It has the fields of a Value, but nothing refuses to set them.
+
+    Values are made by the hundred thousand, and never change. To write their slots past their own `__setattr__` takes
+    a call for each, twice as long as all of `made`. Here Python stores plainly, and then the draft becomes what it is
+    a draft of, which is allowed for classes of one layout.
+    """
+
+    __slots__ = FIELDS
+
+
+def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0, home: Home | None = None) -> V:
+    """A value of a kind, in its place; with a home, it gets its number there."""
+    value: Any = _Draft()
+    value.layer = layer
+    value.layers = layers
+    value.place = place
+    value.updates = updates
+    value.home = home
+    if home is None:
+        value.number = -1
+    else:
+        values = home.values
+        value.number = len(values)
+        values.append(value)
+    value.__class__ = kind
     return value
 
 
 def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
     """The value of a kind with the fields of `fields_of`, in a step of that shape, or of no step in particular."""
-    value, given = _new(kind), dict(zip(kind.__match_args__, fields, strict=False))
-    rest = fields[len(given) :]
-    _write(value, shape or by_hand(given.get("total_batches", 1)), given, rest[0] if rest else ())
-    return value
+    given = dict(zip(kind.__match_args__, fields, strict=False))
+    shape = shape or by_hand(given.get("total_batches", 1))
+    place = _placed(kind, shape, given, *fields[len(given) :])
+    return made(kind, given["layer"], given["layers"], place, given.get("step", 0))
 
 
 def fields_of(value: Value) -> tuple[Any, ...]:
@@ -321,8 +334,8 @@ def describe(value: object) -> str:
     if not isinstance(value, Value):
         return described(value, describe)
     parts = [subject(value.kind, value.layer), *value.place.words()]
-    if isinstance(value, _Stepped) and value.step:
-        parts.append(f"step {value.step}")
+    if value.updates:
+        parts.append(f"step {value.updates}")
     return ", ".join(parts)
 
 
@@ -344,7 +357,7 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
-    homes: Iterator[Home] = (mark[0] for value in values if (mark := getattr(value, "mark", None)) is not None)
+    homes: Iterator[Home] = (home for value in values if (home := getattr(value, "home", None)) is not None)
     home = next(homes, None)
     try:
         result = law(*values, *said)

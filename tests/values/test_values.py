@@ -22,7 +22,7 @@ from lib import (
     WeightGrad,
 )
 from lib.values.laws import cut, gather, reduce, total_elements
-from lib.values.values import KINDS, SET_MARK, Value, describe, fields_of, value_of
+from lib.values.values import KINDS, Value, describe, fields_of, value_of
 from tests.support.said import Said
 
 LAYERS = 4
@@ -247,7 +247,8 @@ class Mine(Value):
     """A class of the student's."""
 
     def __init__(self) -> None:
-        SET_MARK(self, None)
+        for name, item in (("home", None), ("number", -1), ("updates", 0)):
+            object.__setattr__(self, name, item)
 
 
 @given(values, st.integers(-3, 15), st.integers(-3, 15))
