@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_470,
     "lib/trace": 2_920,
     "lib/values": 4_400,
-    "tests": 46_000,
+    "tests": 46_500,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

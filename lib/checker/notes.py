@@ -306,7 +306,7 @@ def _unused(trace: Trace, top: figures.Peak, held: set[int]) -> list[tuple[Value
     program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
     found: list[tuple[Value, Event | None]] = []
     for number, value in enumerate(program.values):
-        trained = value is not None and value.updates > 0  # a result, which is there to stay
+        trained = value is not None and bool(value.updates)  # a result, which is there to stay
         if value is not None and not trained and number in held and last[number] < top.index:
             used = program.events[last[number]] if last[number] >= 0 else maker_of(program, number)
             found.append((value, used))

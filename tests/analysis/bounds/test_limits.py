@@ -46,7 +46,8 @@ def _runs() -> Iterator[Run]:
     for name, case in others:
         for puzzle in STAGED:
             record = PUZZLES[puzzle]
-            if (case.ranks, case.layers, case.batches) == (record.ranks, record.layers, record.batches):
+            same = (case.ranks, case.layers, case.batches) == (record.ranks, record.layers, record.batches)
+            if same and (case.mesh is None or record.mesh is not None and case.mesh.axes == record.mesh.axes):
                 yield Run(name, puzzle, case.function)
 
 
