@@ -281,7 +281,7 @@ class Links(Costs):
         if len(members) == 1 or len(hosts) == 1:
             return _both_ways(("inside", rank) for rank in members if len(members) > 1)
         beside = [("inside", rank) for rank in members if hosts[self._host(rank)] > 1]
-        return _both_ways(beside, 1 / max(1, self._pace(members))) | _both_ways(map(self._card, members))
+        return _both_ways(beside, 1 / max(Fraction(1), self._pace(members))) | _both_ways(map(self._card, members))
 
     def passes_out(self, source: int, target: int) -> Shares:
         return {("out", *self._link(source, target)): 1}
@@ -337,7 +337,7 @@ class Links(Costs):
 
     def _through(self, cards: int) -> Fraction:
         ratio = as_written(self.ratio)
-        return max(ratio / cards, min(1, ratio))
+        return max(ratio / cards, min(Fraction(1), ratio))
 
 
 @dataclass(frozen=True)
