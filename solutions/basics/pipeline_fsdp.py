@@ -337,9 +337,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 # It depends on what is scarce. Keeping them costs one more whole weight for each further layer, at every moment.
 # Gathering them again costs 0.3 for each layer, twice for each microbatch. With few microbatches and many layers,
 # gather again; with many microbatches, keep: puzzle $number_pp_fsdp_keep. Between the two there is a third way, which
-# Lamy-Poirier describes (*Breadth-First Pipeline Parallelism*, 2022,
-# [arXiv 2211.05953](https://arxiv.org/abs/2211.05953)): take all microbatches through one layer before the next is
-# gathered.
+# Lamy-Poirier describes [@lamypoirier2022]: take all microbatches through one layer before the next is gathered.
 #
 # </details>
 #

@@ -387,8 +387,7 @@ for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), 
 # As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which
 # stays below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give
 # each rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
-# the data-centre network wants some 76,000 tokens in each pod for that (Austin et al.,
-# *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025).
+# the data-centre network wants some 76,000 tokens in each pod for that [@scaling_book].
 #
 # </details>
 #
@@ -529,8 +528,8 @@ picture
 # %% [markdown]
 # <details><summary>What this part built: open it when your function passes</summary>
 #
-# This is how Levanter finds the sizes of its mesh [@zhao2023]. JAX then multiplies the two shapes, axis by axis, and puts the
-# devices in their places (`create_hybrid_device_mesh`):
+# This is how Levanter finds the sizes of its mesh. JAX then multiplies the two shapes, axis by axis, and puts the devices
+# in their places (`create_hybrid_device_mesh`):
 #
 # ```
 #            replica        data        model
