@@ -131,7 +131,8 @@ async def gpipe(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # For each batch: input, forward, output to the next rank or into the loss.
-    # For each batch: gradient, backward, sum of the weight gradients, message to the rank before.
+    # For each batch: gradient, backward, sum of the weight gradients, message to the rank
+    # before.
     # Update.
     # --- your code (about 31 lines) ---
     for b in range(model.BATCHES):

@@ -113,7 +113,8 @@ async def pipeline(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # The input of this stage: data, or a message. Forward through my layers.
-    # The output: to the next rank or into the loss. Its gradient: from the next rank or from the loss.
+    # The output: to the next rank or into the loss. Its gradient: from the next rank or
+    # from the loss.
     # Backward through my layers, and a message to the rank before. Update.
     # --- your code (about 24 lines) ---
     if model.rank == 0:
