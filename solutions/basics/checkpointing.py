@@ -101,7 +101,7 @@ guess
 # ### The goal
 #
 # The first goal leaves some choice of `k`, the second takes the best one. For the third, compute nothing that is not
-# used. The picture answers your prediction as well, so guess first.
+# used. (The limits answer your prediction as well, so guess first.)
 
 # %%
 goal("checkpointing")
