@@ -58,14 +58,14 @@ draw(awaited)
 # done in the meantime:
 
 # %%
-print(why(awaited, rank=0, time=9.5))
+why(awaited, rank=0, time=9.5)
 
 # %% [markdown]
 # Second, **what decides when the step ends?** Closing a gap helps only if the end was waiting for it. The chain of
 # operations in which each waits for the one before, all the way to the end, is the **critical path**:
 
 # %%
-print(critical_path(awaited))
+critical_path(awaited)
 
 # %% [markdown]
 # Of 32 time units 12 are all-reduces, and there is no slack anywhere: make any operation later by a little, and the step
@@ -228,7 +228,7 @@ draw(out)
 # on your critical path. If one is an all-reduce, the network decides; if none is, no better network will help you.
 
 # %%
-print(critical_path(out))
+critical_path(out)
 
 # %%
 Model.check(out, puzzle="ddp_overlap")
