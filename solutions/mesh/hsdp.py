@@ -71,16 +71,8 @@ draw_mesh(mesh)
 # | all-gather, reduce-scatter | (n - 1)/n · W | 0.3 | 3.5 | 0.5 |
 # | all-reduce | 2 · (n - 1)/n · W | 0.6 | 7.0 | 1.0 |
 #
-# FSDP over all eight ranks needs three collectives of 3.5 for each layer. **Predict:** what does HSDP need for each
-# layer, and which of it is on the slow links?
-#
-# <details><summary>Answer</summary>
-#
-# Two gathers and a reduce-scatter inside the host, 0.3 each. Then rank r of one host and its twin in the other each have
-# a quarter of a gradient, summed over their own host only. The twins exchange that quarter for 1.0, and nothing else
-# crosses the network. Together 1.9 instead of 10.5.
-#
-# </details>
+# FSDP over all eight ranks needs three collectives of 3.5 for each layer, 10.5 in all. What does HSDP need for each
+# layer, which of it crosses the slow links, and how little can that be? You need the answer for your prediction below.
 #
 # ## The puzzle
 #
@@ -190,6 +182,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
+# For each layer two gathers and a reduce-scatter inside the host, 0.3 each. Then rank r of one host and its twin in the
+# other each have a quarter of the gradient, summed over their own host only. They sum that quarter for 1.0, and nothing
+# else crosses the network: 1.9 a layer instead of 10.5.
+#
 # With every collective awaited: 12 for the computing, 6 · 3 · 0.3 = 5.4 inside the host, 6 · 1.0 between hosts, 3 for
 # the updates: 26.4. These are 12 gathers, 6 reduce-scatters and 6 all-reduces, 24 collectives.
 #
@@ -292,7 +288,8 @@ for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), 
     print(f"{name:13}{check(simulate(run, mesh=on, costs=late, **sizes)).time:6.1f}")
 
 # %% [markdown]
-# A gather over 64 ranks waits for 63 messages. Inside the host it waits for three, however many hosts you add.
+# A gather over 64 ranks waits for 63 messages. Inside the host it waits for three, however many hosts you add. The
+# all-reduces of HSDP do cross the hosts and wait for 30, but there is one a layer, and you have hidden it behind backward.
 
 # %% [markdown]
 # ## What you built
