@@ -45,19 +45,15 @@ from lib.schedules.steps import one_collective
 # %% [markdown]
 # ## The idea
 #
-# Here is your plain data parallel step on 8 layers, at the prices of this puzzle, with each all-reduce awaited at once:
+# Take your plain data parallel step on 8 layers, at the prices of this puzzle, with each all-reduce awaited at once. There
+# are two questions to ask of any schedule that is slower than it should be.
+#
+# First, **why does this rank idle?** Point at a gap, say rank 0 at time 9.5, and `why` follows it back to what held the
+# rank up. It also says what the rank could have done in the meantime:
 
 # %%
 costs = Links(latency=0.15)
 awaited = simulate(ddp, layers=8, batches=4, ranks=4, costs=costs)
-draw(awaited)
-
-# %% [markdown]
-# Two questions to ask of any schedule that is slower than it should be. First, **why does this rank idle?** Point at a
-# gap, say rank 0 at time 9.5, and `why` follows it back to what held the rank up. It also says what the rank could have
-# done in the meantime:
-
-# %%
 why(awaited, rank=0, time=9.5)
 
 # %% [markdown]
