@@ -251,8 +251,8 @@ what_if(found["HSDP, axes swapped"], group="shard")
 # ### How many cards?
 #
 # `LINKS` lets a ring through one card of a host. NCCL opens a ring through each card that it has. `Links(cards=4)` gives a
-# host one for each of its four ranks, `cards=1` one for all of them. **Predict** before you run it: which of the five gain
-# from four cards, and which one suffers most from a single one?
+# host one for each of its four ranks, `cards=1` one for all of them. Guess before you look at the table: which of the five
+# gain from four cards, and which one suffers most from a single one?
 
 # %%
 prices = {
@@ -410,8 +410,7 @@ for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), 
 # slices, so there are two copies.
 
 # %%
-mesh = Mesh({"replica": 2, "data": 4, "model": 2}, host_size=4)
-draw_mesh(mesh, "data")
+draw_mesh(Mesh({"replica": 2, "data": 4, "model": 2}, host_size=4), "data")
 
 # %% [markdown]
 # Follow the group of rank 0, in blue. Its `data` axis has 4 places: 2 inside a slice, times 2 slices. Whenever a layer is
