@@ -21,14 +21,14 @@
 # # Introduction: from one training step to many GPUs
 #
 # The weights of Llama 3 405B are 810 GB in bf16. It takes **eleven H100s just to hold them**, before anything is
-# trained. It was trained on 16,384 of them at once, and in that crowd somebody has to decide, for every single GPU,
-# what it stores, what it computes, and what it sends to whom. In these puzzles that somebody is you.
+# trained. It was trained on 16,384 of them at once, and for every single one of them someone had to decide what it
+# stores, what it computes, and what it sends to which other. In these puzzles that someone is you.
 #
 # You write what **one GPU does in one training step**. A simulator runs your function on all of them, checks that
-# together they did one correct step, and draws who computed when, who waited, and how much memory each of them needed. You
-# need no GPU. Nothing is really computed, either. A value here is only a *label*, such as "gradient of layer 2, from
-# batches 0 and 1". What makes distributed training hard is which of them may be combined, and when, and that is what
-# the simulator checks.
+# together they did one correct step, and draws which GPU computed when, which waited, and how much memory each needed.
+# You need no GPU for it, because no matrix is ever multiplied. A value here is only a *label*, such as "gradient of
+# layer 2, from batches 0 and 1". What makes distributed training hard is which values may be combined, and when, and
+# that is what the simulator checks.
 #
 # This notebook comes in **three sittings**, about fifteen minutes each, with a few lines for you to write in each of
 # them:
@@ -107,8 +107,10 @@ draw_group(activations)
 
 # %%
 grad_activations[2] = model.loss(activations[2])
-grad_weights[1], grad_activations[1] = model.backward(1, activations[1], grad_activations[2], weights[1])
-grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
+for layer in (1, 0):
+    grad_weights[layer], grad_activations[layer] = model.backward(
+        layer, activations[layer], grad_activations[layer + 1], weights[layer]
+    )
 draw_group(grad_activations)
 
 # %% [markdown]
@@ -119,7 +121,7 @@ draw_group(grad_activations)
 
 # %%
 def all_the_way(model: Model) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    weights, opt_states, activations, *_ = model.storage()
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer)
     activations[0] = model.get_activation([0])
@@ -159,7 +161,12 @@ def clean_up(model: Model) -> None:
     activations[0] = model.get_activation([0])
     activations[1] = model.forward(0, activations[0], weights[0])
     grad_activations[1] = model.loss(activations[1])
-    grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
+    grad_weights[0], grad_activations[0] = model.backward(
+        0,
+        activations[0],
+        grad_activations[1],
+        weights[0],
+    )
     # Delete everything that is not read again.
     # --- your code (about 2 lines) ---
     del activations[0], activations[1]
@@ -248,7 +255,8 @@ def first_step(model: Model) -> None:
         )
         del activations[0], activations[1], grad_activations[0], grad_activations[1]
 
-    # grad_weights["batch", 0] and grad_weights["batch", 1] are there. Add them up, and update layer 0.
+    # grad_weights["batch", 0] and grad_weights["batch", 1] are there. Add them up, and
+    # update layer 0.
     # --- your code (about 2 lines) ---
     grad_weights["sum"] = grad_weights["batch", 0] + grad_weights["batch", 1]
     weights[0], opt_states[0] = model.update(0, grad_weights["sum"], weights[0], opt_states[0])
@@ -282,8 +290,8 @@ draw(out)
 Model.check(out)
 
 # %% [markdown]
-# **That was the first sitting.** You have written a whole training step by hand, gradient accumulation included. If you want
-# to stop here, puzzles $number_basic and $number_grad_accum need nothing more than this.
+# **That was the first sitting.** You have written a whole training step by hand, gradient accumulation included. If you
+# want to stop here, puzzles $number_basic and $number_grad_accum need nothing more than this.
 #
 # ---
 # # Second sitting: many GPUs
@@ -332,7 +340,8 @@ async def sum_gradients(model: Model) -> None:
 
 out = simulate(sum_gradients, layers=1, batches=4, ranks=4)
 for m in out:
-    print("rank", m.rank, "has", m.grad_weights["mine"], "and gets", m.grad_weights["sum"])
+    print("rank", m.rank, "has", m.grad_weights["mine"])
+    print("       and gets", m.grad_weights["sum"])
 
 # %%
 draw_collective(out)
@@ -352,7 +361,7 @@ guess
 
 # %%
 async def late(model: Model) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    weights, opt_states, activations, *_ = model.storage()
     grad_weights = model.grad_weights
     weights[0], opt_states[0] = model.load_weights(0)
     activations[0] = model.get_activation(range(model.rank + 1))
@@ -388,12 +397,13 @@ draw(out)
 
 # %%
 async def hide_it(model: Model) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    weights, opt_states, activations, *_ = model.storage()
     grad_weights = model.grad_weights
     weights[0], opt_states[0] = model.load_weights(0)
     activations[0] = model.get_activation(range(model.rank + 1))
     grad_weights["mine"] = model.fake_grad(0, [model.rank])
-    # Start the all-reduce; go forward, into activations[1]; then wait for the sum, into grad_weights["sum"].
+    # Start the all-reduce; go forward, into activations[1]; then wait for the sum, into
+    # grad_weights["sum"].
     # --- your code (about 3 lines) ---
     work = model.allreduce(grad_weights["mine"], 0)
     activations[1] = model.forward(0, activations[0], weights[0])
@@ -402,7 +412,8 @@ async def hide_it(model: Model) -> None:
 
 
 out = simulate(hide_it, layers=1, batches=4, ranks=4)
-expect(out, store="grad_weights", batches=range(4), end=4.0, calls=["allreduce", "forward"])
+calls = ["allreduce", "forward"]
+expect(out, store="grad_weights", batches=range(4), end=4.0, calls=calls)
 
 # %%
 draw(out)
@@ -473,7 +484,8 @@ async def in_two_halves(model: Model) -> None:
 
 
 out = simulate(in_two_halves, layers=1, batches=4, ranks=4)
-expect(out, store="grad_weights", batches=range(4), whole=True, end=0.6, calls=["scatterreduce", "allgather"])
+calls = ["scatterreduce", "allgather"]
+expect(out, store="grad_weights", batches=range(4), whole=True, end=0.6, calls=calls)
 
 # %% [markdown]
 # An all-reduce **is** a reduce-scatter followed by an all-gather. Remember this one. It is the key to half of the
@@ -491,7 +503,7 @@ expect(out, store="grad_weights", batches=range(4), whole=True, end=0.6, calls=[
 
 # %%
 async def relay(model: Model) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    weights, opt_states, activations, *_ = model.storage()
     layer = model.rank
     weights[layer], opt_states[layer] = model.load_weights(layer)
     if model.rank == 0:
@@ -505,15 +517,14 @@ async def relay(model: Model) -> None:
 
 
 out = simulate(relay, layers=4, batches=1, ranks=4)
-draw(out)
 
 # %% [markdown]
 # A message takes 0.2 for the sender and then 0.2 for the receiver. It is a copy: the value also stays with the sender,
 # until it is deleted there. The receiver waits until something comes. The sender can go on, unless its last message to
 # that rank has not been received yet: there is room for **one** message on the way.
 #
-# A picture of a run is good, and walking through it is better. Run the next cell. Then drag the slider, or use the arrow
-# keys.
+# A picture of a run is good, and walking through it is better. Drag the slider, or use the arrow keys, and watch the
+# batch go from rank to rank.
 
 # %%
 step_through(out)
@@ -543,6 +554,7 @@ except PuzzleError as error:
 
 # %% [markdown]
 # This is a **deadlock**. The message says for each rank what it is waiting for, and on which line.
+#
 # **Exercise 6.** Fix it.
 
 
@@ -597,9 +609,10 @@ except PuzzleError as error:
 async def my_allreduce(model: Model) -> None:
     grad_weights = model.grad_weights
     left, right = (model.rank - 1) % model.RANKS, (model.rank + 1) % model.RANKS
-    grad_weights["total"] = grad_weights["travelling"] = model.fake_grad(0, [model.rank])
+    mine = model.fake_grad(0, [model.rank])
+    grad_weights["total"] = grad_weights["travelling"] = mine
     for _ in range(model.RANKS - 1):
-        # Pass on what is travelling, take what comes from the left, and add it to the total.
+        # Pass on what is travelling, take what comes from the left, add it up.
         # --- your code (about 3 lines) ---
         await model.pass_to(right, grad_weights["travelling"])
         grad_weights["travelling"] = await model.receive(left)
@@ -609,16 +622,17 @@ async def my_allreduce(model: Model) -> None:
 
 
 out = simulate(my_allreduce, layers=1, batches=4, ranks=4)
-expect(out, store="grad_weights", batches=range(4), end=1.2, calls=["pass_to", "receive"])
+calls = ["pass_to", "receive"]
+expect(out, store="grad_weights", batches=range(4), end=1.2, calls=calls)
 
 # %%
 draw(out)
 
 # %% [markdown]
-# **That was the third sitting**: four ranks, no boss, and every rank has the sum. NCCL, the library under PyTorch, does an
-# all-reduce in a ring just like this, with one more trick: it cuts the gradient into as many pieces as there are ranks,
-# and lets the pieces travel. Then a rank sends about twice the size of the gradient. With yours it is three times for
-# four ranks, and 999 times for a thousand. Run the next cell, and step through the real one.
+# **That was the third sitting**: four ranks, no boss, and every rank has the sum. NCCL, the library under PyTorch, does
+# an all-reduce in a ring just like this, with one more trick: it cuts the gradient into as many pieces as there are
+# ranks, and lets the pieces travel. Then a rank sends about twice the size of the gradient. With yours it is three times
+# for four ranks, and 999 times for a thousand. Step through the real one:
 
 # %%
 draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))

@@ -234,10 +234,13 @@ class Links(Costs):
     `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. Where a
     mesh says how large its hosts are, that counts (see `Mesh.host`), whatever stands here.
 
-    Each rank has a link inside its host, and a network card to the others; or the host has so many `cards`, and its
-    ranks in their order share them evenly. A collective inside a host needs all of the inside link of each of its
-    members, both ways. One that leaves the host needs all of their cards, and of the inside links of those that have
-    another member beside them the part that a ring at the pace of the cards does.
+    Each rank has a link inside its host, and a network card to the others. A collective that leaves its host is one
+    ring, through one card of each host; or the host has so many `cards`, which its ranks in their order share evenly,
+    and the collective is a ring through each card that its members of a host have, all at once, as NCCL does it.
+
+    A collective inside a host needs all of the inside link of each of its members, both ways. One that leaves the host
+    needs all of their cards, and of the inside links of those that have another member beside them the part that rings
+    at the pace of the cards do.
 
     A gradient is as large as two batches of activations, and half of it goes to the other rank twice:
 
@@ -271,15 +274,14 @@ class Links(Costs):
         return elements * min(1, as_written(self.ratio)) * as_written(self.p2p) / PRICED.batch
 
     def least_between(self, elements: Elements) -> Fraction:
-        return elements * as_written(self.ratio) * as_written(self.p2p) / PRICED.batch
+        return elements * self._through(self.cards or 1) * as_written(self.p2p) / PRICED.batch
 
     def passes(self, members: Sequence[int]) -> Shares:
         hosts = Counter(map(self._host, members))
         if len(members) == 1 or len(hosts) == 1:
             return _both_ways(("inside", rank) for rank in members if len(members) > 1)
-        ratio = as_written(self.ratio)
         beside = [("inside", rank) for rank in members if hosts[self._host(rank)] > 1]
-        return _both_ways(beside, 1 / ratio if ratio > 1 else 1) | _both_ways(map(self._card, members))
+        return _both_ways(beside, 1 / max(Fraction(1), self._pace(members))) | _both_ways(map(self._card, members))
 
     def passes_out(self, source: int, target: int) -> Shares:
         return {("out", *self._link(source, target)): 1}
@@ -323,7 +325,19 @@ class Links(Costs):
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Time an element takes on the slowest link of the ring."""
         one_host = len({self._host(rank) for rank in members}) == 1
-        return as_written(self.p2p) / PRICED.batch * (1 if one_host else as_written(self.ratio))
+        return as_written(self.p2p) / PRICED.batch * (1 if one_host else self._pace(members))
+
+    def _pace(self, members: Sequence[int]) -> Fraction:
+        """How many times as long as inside a host what leaves it takes: rings through several cards share it, down to
+        the pace of the inside links that they pass."""
+        if self.cards is None:
+            return as_written(self.ratio)
+        cards = Counter(host for host, _ in {(self._host(rank), self._card(rank)) for rank in members})
+        return self._through(min(cards.values()))
+
+    def _through(self, cards: int) -> Fraction:
+        ratio = as_written(self.ratio)
+        return max(ratio / cards, min(Fraction(1), ratio))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@
 # > **To tell a friend:** activations are cheap to compute again and expensive to keep. So keep a few, and recompute
 # > the rest when backward gets there.
 #
-# *Reminder.* Our layers are simple: what goes in (the **activation**) is all that their backward needs. So here we
+# *The words, once more.* Our layers are simple: what goes in (the **activation**) is all that their backward needs. So here we
 # forget the inputs of layers, and bring them back by running **segments** of several layers forward again.
 
 # %%
@@ -101,7 +101,7 @@ guess
 # ### The goal
 #
 # The first goal leaves some choice of `k`, the second takes the best one. For the third, compute nothing that is not
-# used. The picture answers your prediction as well, so guess first.
+# used. (The limits answer your prediction as well, so guess first.)
 
 # %%
 goal("checkpointing")
@@ -129,8 +129,9 @@ def checkpointing(model: Model) -> None:
         weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         del grad_weights[layer]
 
-    # Cut the layers into segments. Forward: of each segment but the last keep only its input. Then the loss.
-    # Backward, from the last segment: forward through it again, unless all is there; then back.
+    # Cut the layers into segments. Forward: of each segment but the last keep only its
+    # input. Then the loss. Backward, from the last segment: forward through it again,
+    # unless all is there; then back.
     # --- your code (about 18 lines) ---
     k = round(model.LAYERS**0.5)
     *before, last = segments(model.LAYERS, k)
@@ -146,7 +147,7 @@ def checkpointing(model: Model) -> None:
     for layer in reversed(last):
         backward(layer)
     for segment in reversed(before):
-        for layer in segment[:-1]:  # nobody needs what the last one gives
+        for layer in segment[:-1]:  # what the last one gives is not read again
             forward(layer)
         for layer in reversed(segment):
             backward(layer)
@@ -157,7 +158,7 @@ def checkpointing(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(checkpointing, puzzle="checkpointing")
 
 # %%
@@ -197,12 +198,12 @@ Model.check(out, puzzle="checkpointing")
 # The peak of this model for every number of segments, as the simulator measures it. There is a valley in between:
 
 # %%
+peaks = []
+for k in range(1, 9):
+    run = simulate(checkpointed(k), layers=8, batches=4, ranks=1)
+    peaks.append((k, check(run).memory / 1_000_000))
 draw_curves(
-    {
-        "the peak": [
-            (k, check(simulate(checkpointed(k), layers=8, batches=4, ranks=1)).memory / 1_000_000) for k in range(1, 9)
-        ]
-    },
+    {"the peak": peaks},
     across="segments",
     up="peak, in millions of elements",
     title="8 layers, 4 batches",
@@ -241,22 +242,23 @@ draw_curves(
 # `k + L/k` is least where both summands are equal, at *k* = √*L*. Then it is 2·√*L*: 16 activations instead of 65 for
 # a network of 64 layers, and 63 instead of 1,001 for one of 1,000. The time is never more than one forward longer.
 # This is the result of 2016 [@chen2016]: keep every √*n*-th activation, and a network of *n* layers trains in memory for
-# about 2√*n* of them. What you keep and what you recompute at a time are then the same size, and both are small.
+# about 2√*n* of them. What you keep and what you recompute at a time are then equally large, and both are small.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Inside a layer.* A transformer layer keeps 34 bytes for each number that goes in, and more for attention: in GPT-3 114
-#   bytes in all. With full recomputation it keeps 2 [@korthikanti2022]. So the usual segment is one layer, and *k* is the number of layers.
-# - *What it costs.* Measured on a layer of a model of 22 billion parameters: everything again takes 39 % longer. Only
+# - **Inside a layer.** A transformer layer keeps 34 bytes for each number that goes in, and more for attention: in GPT-3
+#   114 bytes in all. With full recomputation it keeps 2 [@korthikanti2022]. So the usual segment is one layer, and *k* is
+#   the number of layers.
+# - **What it costs.** Measured on a layer of a model of 22 billion parameters: everything again takes 39 % longer. Only
 #   the attention again, which is large and quick to compute: 7 % [@korthikanti2022].
-# - *Choose well.* In GPT-3, forgetting attention alone frees 70 % of the activations for 2.7 % more arithmetic.
+# - **Choose well.** In GPT-3, forgetting attention alone frees 70 % of the activations for 2.7 % more arithmetic.
 #   Together with sequence parallelism this took a model of 530 billion parameters on 2,240 A100s from 42.1 to 54.2 %
 #   MFU, compared with recomputing everything [@korthikanti2022].
-# - *In 2016.* 1,000 layers of an image model: 48 GB became 7, for 30 % more time [@chen2016].
-# - *Or not at all.* Llama 3 405B was trained without it on sequences of 8,192 tokens: with tensor and pipeline
+# - **In 2016.** 1,000 layers of an image model: 48 GB became 7, for 30 % more time [@chen2016].
+# - **Or not at all.** Llama 3 405B was trained without it on sequences of 8,192 tokens: with tensor and pipeline
 #   parallelism the activations fitted [@llama3].
 #
 # <!-- references -->
@@ -266,7 +268,7 @@ draw_curves(
 #
 # - Our layers keep nothing but their input, so a segment of a single layer saves nothing. A real layer keeps many times its
 #   input, and a segment of one layer saves nearly all of that.
-# - A backward takes as long as a forward here. Really it takes twice as long, so one more forward adds a third to the
+# - A backward takes as long as a forward here. On a GPU it takes twice as long, so one more forward adds a third to the
 #   step, not a half.
 # - Dropout is random, and the second forward must draw the same numbers. So a real checkpoint also saves the state of
 #   the random number generator.
@@ -274,7 +276,8 @@ draw_curves(
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** With *k* = 5, 6, 7 the time goes down again, to 72. Why? And is there ever a reason to take more segments than √*L*?
+# **1.** With *k* = 5, 6, 7 the time goes down again, to 72. Why? And is there ever a reason to take more segments than
+# √*L*?
 #
 # <details><summary>Answer</summary>
 #
@@ -291,7 +294,7 @@ draw_curves(
 # Yes, by computing some layers more than twice. Keep the input and the middle, go back through the second half, and
 # treat each half in the same way. The number of activations then grows with the logarithm of *L*. For 8 layers that
 # has the same peak as three segments, and takes 88. For 64 layers it has 8 activations instead of 16, and runs the
-# whole network forward twice more. `puzzles reveal checkpointing` has it.
+# whole network forward twice more. `reveal("checkpointing")` has it.
 #
 # </details>
 #

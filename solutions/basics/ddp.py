@@ -77,7 +77,7 @@ except PuzzleError as error:
 # would have four different models that drift further apart with every step. Nothing
 # would crash, and that makes it one of the nastier bugs to find.
 #
-# So before anyone updates, everyone needs the sum of all four gradients. You met the collective for that in the
+# So before any rank updates, all of them need the sum of all four gradients. You met the collective for that in the
 # introduction. Every rank brings a gradient, and every rank leaves with the sum: an **all-reduce**.
 
 # %%
@@ -109,7 +109,7 @@ draw_ring(demo)
 #
 # **Rules**
 #
-# - Keep values in the stores. Everything alive counts, and the rank with the highest peak is judged.
+# - Keep values in the stores. Everything alive counts, on the rank with the highest peak.
 # - All ranks call the same collectives in the same order.
 # - A collective takes 0.3 from the moment the last rank arrives. The step is over when the last rank is done.
 
@@ -145,7 +145,7 @@ async def ddp(model: Model) -> None:
     activations[0] = model.get_activation([model.rank])
 
     # Forward and loss on this rank's batch.
-    # Backward; the gradient of a layer has to be summed over the ranks before the layer is updated.
+    # Backward; a gradient has to be summed over the ranks before its layer is updated.
     # --- your code (about 13 lines) ---
     for layer in range(model.LAYERS):
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
@@ -221,9 +221,9 @@ Model.check(out, puzzle="ddp")
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Speed.** PyTorch's DDP scales almost perfectly to 256 GPUs [@li2020], if the network keeps up. It does not always: in
-#   another set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128, and
-#   15,700 among 256. Memory was 36.7 GB each time [@ultrascale_playbook].
+# - **Speed.** PyTorch's DDP scales almost perfectly to 256 GPUs [@li2020], if the network keeps up. It does not always:
+#   in another set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128,
+#   and 15,700 among 256. Memory was 36.7 GB each time [@ultrascale_playbook].
 # - **The wire.** The gradients of an 8B model in bf16 are 16 GB, so each GPU sends nearly 32 GB. Eight H100s in one
 #   host (450 GB/s each way) need 0.06 s for their all-reduce. Between hosts the network cards decide. Such a host has
 #   eight, 50 GB/s each, and NCCL sends a ring through every one of them: 400 GB/s, so 32 GB leave it in 0.08 s. A host
@@ -234,7 +234,7 @@ Model.check(out, puzzle="ddp")
 #   the optimizer. An 80 GB H100 holds 5 billion parameters like that, with no room for activations. Llama 3 70B would
 #   need 1,120 GB, on every single GPU.
 # - **What goes wrong.** Give one rank fewer batches than the others and it leaves early. The others wait in their
-#   all-reduce for a rank that never comes ([pytorch issue 38174](https://github.com/pytorch/pytorch/issues/38174)).
+#   all-reduce for a rank that never comes [@pytorch_38174].
 #
 # <!-- references -->
 
@@ -270,9 +270,8 @@ Model.check(out, puzzle="ddp")
 #
 # No. `2·L·B/R` does, `(0.3 + 0.5)·L` stays. Every GPU computes less and less between two all-reduces of the same size,
 # until there is nothing left to hide the network behind. For H100s in several hosts, with all eight cards of each in
-# use, this happens below about 2,500 tokens per GPU (Austin et al.,
-# *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025). It is why the measurements above fall from
-# 40,150 to 15,700. The way out is a larger batch, and that works until the optimizer no longer learns more from it.
+# use, this happens below about 2,500 tokens per GPU [@scaling_book]. It is why the measurements above fall from 40,150
+# to 15,700. The way out is a larger batch, and that works until the optimizer no longer learns more from it.
 #
 # </details>
 #
@@ -289,8 +288,8 @@ Model.check(out, puzzle="ddp")
 # ## Where this leads
 #
 # Look at the memory in your picture once more. Two thirds of the peak are weights and optimizer states, and they are
-# on all four ranks: the same numbers, four times. Does rank 3 really need its own copy of a layer that it uses for a
-# moment, twice a step?
+# on all four ranks: the same numbers, four times. Does rank 3 need its own copy of a layer that it uses for a moment,
+# twice a step?
 
 # %% [markdown]
 # <!-- part: links -->

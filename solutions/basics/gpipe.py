@@ -20,12 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# Your last pipeline kept one GPU busy, and three waiting. With 16 stages, as for Llama 3 405B, it would be fifteen waiting:
+# Your last pipeline kept one GPU busy, and three waiting. With 16 stages, as for Llama 3 405B, fifteen would be waiting:
 # of 16,384 H100s, 15,360 would do nothing, at any moment.
 #
 # Think of a car factory that builds a single car. The engine is put in, the doors wait. The doors are put on, the engine
-# people go for coffee. Nobody would call that a production line. And you have four batches, which do not need each other
-# at all.
+# people go for coffee. You would not call that a production line. And you have four batches, which do not need each
+# other at all.
 #
 # > **To tell a friend:** a pipeline is only fast when there is more than one thing in it.
 #
@@ -42,8 +42,8 @@ from lib.schedules.pipelines.program import program_of
 # %% [markdown]
 # ## The idea
 #
-# As soon as rank 0 is done with batch 0, it passes it on and begins with batch 1, while rank 1 works on batch 0. Here are
-# three stages, once with a single batch, and once with three:
+# As soon as rank 0 is done with batch 0, it passes it on and begins with batch 1, while rank 1 works on batch 0. Here
+# are three stages, once with a single batch, and once with three:
 
 # %%
 runs = {}
@@ -101,8 +101,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# The last puzzle took 67.4. How long will it take when the batches travel one by one? And which rank will have the highest
-# peak, if all of them delete what they do not need? (Do all stages really do the same?)
+# The last puzzle took 67.4. How long will it take when the batches travel one by one? And which rank will have the
+# highest peak, if all of them delete what they do not need? (Do all stages do the same?)
 
 # %%
 guess = predict("gpipe", end=..., rank=...)
@@ -131,7 +131,8 @@ async def gpipe(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # For each batch: input, forward, output to the next rank or into the loss.
-    # For each batch: gradient, backward, sum of the weight gradients, message to the rank before.
+    # For each batch: gradient, backward, sum of the weight gradients, message to the rank
+    # before.
     # Update.
     # --- your code (about 31 lines) ---
     for b in range(model.BATCHES):
@@ -213,13 +214,13 @@ Model.check(out, puzzle="gpipe")
 # %% [markdown]
 # ### One car at a time
 #
-# The same four stages, the same layers, the same four batches. Above, a batch starts when the one before it has come
-# all the way back. Below is your run.
+# The same four stages, the same layers, the same four batches. Here a batch starts when the one before it has come all
+# the way back. Count the boxes that stand above each other at any moment, here and in your picture.
 
 # %%
 orders = [" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4)) for stage in range(4)]
 before = simulate(program_of(tuple(map(parse, orders))), layers=8, batches=4, ranks=4)
-compare(one_at_a_time=before, gpipe=out)
+draw(before)
 
 # %% [markdown]
 # ## What you built
@@ -285,9 +286,8 @@ compare(one_at_a_time=before, gpipe=out)
 # Then a rank alternates: one backward, one forward. This is called **1F1B**. When a batch goes out, the next one comes
 # in, so a rank never has more batches in flight than there are stages from it to the end, *however many microbatches
 # there are*. Here: 2,490,368 elements instead of 2,883,584. With 16 batches the difference would be 2.75 million
-# against 7.6 million. The bubble stays as it is (Narayanan et al., *Efficient Large-Scale Language Model Training on
-# GPU Clusters Using Megatron-LM*, 2021, [arXiv 2104.04473](https://arxiv.org/abs/2104.04473)). It takes a different
-# order on each rank, and is puzzle $number_one_f_one_b. The check of this one accepts it, too: it ends at 33.4.
+# against 7.6 million. The bubble stays as it is [@narayanan2021]. It takes a different order on each rank, and is puzzle
+# $number_one_f_one_b. The check of this one accepts it, too: it ends at 33.4.
 #
 # </details>
 #
@@ -303,7 +303,7 @@ compare(one_at_a_time=before, gpipe=out)
 #
 # </details>
 #
-# **3.** Is the bubble really lost time?
+# **3.** Is the bubble lost time?
 #
 # <details><summary>Answer</summary>
 #
@@ -311,8 +311,7 @@ compare(one_at_a_time=before, gpipe=out)
 # one of them, that of the input. That of the weights can be computed at any time before the update, for example when
 # you would otherwise wait. In measurements with 28.3 billion parameters on 32 GPUs this *zero bubble* schedule (puzzle
 # $number_zero_bubble) went from 0.76 to 0.87 samples a second on each GPU with nearly the same memory, and to 0.99 with
-# a lot more (Qi et al., *Zero Bubble Pipeline Parallelism*, 2023,
-# [arXiv 2401.10241](https://arxiv.org/abs/2401.10241)).
+# a lot more [@qi2023].
 #
 # </details>
 #

@@ -192,10 +192,10 @@ Model.check(out, puzzle="grad_accum")
 # - **What goes wrong.** In October 2024 people noticed that gradient accumulation had been wrong for years, in many
 #   libraries at once. They took the mean loss of each microbatch, and then the mean of these means. With sequences of
 #   different lengths that is not the mean over all tokens: the tokens of a short microbatch counted for more. It was
-#   fixed in Hugging Face transformers ([pull request 34191](https://github.com/huggingface/transformers/pull/34191)),
-#   and the same bug was found in torchtune ([1878](https://github.com/pytorch/torchtune/issues/1878)). In 2025 a loss
+#   fixed in Hugging Face transformers [@transformers_34191], and the same bug was found in torchtune
+#   [@torchtune_1878]. In 2025 a loss
 #   still came out four times too large with four microbatches
-#   ([transformers issue 37197](https://github.com/huggingface/transformers/issues/37197)).
+#   [@transformers_37197].
 #
 # <!-- references -->
 

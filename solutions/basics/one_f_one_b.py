@@ -30,8 +30,8 @@
 # > **To tell a friend:** 1F1B does not make a pipeline faster. It frees memory sooner, so that you can afford the
 # > many microbatches that do.
 #
-# *Reminder.* A **stage** is the run of layers that a rank owns, a **microbatch** is a batch that travels alone. The
-# **bubble** is the time that ranks spend waiting.
+# *The words, once more.* A **stage** is the run of layers that a rank owns. A **microbatch** is a batch that travels
+# alone. The **bubble** is the time in which ranks wait.
 
 # %%
 from math import ceil
@@ -63,26 +63,26 @@ compare(
 # soon as rank 3 sends a gradient back, rank 2 can go back and free too, and so on up the pipeline.
 #
 # A microbatch that has gone forward on a rank and not yet back is **in flight** there. The activation memory of a
-# stage is proportional to the number of microbatches in flight. **Predict:** if rank 3 always goes back at once, how
-# many are in flight there? And on rank 0?
+# stage is proportional to the number of microbatches in flight.
 #
-# <details><summary>Answer</summary>
-#
-# On rank 3 one: forward, backward, forward, backward. Rank 0 waits until its first microbatch has been to rank 3 and
-# back. If it sent nothing in the meantime, the others would starve. So it sends one more for each stage on the way:
-# four in flight. Ranks 1 and 2 have three and two.
-#
-# </details>
-#
+# **Predict.** Rank 3 goes back as soon as it can. How many microbatches are in flight there, at most? How many does
+# rank 0 need in flight, so that no rank runs out of work before the first gradient is back? Write a number for each of
+# the four ranks. They are compared with your run below, under "The stairs".
+
+# %%
+in_flight = ["?", "?", "?", "?"]  # on ranks 0, 1, 2, 3
+
+# %% [markdown]
 # ## The puzzle
 #
 # | ranks | layers | batches |
 # |---|---|---|
 # | 4 | 8 | 8 |
 #
-# **Given:** the two halves of your GPipe. `await forward(b)` receives batch *b* (or reads it), takes it through the layers of
-# this rank, and passes it on (or takes its loss). `await backward(b)` receives its gradient, goes back, adds up the
-# gradients of the weights, passes on, and deletes everything that batch *b* still had here. The updates are given, too.
+# **Given:** the two halves of your GPipe. `await forward(b)` receives batch *b* (or reads it), takes it through the
+# layers of this rank, and passes it on (or takes its loss). `await backward(b)` receives its gradient, goes back, adds
+# up the gradients of the weights, passes on, and deletes everything that batch *b* still had here. The updates are
+# given, too.
 #
 # **To do:** call them in the right order. Each rank has an order of its own. GPipe would be two loops, one after the
 # other. 1F1B has three phases: the **warm-up**, the **steady state** and the **cool-down**.
@@ -92,6 +92,8 @@ compare(
 # - All messages are **awaited**: a message takes 0.2 of the sender's time and 0.2 of the receiver's.
 # - One message at a time can be on the way to each rank.
 # - On each rank the batches go forward in order, and back in order, because that is how messages arrive.
+# - A deadlock here means that your order cannot be: a rank asks for a gradient (or a batch) that another sends only
+#   later. The messages in `forward` and `backward` are right as they are.
 
 # %% [markdown]
 # ### Predict first
@@ -106,7 +108,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("one_f_one_b")
@@ -173,7 +175,7 @@ async def one_f_one_b(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(one_f_one_b, puzzle="one_f_one_b")
 
 # %%
@@ -209,8 +211,8 @@ Model.check(out, puzzle="one_f_one_b")
 # %% [markdown]
 # ### The stairs
 #
-# Look at the memory of the four ranks above: it goes down like stairs. This is the largest number of batches in
-# flight on each rank:
+# Look at the memory of the four ranks above: it goes down like stairs. Here is the largest number of batches in flight
+# on each rank, beside what you predicted:
 
 
 # %%
@@ -218,37 +220,41 @@ def most_open(run: Trace) -> list[int]:
     """The most batches that have gone forward and not yet back, on each rank."""
     found: list[int] = []
     for program in run.programs:
-        passes = [event.op for event in program.events if event.op in ("forward", "backward")]
-        layers = run.layers // run.ranks
-        counts = [
-            (passes[:end].count("forward") - passes[:end].count("backward")) / layers for end in range(len(passes))
-        ]
-        found.append(ceil(max(counts)))
+        open_layers = [0]
+        for event in program.events:
+            change = {"forward": 1, "backward": -1}.get(event.op, 0)
+            open_layers.append(open_layers[-1] + change)
+        found.append(ceil(max(open_layers) * run.ranks / run.layers))
     return found
 
 
-gpipe = Trace.of(simulate(program_of(gpipe_order(ranks=4, batches=8)), layers=8, batches=8, ranks=4))
-print("GPipe:", most_open(gpipe))
+order = program_of(gpipe_order(ranks=4, batches=8))
+gpipe = simulate(order, layers=8, batches=8, ranks=4)
+print("GPipe:    ", most_open(Trace.of(gpipe)))
+print("predicted:", in_flight)
 if out:
-    print("yours:", most_open(Trace.of(out)))
-
-# %%
-compare(gpipe=gpipe, one_f_one_b=out) if out else None
+    print("yours:    ", most_open(Trace.of(out)))
 
 # %% [markdown]
-# And this is what it buys. Both take the same time for any number of microbatches. But only one of them lets you have
-# as many as you like:
+# <details><summary>Why these numbers?</summary>
+#
+# On rank 3 it is one: forward, backward, forward, backward. Rank 0 has to wait until its first batch has been to rank 3
+# and back. If it sent nothing in the meantime, the others would starve. So it sends one more for each stage on the way.
+#
+# </details>
+#
+# And this is what it buys. Both take the same time for any number of microbatches, give or take 0.4. But only one of
+# them lets you have as many as you like:
 
 # %%
-counts = range(1, 17)
+peaks = {}
+for name, order in {"1F1B": one_f_one_b_order, "GPipe": gpipe_order}.items():
+    peaks[name] = []
+    for n in range(1, 17):
+        run = simulate(program_of(order(4, n)), layers=8, batches=n, ranks=4)
+        peaks[name].append((n, check(run).memory / 1_000_000))
 draw_curves(
-    {
-        name: [
-            (n, check(simulate(program_of(order(4, n)), layers=8, batches=n, ranks=4)).memory / 1_000_000)
-            for n in counts
-        ]
-        for name, order in {"1F1B": one_f_one_b_order, "GPipe": gpipe_order}.items()
-    },
+    peaks,
     across="microbatches",
     up="peak, in millions of elements",
     title="The rank with the highest peak, 4 stages of 2 layers",
@@ -279,17 +285,18 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *The same bubble, less memory.* Megatron-LM chose 1F1B because it keeps at most as many microbatches as there are
+# - **The same bubble, less memory.** Megatron-LM chose 1F1B because it keeps at most as many microbatches as there are
 #   stages, and GPipe keeps all of them [@narayanan2021, section 2.2].
-# - *How many microbatches.* A model of 28.3 billion parameters on 32 stages: 26.5 % of the time is bubble with 96
-#   microbatches, 13.5 % with 256 (computed from measured times) [@qi2023, table 5]. 256 microbatches in flight on a GPU are out of
-#   the question.
-# - *Where it comes from.* PipeDream updated the weights as soon as a microbatch came back: no bubble, but several
-#   versions of each weight. It trained up to 5.3 times as fast as when every batch is shared among the GPUs [@narayanan2019].
-#   DAPPLE kept the order and waited for all microbatches, so it computes what one GPU would [@fan2020]; so did
+# - **How many microbatches.** A model of 28.3 billion parameters on 32 stages: 26.5 % of the time is bubble with 96
+#   microbatches, 13.5 % with 256 (computed from measured times) [@qi2023, table 5]. GPipe would have all 256 in flight
+#   at once; no GPU has room for that.
+# - **Where it comes from.** PipeDream updated the weights as soon as a microbatch came back: no bubble, but several
+#   versions of each weight. It trained up to 5.3 times as fast as when every batch is shared among the GPUs
+#   [@narayanan2019]. DAPPLE kept the order and waited for all microbatches, so it computes what one GPU would [@fan2020]; so did
 #   PipeDream-Flush [@narayanan2020].
-# - *What went wrong.* With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by
-#   the norm of one stage, not of the whole model, until somebody compared the numbers in 2024 [@torchtitan_596] [@torchtitan_649].
+# - **What went wrong.** With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by
+#   the norm of one stage, not of the whole model, until a user compared the numbers in 2024 [@torchtitan_596]
+#   [@torchtitan_649].
 #
 # <!-- references -->
 
@@ -298,8 +305,8 @@ draw_curves(
 #
 # - Every message is awaited, on both sides. Real pipelines post their receives early and send while they compute;
 #   question 4 shows what that is worth.
-# - A backward takes as long as a forward (really twice), and all layers are alike. On real models the first stage has the
-#   embedding, and the last one the largest matrix of all.
+# - A backward takes as long as a forward (on a GPU twice), and all layers are alike. On real models the first stage has
+#   the embedding, and the last one the output layer, the largest matrix of all.
 # - Our stages keep only the inputs of their layers. A real layer keeps many times as much.
 
 # %% [markdown]
@@ -326,8 +333,8 @@ draw_curves(
 #
 # </details>
 #
-# **3.** With 96 microbatches on 4 ranks, how large is the bubble? And how many of them could GPipe take in the memory in
-# which 1F1B takes all 96?
+# **3.** With 96 microbatches on 4 ranks, how large is the bubble? And how many of them could GPipe take in the memory
+# in which 1F1B takes all 96?
 #
 # <details><summary>Answer</summary>
 #
@@ -343,15 +350,14 @@ draw_curves(
 #
 # Into messages that ranks await. Let them run behind the computation: issue each receive one pass before you need it,
 # await a send only before the next one, and give every rank but the last one more forward at the beginning, to cover
-# the time on the way. It ends at 47.4, where nothing can be better, and needs 3,276,800 elements. `puzzles reveal
-# one_f_one_b` has it.
+# the time on the way. It ends at 47.4, the lower bound, and needs 3,276,800 elements. `reveal("one_f_one_b")` has it.
 #
 # </details>
 #
 # ## Where this leads
 #
-# You can now cut the data (data parallel), cut the weights (sharded) and cut the model (pipeline). Llama 3 did all of it at
-# once, on 16,384 GPUs. How do two of these fit together on one grid of ranks?
+# You can now cut the data (data parallel), cut the weights (sharded) and cut the model (pipeline). Llama 3 did all of it
+# at once, on 16,384 GPUs. How do two of these fit together on one grid of ranks?
 
 # %% [markdown]
 # <!-- part: links -->

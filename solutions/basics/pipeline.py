@@ -113,7 +113,8 @@ async def pipeline(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # The input of this stage: data, or a message. Forward through my layers.
-    # The output: to the next rank or into the loss. Its gradient: from the next rank or from the loss.
+    # The output: to the next rank or into the loss. Its gradient: from the next rank or
+    # from the loss.
     # Backward through my layers, and a message to the rank before. Update.
     # --- your code (about 24 lines) ---
     if model.rank == 0:
@@ -203,17 +204,16 @@ Model.check(out, puzzle="pipeline")
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Borders are cheap.** On GPUs *without* fast links between them, with plain PCIe, a model still became 3.3 times as fast
-#   when it went from two stages to eight [@huang2019]. (With the trick of the next puzzle.)
-# - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [@llama3]. A model of a trillion parameters ran in 64 stages,
-#   on 3,072 A100s [@narayanan2021]. In both, the eight GPUs of a machine share each layer, and different stages are on different
-#   machines: little traffic where links are slow.
+# - **Borders are cheap.** On GPUs *without* fast links between them, with plain PCIe, a model still became 3.3 times as
+#   fast when it went from two stages to eight [@huang2019]. (With the trick of the next puzzle.)
+# - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [@llama3]. A model of a trillion parameters ran in 64
+#   stages, on 3,072 A100s [@narayanan2021]. In both, the eight GPUs of a machine share each layer, and different stages
+#   are on different machines: little traffic where links are slow.
 # - **Equal layers are not equal stages.** The first stage has the word embeddings as well, and the last one the output
 #   layer and the loss. All stages wait for the slowest. Llama 3 therefore has one layer less in its first and in its last
 #   stage [@llama3].
 # - **What goes wrong.** Clipping gradients needs the norm of *all* of them. In a pipeline each rank sees its own stage
-#   only, and for a while torchtitan clipped every stage by a norm of its own
-#   ([issue 596](https://github.com/pytorch/torchtitan/issues/596), 2024). Nothing crashed.
+#   only, and until 2024 torchtitan clipped every stage by a norm of its own [@torchtitan_596]. Nothing crashed.
 #
 # <!-- references -->
 

@@ -21,8 +21,8 @@
 # # $heading
 #
 # Llama 3 405B was trained on 16,384 GPUs. A pipeline cannot use that many: the model has 126 layers, so the 127th stage
-# would have nothing to do. FSDP alone cannot either: one gather round a ring of 16,384 is a chain of 16,383 messages,
-# in each layer all would wait for the slowest, and each would need a batch of its own.
+# would have nothing to do. FSDP alone cannot either: a gather round a ring of 16,384 is a chain of 16,383 messages, each
+# layer waits for the slowest GPU of all, and each GPU needs a batch of its own.
 #
 # So large runs combine them. The GPUs are laid out in a **grid**. Along one axis the layers are divided, along another
 # the data, along a third the inside of a layer. Each axis has its own way of sharing, and talks only to the ranks in
@@ -70,8 +70,8 @@ draw_mesh(mesh)
 # </details>
 #
 # Inside a function, `model.coord["stage"]` is the place of a rank on an axis, and `model.group("stage")` lists the ranks
-# of its line in order. So the next rank of my pipeline is `model.group("stage")[stage + 1]`. Every column gathers its own
-# layer, and no column waits for another:
+# of its line in order. So the next rank of my pipeline is `model.group("stage")[stage + 1]`. Every column gathers its
+# own layer, and no column waits for another:
 
 
 # %%
@@ -79,9 +79,11 @@ async def gather_columns(model: Model) -> None:
     stage, data = model.coord["stage"], model.coord["data"]
     if model.rank == 6:
         print("rank 6 is at", model.coord)
-        print("its layer is on ranks", model.group("data"), "and its pipeline is", model.group("stage"))
-    model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, data, 4)
-    model.weights["whole"] = await model.allgather(model.weights["shard"], stage, group="data")
+        print("its layer is on ranks", model.group("data"))
+        print("its pipeline is", model.group("stage"))
+    weights, opt_states, *_ = model.storage()
+    weights["shard"], opt_states["shard"] = model.load_weights(stage, data, 4)
+    weights["whole"] = await model.allgather(weights["shard"], stage, group="data")
 
 
 demo = simulate(gather_columns, layers=4, batches=4, mesh=mesh)
@@ -94,8 +96,9 @@ draw_collective(demo, layer=2)
 # %%
 async def gather_everything(model: Model) -> None:
     stage, data = model.coord["stage"], model.coord["data"]
-    model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, data, 4)
-    model.weights["whole"] = await model.allgather(model.weights["shard"], stage)
+    weights, opt_states, *_ = model.storage()
+    weights["shard"], opt_states["shard"] = model.load_weights(stage, data, 4)
+    weights["whole"] = await model.allgather(weights["shard"], stage)
 
 
 try:
@@ -124,14 +127,14 @@ except PuzzleError as error:
 # |---|---|---|---|---|
 # | 16 | data 4, stage 4 | 4 | 16 | 4 |
 #
-# **Given:** on each rank its place (`stage`, `data`), the ranks of its `pipeline`, its layers `my_layers` from `first` to
-# `last`, its batches `my_batches`, and shard number `data` of each of its layers with the optimizer state.
+# **Given:** on each rank its place (`stage`, `data`), the ranks of its `pipeline`, its layers `my_layers` from `first`
+# to `last`, its batches `my_batches`, and shard number `data` of each of its layers with the optimizer state.
 #
 # **To do:** one training step: a pipeline along `stage`, FSDP along `data`.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts.
+# - Keep values in the stores: everything alive counts.
 # - Collectives with `group="data"`; messages along the pipeline.
 # - `set_final_weight` gets this rank's shard of this rank's layers.
 #
@@ -175,8 +178,9 @@ async def pipeline_fsdp(model: Model) -> None:
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.load_weights(layer, data, shards)
 
-    # As in the pipeline: input, forward, output; gradient, backward, gradient to the stage before.
-    # As in FSDP: gather the weights before they are used, reduce-scatter the gradients, update shards.
+    # As in the pipeline: input, forward, output; gradient, backward, gradient to the stage
+    # before. As in FSDP: gather the weights before they are used, reduce-scatter the
+    # gradients, update shards.
     # --- your code (about 36 lines) ---
     for layer in my_layers:
         weights[layer, "full"] = await model.allgather(weights[layer], layer, group="data")
@@ -288,8 +292,8 @@ Model.check(out, puzzle="pipeline_fsdp")
 #   whole hosts has all eight cards, 400 GB/s. And every message between hosts starts later. So the axis that talks in
 #   every layer stays inside the host; a pipeline sends little and rarely, and may cross hosts.
 # - **Keep or gather again?** FSDP would gather each weight for every microbatch, so torchtitan has switched that off
-#   under a pipeline from the beginning (`reshard_after_forward=False`) [@torchtitan_318]. Llama 3 keeps its weights from forward to
-#   backward as well [@llama3].
+#   under a pipeline from the beginning (`reshard_after_forward=False`) [@torchtitan_318]. Llama 3 keeps its weights from
+#   forward to backward as well [@llama3].
 # - **Things break.** In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
 #   useful work all the same [@llama3].
 #
@@ -298,9 +302,9 @@ Model.check(out, puzzle="pipeline_fsdp")
 # %% [markdown]
 # ## What is simplified here
 #
-# Every link is equally fast: a message is 0.2 and a collective 0.3 wherever it goes. With
+# Every link is equally fast: a message is 0.2 and a collective 0.3, wherever it goes and whatever it carries. With
 # `from lib import LINKS`, `simulate(pipeline_fsdp, puzzle="pipeline_fsdp", costs=LINKS)` prices communication by what it
-# moves, and the mesh can say which ranks share a host. Nothing ever fails here, either.
+# moves; puzzle $number_hsdp is about that. And here no GPU ever fails.
 
 # %% [markdown]
 # ## When is which the right one?
@@ -337,9 +341,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 # It depends on what is scarce. Keeping them costs one more whole weight for each further layer, at every moment.
 # Gathering them again costs 0.3 for each layer, twice for each microbatch. With few microbatches and many layers,
 # gather again; with many microbatches, keep: puzzle $number_pp_fsdp_keep. Between the two there is a third way, which
-# Lamy-Poirier describes (*Breadth-First Pipeline Parallelism*, 2022,
-# [arXiv 2211.05953](https://arxiv.org/abs/2211.05953)): take all microbatches through one layer before the next is
-# gathered.
+# Lamy-Poirier describes [@lamypoirier2022]: take all microbatches through one layer before the next is gathered.
 #
 # </details>
 #
@@ -354,15 +356,25 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # </details>
 #
+# **4.** All-reduce the gradients along `data` instead of reduce-scattering them. The check accepts it, and neither time
+# nor memory changes. So is there no difference?
+#
+# <details><summary>Answer</summary>
+#
+# There is, on the wire: each rank sends twice as much for it, 393,216 elements of each layer instead of 196,608, to
+# receive a sum of which it uses a quarter. It is free here only because a collective takes 0.3 whatever it carries.
+#
+# </details>
+#
 # ## Where this leads
 #
-# These were the basics, and in a few lines each what DDP, FSDP and the pipelines of PyTorch, DeepSpeed and Megatron-LM do.
-# But every one of your schedules still waits. Look at a picture of puzzle $number_ddp once more: while an all-reduce runs,
-# the rank does nothing. What could it compute in that time?
+# You have the building blocks now: what DDP, FSDP and the pipelines of PyTorch, DeepSpeed and Megatron-LM do, in a few
+# lines each. But every one of your schedules still waits. Look at a picture of puzzle $number_ddp once more: while an
+# all-reduce runs, the rank does nothing. What could it compute in that time?
 #
-# The next chapter gives links a price, lets you hide it, and climbs the ladder of ZeRO to a mesh of hosts. Later ones cut a
-# single layer (puzzle $number_tensor_parallel) and take the bubble of a pipeline apart (puzzles $number_interleaved and
-# $number_zero_bubble).
+# The next chapter gives links a price, lets you hide it, and climbs the ladder of ZeRO to a mesh of hosts. Later ones
+# cut a single layer (puzzle $number_tensor_parallel) and take the bubble of a pipeline apart (puzzles
+# $number_interleaved and $number_zero_bubble).
 
 # %% [markdown]
 # <!-- part: links -->

@@ -21,7 +21,7 @@
 # # $heading
 #
 # With Adam, Llama 3 70B needs 1,120 GB for weights, gradients and optimizer. That is fourteen H100s for *one* copy. And
-# data parallel training wants a whole copy on every GPU. With 1,024 of them you would pay for 1.1 **million** gigabytes,
+# data parallel training wants a whole copy on every GPU. With 1,024 of them you would pay for 1.1 **million** gigabytes
 # to store the same 1,120 GB a thousand times.
 #
 # Look at a single layer, though. A rank uses it for a moment in forward, and for a moment in backward. The rest of the
@@ -49,7 +49,7 @@ from lib.schedules.steps import one_collective
 
 # %%
 def with_a_shard(model: Model) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    weights, opt_states, activations, *_ = model.storage()
     weights[0], opt_states[0] = model.load_weights(0, model.rank, model.RANKS)
     activations[0] = model.get_activation([model.rank])
     activations[1] = model.forward(0, activations[0], weights[0])
@@ -68,8 +68,8 @@ except PuzzleError as error:
 draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks=4))
 
 # %% [markdown]
-# Notice what it costs. After an all-reduce you hold as much as before. After an all-gather you hold four times as much. The
-# whole weight is a guest: it comes, it is used, and it leaves.
+# Notice what it costs. After an all-reduce you hold as much as before. After an all-gather you hold four times as much.
+# The whole weight is a guest: it comes, it is used, and it leaves.
 #
 # And the update? That needs no guest at all. A shard can be updated on its own, given its optimizer state and its
 # gradient. The gradient may even be a whole one: `update` takes the part that it needs.

@@ -20,15 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# Plain data parallelism, measured from 8 GPUs up to 256: on 8, each GPU trained on 40,150 tokens a second. On 256 it
-# was 15,700 [@ultrascale_playbook, data parallel scaling]. The model had not changed, and neither had the GPUs: they had become slower by a factor of 2.6,
-# because they spent the rest of their time waiting for the sum of their gradients.
+# Plain data parallelism, measured: with 8 GPUs, each trained on 40,150 tokens a second. With 256, each managed 15,700
+# [@ultrascale_playbook, data parallel scaling]. Same model, same GPUs, and 2.6 times slower. They spent the rest of
+# their time waiting for the sum of their gradients.
 #
-# You know that sum. In "Distributed data parallel" you awaited an all-reduce after each backward, and it took 0.3 each
-# time. With costs that depend on what is sent, as in this puzzle, it takes longer than the backward itself: 1.5 against
-# 1. A step that computes for 20 then lasts 32.
+# You know that sum. In "Distributed data parallel" you awaited an all-reduce after each backward, and it took 0.3. In
+# this puzzle you pay for what you send, and one all-reduce takes longer than the backward before it: 1.5 against 1. A
+# step that computes for 20 lasts 32.
 #
-# None of that waiting is necessary. While the gradient of layer 7 travels, nothing keeps you from computing that of layer 6.
+# None of that waiting is necessary. While the gradient of layer 7 travels, you can compute that of layer 6.
 #
 # > **To tell a friend:** a gradient can travel as soon as it is made: send it off, keep computing, and ship small ones
 # > together.
@@ -38,11 +38,34 @@
 
 # %%
 from drawing import draw, draw_collective
-from lib import Links, Model, goal, predict, simulate
+from lib import Links, Model, critical_path, goal, predict, simulate, why
+from lib.schedules.data_parallel import ddp
 from lib.schedules.steps import one_collective
 
 # %% [markdown]
 # ## The idea
+#
+# Take your plain data parallel step on 8 layers, at the prices of this puzzle, with each all-reduce awaited at once. There
+# are two questions to ask of any schedule that is slower than it should be.
+#
+# First, **why does this rank idle?** Point at a gap, say rank 0 at time 9.5, and `why` follows it back to what held the
+# rank up. It also says what the rank could have done in the meantime:
+
+# %%
+costs = Links(latency=0.15)
+awaited = simulate(ddp, layers=8, batches=4, ranks=4, costs=costs)
+why(awaited, rank=0, time=9.5)
+
+# %% [markdown]
+# Second, **what decides when the step ends?** Closing a gap helps only if the end was waiting for it. The chain of
+# operations in which each waits for the one before, all the way to the end, is the **critical path**:
+
+# %%
+critical_path(awaited)
+
+# %% [markdown]
+# Of 32 time units 12 are all-reduces, and there is no slack anywhere: make any operation later by a little, and the step
+# ends later. If you take all 12 off that path, the step ends at 20.
 #
 # **What an all-reduce costs.** So far a collective took 0.3, whatever its size. In this puzzle a message takes 0.15
 # before anything arrives (its **latency**), and then the time that its bytes need. A ring all-reduce over 4 ranks sends
@@ -64,9 +87,8 @@ from lib.schedules.steps import one_collective
 # This is what it does, with the gradients of two layers:
 
 # %%
-costs = Links(latency=0.15)
-demo = simulate(one_collective("allreduce_bucket"), layers=2, batches=4, ranks=4, costs=costs)
-draw_collective(demo)
+two = one_collective("allreduce_bucket")
+draw_collective(simulate(two, layers=2, batches=4, ranks=4, costs=costs))
 
 # %% [markdown]
 # **How large should a bucket be?** Two forces pull at it:
@@ -87,14 +109,14 @@ draw_collective(demo)
 #
 # **Given:** on every rank all weights and optimizer states, and the data of batch number `model.rank`.
 #
-# **To do:** the same training step as in "Distributed data parallel": forward, loss, backward, sum up the gradients over
-# the ranks, update. Decide when each gradient travels, with which others, and where you wait for it.
+# **To do:** the training step of "Distributed data parallel": forward, loss, backward, sum up the gradients over the
+# ranks, update. Decide when each gradient travels, with which others, and where you wait for it.
 #
 # **Rules**
 #
 # - All ranks make the same calls in the same order, with the same layers in each bucket.
-# - Values live in the stores, and everything alive counts. Store each sum under the key of its gradient, or both take memory.
-#   Works may wait in a list of your own.
+# - Keep values in the stores: everything alive counts. Store each sum under the key of its gradient, or both take
+#   memory. Works may wait in a list of your own.
 # - A gradient in flight takes memory until its sum has arrived and is used.
 # - Collectives of the same ranks follow each other: the second one starts when the first one is over.
 
@@ -130,8 +152,9 @@ async def ddp_overlap(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
     activations[0] = model.get_activation([model.rank])
 
-    # Forward and loss, as in "Distributed data parallel". Then backward, layer by layer: start the sum of each
-    # gradient, alone or in a bucket with others, and wait for it as late as you can. Update all layers.
+    # Forward and loss, as in "Distributed data parallel". Then backward, layer by layer:
+    # start the sum of each gradient, alone or in a bucket with others, and wait for it as
+    # late as you can. Update all layers.
     # --- your code (about 25 lines) ---
     for layer in range(model.LAYERS):
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
@@ -189,12 +212,19 @@ guess.against(out)
 # Memory, when the last all-reduce starts: all weights and optimizer states (16 · 262,144) and eight gradients (8 ·
 # 262,144): 6,291,456 elements. The sums of the first layers arrived long ago, but they wait for their updates, which
 # come after the backwards. If the gradient of the data is still there, which the last backward has just made (131,072),
-# it is 6,422,528.
+# it is 6,422,528: the third goal asks you to notice it.
 #
 # </details>
 
 # %%
 draw(out)
+
+# %% [markdown]
+# What decides the end now? Before, it was 8 forward, 8 backward, 4 update and 12 all-reduce. Look which of these are left
+# on your critical path. If one is an all-reduce, the network decides; if none is, no better network will help you.
+
+# %%
+critical_path(out)
 
 # %%
 Model.check(out, puzzle="ddp_overlap")
@@ -211,8 +241,8 @@ Model.check(out, puzzle="ddp_overlap")
 # <details><summary>Open this when your solution passes</summary>
 #
 # This is what `DistributedDataParallel` in PyTorch does, down to the word **bucket**. It hooks into the backward pass,
-# fills buckets in the order in which gradients are made, starts the all-reduce of a bucket when it is full, and waits at
-# the end of `backward()`. Its optimizer then updates all layers, as yours does.
+# fills buckets in the order in which gradients are made, starts the all-reduce of a full bucket, and waits at the end of
+# `backward()`. Its optimizer then updates all layers, as yours does.
 #
 # With *k* layers in a bucket, *R* ranks, a latency α of a message and a time β for the bytes of one layer (0.4 here):
 #
@@ -230,18 +260,21 @@ Model.check(out, puzzle="ddp_overlap")
 # | bound by | latency | compute | compute | the last bucket | the only bucket |
 #
 # And 20 is as fast as it gets: a rank computes for 8 + 8 + 4, so a step that ends at 20 has hidden every all-reduce.
+# `critical_path` says the same with one layer in a bucket: 8 forward, 1 backward, 0.5 update and 12 all-reduce. With two
+# there is no all-reduce left on it.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How large a bucket is.** PyTorch's DDP has buckets of 25 MiB, and the first one has 1 MiB, so that something travels
-#   early [@pytorch_reducer]. A weight matrix of 4,096 x 4,096 in bf16 has 32 MiB: large models have about one bucket for each matrix.
+# - **How large a bucket is.** PyTorch's DDP has buckets of 25 MiB, and the first one has 1 MiB, so that something
+#   travels early [@pytorch_reducer]. A weight matrix of 4,096 x 4,096 in bf16 has 32 MiB: large models have about one
+#   bucket for each matrix.
 # - **What it is worth.** The authors of DDP report near-linear scaling to 256 GPUs for models that fit [@li2020].
-# - **When it is no longer enough.** The run of the first paragraph: 26,446 tokens a second for each of 128 GPUs, 15,700 on
-#   256. The memory stayed the same all the time, 36.7 GB on each [@ultrascale_playbook]. With twice the GPUs each has half the tokens in
-#   which to hide the same all-reduce.
+# - **When it is no longer enough.** The run of the first paragraph: 26,446 tokens a second for each of 128 GPUs, 15,700
+#   for each of 256. Memory was 36.7 GB each time [@ultrascale_playbook]. With twice the GPUs each has half the tokens
+#   behind which to hide the same all-reduce.
 # - **How much work it takes to hide it.** Across H100 hosts about 2,475 tokens a GPU and step, with the 400 GB/s
 #   of all eight cards of a host [@scaling_book, chapters on GPUs and on training].
 # - **Size counts inside a host, too.** On one H100 host an all-reduce of 10 GB reaches 370 of 450 GB/s, and one of 58
@@ -254,8 +287,8 @@ Model.check(out, puzzle="ddp_overlap")
 #
 # Backward takes as long as forward here; on a GPU it takes about twice as long, which leaves more to hide behind. A
 # collective runs beside the computation for free; real ones take a few of the GPU's processors and part of its memory
-# bandwidth. All layers are equally large, so "two layers" is a size; real buckets are counted in bytes. And
-# packing gradients into a flat buffer costs nothing here: PyTorch saves that copy where gradients are views of the bucket
+# bandwidth. All layers are equally large, so "two layers" is a size; real buckets are counted in bytes. And packing
+# gradients into a flat buffer costs nothing here: PyTorch saves that copy by making gradients views of the bucket
 # (`gradient_as_bucket_view=True`).
 
 # %% [markdown]
@@ -277,9 +310,9 @@ Model.check(out, puzzle="ddp_overlap")
 # <details><summary>Answer</summary>
 #
 # Before the first bucket is full, the network idles: a small one ends that sooner. A small *last* bucket would
-# also be good, because that is the one with nothing left to hide behind; you can try it: buckets of 1, 2, 2, 2 and 1
-# layers end at 20 as well. But buckets are filled in the order in which gradients are made, by size, and what is left
-# for the last one is luck.
+# also be good, because it has nothing left to hide behind. Try it: buckets of 1, 2, 2, 2 and 1 layers end at 20 as
+# well. But buckets are filled by size, in the order in which gradients are made, and what is left for the last one is
+# luck.
 #
 # </details>
 #
@@ -320,7 +353,7 @@ Model.check(out, puzzle="ddp_overlap")
 #
 # The network is hidden now as well as it can be. But look at the memory once more: four ranks hold the same optimizer
 # states, and do the same eight updates on the same numbers. Four times the same work, and four times the same memory.
-# Who would miss three of them?
+# Would you miss three of the four copies?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,19 +20,21 @@
 # %% [markdown]
 # # $heading
 #
-# Eight H100s in a host talk at 450 GB/s. Eight network cards lead out of it, 50 GB/s each, 400 together. A huge gather
-# that keeps all eight busy hardly notices the border. So why not shard over all GPUs there are?
+# On four hosts of one cluster, FSDP over all GPUs trained on 55 samples a second. A small change of layout made it 74
+# [@oumi_213]. Nothing was computed faster. The GPUs only stopped talking to the other hosts so often.
 #
-# Because a gather over 512 GPUs is a ring of **511 messages, one after the other**. Each carries a 512th of a layer and
-# pays its latency in full, and that in each layer, twice. Two GPUs in different hosts have one card of 50 GB/s between
-# them, not 450: **nine to one**. Many hosts have fewer cards than GPUs. And above the hosts networks are often
-# *oversubscribed*: between the pods of 3,072 GPUs of Llama 3 there is one seventh of the bandwidth that there is inside
-# [@llama3].
+# Bandwidth alone does not explain it. Eight H100s in a host talk at 450 GB/s, and eight network cards lead out of it, 50
+# GB/s each, 400 together. A huge gather that keeps all eight busy hardly notices the border. These do:
 #
-# On four hosts of one cluster it was 55 samples a second with everything sharded over all GPUs, and 74 with a hybrid
-# [@oumi_213]. The hybrid keeps the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs;
-# between hosts only one thing travels, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data
-# parallel*.
+# - **Many small messages.** A gather over 512 GPUs is a ring of 511 messages, one after the other. Each carries a 512th of
+#   a layer and pays its latency in full, and that twice for each layer.
+# - **One pair, one card.** Two GPUs in different hosts have one card between them, 50 GB/s instead of 450. Many hosts have
+#   fewer cards than GPUs.
+# - **Oversubscribed networks.** Between the pods of 3,072 GPUs of Llama 3 there is one seventh of the bandwidth that
+#   there is inside [@llama3].
+#
+# So keep the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs; between hosts
+# only one thing travels, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data parallel*.
 #
 # > **To tell a friend:** shard where links are fast, replicate where they are slow.
 #
@@ -42,7 +44,7 @@
 
 # %%
 from drawing import draw, draw_mesh, draw_trade_off
-from lib import LINKS, UNIT, Mesh, Model, check_function, goal, predict, simulate
+from lib import LINKS, UNIT, Links, Mesh, Model, check, check_function, goal, predict, simulate, what_if
 from lib.schedules.data_parallel import ddp, fully_sharded
 
 # %% [markdown]
@@ -58,28 +60,19 @@ draw_mesh(mesh)
 # %% [markdown]
 # Along `shard` a group lies in one host. Along `replica` every group has one rank in each host, so one card.
 #
-# What does a collective cost? Up to now 0.3, whatever it moves. That cannot show what we are after, so from here on
-# **links have a bandwidth**. Inside a host a batch of activations (131,072 elements) takes 0.2, so that gathering one
-# weight over the four ranks of a host takes the 0.3 that you know. Between hosts everything takes ten times as long:
-# that is a ring through **one card** of each host, or two ranks with a card each. (With more cards for the same ring it
-# is less; see "What is simplified".) These costs are called `LINKS`. For one layer of *W* elements (262,144) and a ring
-# of *n* ranks:
+# What does a collective cost? Up to now 0.3, whatever it moved. From here on **links have a bandwidth**. Inside a host a
+# batch of activations (131,072 elements) takes 0.2, so that gathering one weight over the four ranks of a host takes the
+# 0.3 that you know. Between hosts everything takes ten times as long: a ring passes **one card** of each host. (After the
+# puzzle you give it more cards.) These costs are called `LINKS`. For one layer of *W* elements (262,144) and a ring of
+# *n* ranks:
 #
 # | | moves, per rank | in a host, n = 4 | one ring over all 8 | between hosts, n = 2, of a quarter |
 # |---|---|---|---|---|
 # | all-gather, reduce-scatter | (n - 1)/n · W | 0.3 | 3.5 | 0.5 |
 # | all-reduce | 2 · (n - 1)/n · W | 0.6 | 7.0 | 1.0 |
 #
-# FSDP over all eight ranks needs three collectives of 3.5 for each layer. **Predict:** what does HSDP need for each layer,
-# and which of it is on the slow links?
-#
-# <details><summary>Answer</summary>
-#
-# Two gathers and a reduce-scatter inside the host, 0.3 each. Then rank r of one host and its twin in the other each have
-# a quarter of a gradient, summed over their own host only. They all-reduce that quarter: 1.0, and this is all that crosses
-# the network. Together 1.9 instead of 10.5.
-#
-# </details>
+# FSDP over all eight ranks needs three collectives of 3.5 for each layer, 10.5 in all. What does HSDP need for each
+# layer, which of it crosses the slow links, and how little can that be? You need the answer for your prediction below.
 #
 # ## The puzzle
 #
@@ -94,7 +87,7 @@ draw_mesh(mesh)
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - Keep values in the stores: everything alive counts. Works may wait in a dict of your own.
 # - Each group has its own queue: collectives along `shard` and along `replica` can run at the same time.
 # - `set_final_weight` gets this rank's shard.
 
@@ -133,7 +126,7 @@ async def hsdp(model: Model) -> None:
     # FSDP inside the host; then sum what the twins in the other hosts have, and update.
     # --- your code: hsdp (about 36 lines) ---
     last = model.LAYERS - 1
-    reducing, summing = {}, {}  # gradients on their way: inside the host, and between hosts
+    reducing, summing = {}, {}  # on their way: inside the host, and between hosts
 
     async def sum_up(layer: int) -> None:
         if layer in reducing:
@@ -172,7 +165,7 @@ async def hsdp(model: Model) -> None:
         grad_weights[layer] = await summing.pop(layer)
         weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         del grad_weights[layer]
-        await sum_up(0)  # by now its reduce-scatter is over, and the slow links need not wait any longer
+        await sum_up(0)  # its reduce-scatter is over: the slow links need not wait
     # --- end of your code ---
 
     for layer in range(model.LAYERS):
@@ -189,12 +182,16 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# With every collective awaited: 12 for the computing, 6 · 3 · 0.3 = 5.4 inside the host, 6 · 1.0 between hosts, 3 for the
-# updates: 26.4. These are 12 gathers, 6 reduce-scatters and 6 all-reduces, 24 collectives.
+# For each layer two gathers and a reduce-scatter inside the host, 0.3 each. Then rank r of one host and its twin in the
+# other each have a quarter of the gradient, summed over their own host only. They sum that quarter for 1.0, and nothing
+# else crosses the network: 1.9 a layer instead of 10.5.
+#
+# With every collective awaited: 12 for the computing, 6 · 3 · 0.3 = 5.4 inside the host, 6 · 1.0 between hosts, 3 for
+# the updates: 26.4. These are 12 gathers, 6 reduce-scatters and 6 all-reduces, 24 collectives.
 #
 # The all-reduces are as long as a backward, so they fit behind the next one, and the last fits behind the updates of the
-# other layers: 20.4. One weight ahead, and reduce-scatters that run behind the next backward, take another 17 · 0.3: what
-# is left is the first gather, 0.3 + 12 + 3 = 15.3. (The last layer then stays whole over the turn: 23 collectives.)
+# other layers: 20.4. One weight ahead, and reduce-scatters behind the next backward, take another 17 · 0.3 off. What is
+# left is the first gather: 0.3 + 12 + 3 = 15.3. (The last layer then stays whole at the turn: 23 collectives.)
 #
 # Memory, when each collective is awaited: 12 quarters of weights and optimizer states (786,432), one whole weight
 # (262,144), 6 activations and a gradient of one (917,504): 1,966,080, the same as FSDP on one host of four.
@@ -203,45 +200,6 @@ guess.against(out)
 
 # %%
 draw(out)
-
-# %% [markdown]
-# ### The same step in other shapes
-#
-# Here are five ways to train this model on these eight ranks, each the simplest of its kind, every collective awaited
-# at once. One of them is **the classic mistake**: the same HSDP on a mesh with its axes swapped, so that the shards lie
-# across the hosts and the replicas inside.
-
-# %%
-turned = Mesh({"shard": 2, "replica": 4}, host_size=4)
-small = Mesh({"replica": 4, "shard": 2}, host_size=4)
-ways = {
-    "HSDP": (fully_sharded("shard", "replica"), mesh),
-    "HSDP, axes swapped": (fully_sharded("shard", "replica"), turned),
-    "HSDP 4 x 2": (fully_sharded("shard", "replica"), small),
-    "FSDP over 8": (fully_sharded(), None),
-    "DDP": (ddp, None),
-}
-runs = {LINKS: {}, UNIT: {}}
-for costs, found in runs.items():
-    for name, (run, on) in ways.items():
-        found[name] = simulate(run, layers=6, batches=8, ranks=8, mesh=on, costs=costs)
-draw_trade_off(runs[LINKS])
-
-# %% [markdown]
-# Nothing fails when the axes are swapped. The loss goes down as it should, and the step takes twice as long. This is
-# where its `shard` groups are:
-
-# %%
-draw_mesh(turned, "shard")
-
-# %% [markdown]
-# And this is what the flat costs of earlier puzzles would have told you, where every collective takes 0.3:
-
-# %%
-draw_trade_off(runs[UNIT])
-
-# %% [markdown]
-# All HSDPs are alike, and slower than the other two. A cost model without links would have told you never to use it.
 
 # %%
 Model.check(out, puzzle="hsdp")
@@ -253,37 +211,216 @@ Model.check(out, puzzle="hsdp")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## Deeper: the five numbers of a configuration file
+# ### The same step in other shapes
 #
-# You may skip this part and go on. In a file for a run on TPUs stand five innocent numbers, `replica_ici_axis_size: 1`,
-# `replica_dcn_axis_size: 2`, and so on. They decide which traffic goes over which links. Get one wrong and nothing
-# crashes: the loss is right, and every step takes longer, as with the swapped axes above.
-#
-# Devices come in **slices**: within a slice links are fast (people who use TPUs call them **ICI**), between slices they are
-# slow (**DCN**). A slice is a host of eight GPUs, or a few hundred TPU chips. Every axis has two sizes, and they multiply.
-# Its `ici` size says over how many devices *inside* a slice it goes, its `dcn` size over how many *slices*. Here are 16
-# devices in 4 slices (a slice is drawn as a host), with an axis `model` of 2. Each copy of the weights lies in two slices,
-# so there are two copies.
+# Here are five ways to train this model on these eight ranks, each the simplest of its kind, every collective awaited
+# at once. One of them is **the classic mistake**: the same HSDP on a mesh with its axes swapped, so that the shards lie
+# across the hosts and the replicas inside.
 
 # %%
-mesh = Mesh({"replica": 2, "data": 4, "model": 2}, host_size=4)
-draw_mesh(mesh, "data")
+hybrid = fully_sharded("shard", "replica")
+turned = Mesh({"shard": 2, "replica": 4}, host_size=4)
+ways = {
+    "HSDP": (hybrid, mesh),
+    "HSDP, axes swapped": (hybrid, turned),
+    "HSDP 4 x 2": (hybrid, Mesh({"replica": 4, "shard": 2}, host_size=4)),
+    "FSDP over 8": (fully_sharded(), None),
+    "DDP": (ddp, None),
+}
+
+
+def runs(costs):
+    sizes = {"layers": 6, "batches": 8, "ranks": 8, "costs": costs}
+    return {name: simulate(run, mesh=on, **sizes) for name, (run, on) in ways.items()}
+
+
+found = runs(LINKS)
+draw_trade_off(found)
+
+# %% [markdown]
+# Nothing fails when the axes are swapped. The loss goes down as it should, and the step takes twice as long. How would
+# you find out? Ask **what if**: time the run again as if one thing took no time, here the collectives along one axis.
+
+# %%
+what_if(found["HSDP, axes swapped"], group="shard")
+
+# %% [markdown]
+# 36 of 52.8 time units go to the gathers and reduce-scatters along `shard`: they cross the hosts. Ask the same of
+# `found["HSDP"]`, and it is 5.4.
+#
+# ### How many cards?
+#
+# `LINKS` lets a ring through one card of a host. NCCL opens a ring through each card that it has. `Links(cards=4)` gives a
+# host one for each of its four ranks, `cards=1` one for all of them. Guess before you look at the table: which of the five
+# gain from four cards, and which one suffers most from a single one?
+
+# %%
+prices = {
+    "LINKS": LINKS,
+    "four cards": Links(host_size=4, cards=4),
+    "one card": Links(host_size=4, cards=1),
+    "flat": UNIT,
+}
+print(f"{'':10}", *(f"{name:>18}" for name in ways))
+for label, costs in prices.items():
+    ends = [check(run).time for run in runs(costs).values()]
+    print(f"{label:10}", *(f"{end:18.1f}" for end in ends))
+
+# %% [markdown]
+# Read it row by row.
+#
+# - **Four cards.** FSDP over all eight falls from 78 to 30.8: its one ring becomes four. HSDP stays at 26.4, because its
+#   four all-reduces had a card each from the start. On an H100 host the ratio is 450 to 400, and bandwidth hardly favours
+#   the hybrid.
+# - **One card.** The four all-reduces of HSDP share it. With the axes swapped everything shares it.
+# - **Flat.** This is what the costs of earlier puzzles would have told you: never use HSDP.
+#
+# So with enough cards, what is left of the argument? Latency. Sixteen such hosts, four cards each, and 0.05 for each message
+# before anything arrives:
+
+# %%
+sizes = {"layers": 6, "batches": 64, "ranks": 64}
+late = Links(host_size=4, cards=4, latency=0.05)
+many = Mesh({"replica": 16, "shard": 4}, host_size=4)
+for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), None)):
+    print(f"{name:13}{check(simulate(run, mesh=on, costs=late, **sizes)).time:6.1f}")
+
+# %% [markdown]
+# A gather over 64 ranks waits for 63 messages. Inside the host it waits for three, however many hosts you add. The
+# all-reduces of HSDP do cross the hosts and wait for 30, but there is one a layer, and you have hidden it behind backward.
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **HSDP**: `fully_shard(model, mesh=mesh_2d)` in PyTorch, with the shards along the second axis. DeepSpeed has it as
+# MiCS. With *S* ranks in a shard group and *R* replicas, *b* time units for a batch of activations on a fast link, and *k*
+# for how much slower the network is (a weight is two batches large):
+#
+# ```
+# in the host      time: 3 · 2·b · (S - 1)/S           for each layer: gather, gather, reduce-scatter
+# between hosts    time: 2 · 2·b·k · (R - 1)/R / S     for each layer: an all-reduce of one part in S
+# FSDP over all    time: 3 · 2·b·k · (R·S - 1)/(R·S)
+# held             2·L·W/S                             weights and states: as if the other hosts were not there
+# ```
+#
+# Look at the *S* in the second line. The more GPUs a host has, the less each of them sends over the network: sharding
+# inside the host makes the traffic between hosts small, for free. And count messages: a gather waits for S - 1 of them
+# instead of R·S - 1, whatever the bandwidth.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **How much less.** Counted for each GPU, as the FSDP paper does, HSDP in hosts of eight sends a twelfth of what full
+#   sharding sends between hosts: twice an eighth of the model instead of three times all of it [@zhao2023]. Counted for a
+#   whole host it is 2 to 3: all eight cards of the hybrid carry an eighth at the same time, while a ring's gathers pass
+#   the border of a host once.
+# - **What it is worth.** The run of the first paragraph, on four hosts of Google's cloud (the report names neither GPU
+#   nor network): 74.4 samples a second with the hybrid, 55.3 fully sharded [@oumi_213]. Qwen3-30B-A3B on 64 H100s:
+#   392,000 tokens a second instead of 293,000, for 54 GB a GPU instead of 48 [@pith_train_40].
+# - **What went wrong.** An early version in PyTorch all-reduced **whole** gradients between hosts and reduce-scattered
+#   after that. Its authors knew that it sent too much, but the cheap order lost accuracy, and they did not know why
+#   [@pytorch_84590]. Later the all-reduce got a stream of its own, so that it no longer queued behind the
+#   reduce-scatters [@pytorch_106080].
+# - **When a host is too small.** A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024
+#   [@pytorch_117470]; with a mesh you just say so.
+# - **Microbatches.** With gradient accumulation the all-reduce is only needed after the last one; the shards can wait
+#   [@veomni_781].
+#
+# <!-- references -->
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - **A ring passes one card, and messages have no latency,** in the puzzle itself. "How many cards?" takes both back.
+# - **Latency is the same everywhere.** A message between hosts really starts later than one inside.
+# - **The network is yours alone.** Real switches are shared, and often have less bandwidth at the top.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** A colleague all-reduces the whole gradient between the hosts, and reduce-scatters inside the host after that. Is
+# it still correct? What does it cost?
+#
+# <details><summary>Answer</summary>
+#
+# It is correct: sums can be taken in any order. But the twins now exchange a whole gradient, 262,144 elements, where a
+# quarter would do: 4.0 on the slow links instead of 1.0. With every collective awaited the step takes 44.4 instead of
+# 26.4. An early version of HSDP in PyTorch did this.
+#
+# </details>
+#
+# **2.** What does HSDP cost in memory, compared with FSDP over all eight? Why is it worth it?
+#
+# <details><summary>Answer</summary>
+#
+# Twice the shards: 12 quarters of a layer instead of 12 eighths, 393,216 elements more, 1,966,080 instead of 1,572,864.
+# For that the step takes 26.4, where one ring over all eight takes 78, and four rings 30.8. With sixteen hosts HSDP still
+# holds 1,966,080, where FSDP goes on shrinking: HSDP stops saving memory at the host boundary. If the model fits there,
+# its gathers stay short however many hosts you add.
+#
+# </details>
+#
+# **3.** Take four replicas of two instead: `Mesh({"replica": 4, "shard": 2}, host_size=4)`. Gathers get cheaper. Why is the
+# step slower, and why does it need more memory?
+#
+# <details><summary>Answer</summary>
+#
+# A gather over two costs 0.2 instead of 0.3. But a rank now all-reduces half a gradient with three others, 3.0 instead of
+# 1.0, although two of these four are in its own host: 36.6 in all. And each rank holds halves instead of quarters,
+# 2,752,512 elements. Make the shard groups as large as the host.
+#
+# </details>
+#
+# **4.** How many hosts can you add before the all-reduces no longer fit behind backward?
+#
+# <details><summary>Answer</summary>
+#
+# As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which
+# stays below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give
+# each rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
+# the data-centre network wants some 76,000 tokens in each pod for that [@scaling_book].
+#
+# </details>
+#
+# ## Where this leads
+#
+# So far each rank did whole layers, on its own examples. That ends where a single layer is too large, or a batch cannot
+# be cut any further. The next chapter goes inside the layer.
+#
+# One thing you may still mind: each host has all optimizer states, which are touched once a step, for a moment. Must
+# every host have all of them? That is puzzle $number_hsdp_zero, deeper than this one.
+
+# %% [markdown]
+# ## Deeper: the five numbers of a configuration file
+#
+# The puzzle ends here, and you may go on. This part is a second, smaller one.
+#
+# The file of a run on TPUs has five innocent numbers, `replica_ici_axis_size: 1`, `replica_dcn_axis_size: 2`, and so on.
+# They decide which traffic goes over which links. Get one wrong and nothing crashes: the loss is right, and every step
+# takes longer, as with the swapped axes above.
+#
+# Devices come in **slices**: links are fast inside a slice (TPU people call them **ICI**) and slow between slices
+# (**DCN**). A slice is a host of eight GPUs, or a few hundred TPU chips. Every axis has two sizes, and they multiply. Its
+# `ici` size says over how many devices *inside* a slice it goes, its `dcn` size over how many *slices*. Here are 16
+# devices in 4 slices (a slice is drawn as a host), with an axis `model` of 2. Each copy of the weights lies in two
+# slices, so there are two copies.
+
+# %%
+draw_mesh(Mesh({"replica": 2, "data": 4, "model": 2}, host_size=4), "data")
 
 # %% [markdown]
 # Follow the group of rank 0, in blue. Its `data` axis has 4 places: 2 inside a slice, times 2 slices. Whenever a layer is
-# gathered, a part of it crosses from host 0 to host 1. Now with `replica` over all four slices:
-
-# %%
-draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
-
-# %% [markdown]
-# Now no group along `data` leaves its host. Only the sums of the gradients do, along `replica`, once a step. The price:
-# each device keeps half of its part of the weights and optimizer states, not a quarter.
+# gathered, a part of it crosses from host 0 to host 1. With four copies instead, one in each slice, only the sums of the
+# gradients would cross, once a step. The price: each device keeps half of its part of the weights and optimizer states,
+# not a quarter.
 #
 # `model` is never put across slices. Its collectives come several times a layer, and the next operation waits for each
 # of them.
-
-# %% [markdown]
+#
 # Write `hybrid_mesh(devices, slices, replica_ici, replica_dcn, model)`. Its caller says how the copies lie and how
 # large `model` is; `data` gets the rest.
 #
@@ -385,8 +522,8 @@ picture
 # %% [markdown]
 # <details><summary>What this part built: open it when your function passes</summary>
 #
-# This is how Levanter finds the sizes of its mesh [@zhao2023]. JAX then multiplies the two shapes, axis by axis, and puts the
-# devices in their places (`create_hybrid_device_mesh`):
+# This is how Levanter finds the sizes of its mesh. JAX then multiplies the two shapes, axis by axis, and puts the devices
+# in their places (`create_hybrid_device_mesh`):
 #
 # ```
 #            replica        data        model
@@ -400,119 +537,9 @@ picture
 # </details>
 
 # %% [markdown]
-# ## What you built
+# Two questions about these sizes.
 #
-# <details><summary>Open this when your solution passes</summary>
-#
-# **HSDP**: `fully_shard(model, mesh=mesh_2d)` in PyTorch, with the shards along the second axis. DeepSpeed has it as
-# MiCS. With *S* ranks in a shard group and *R* replicas, *b* time units for a batch of activations on a fast link, and *k*
-# for how much slower the network is (a weight is two batches large):
-#
-# ```
-# in the host      time: 3 · 2·b · (S - 1)/S           for each layer: gather, gather, reduce-scatter
-# between hosts    time: 2 · 2·b·k · (R - 1)/R / S     for each layer: an all-reduce of one part in S
-# FSDP over all    time: 3 · 2·b·k · (R·S - 1)/(R·S)
-# held             2·L·W/S                             weights and states: as if the other hosts were not there
-# ```
-#
-# Look at the *S* in the second line. The more GPUs a host has, the less each of them sends over the network: sharding
-# inside the host makes the traffic between hosts small, for free. And count messages: a gather waits for S - 1 of them
-# instead of R·S - 1, whatever the bandwidth.
-#
-# </details>
-
-# %% [markdown]
-# ## On real GPUs
-#
-# - **How much less.** Counted for each GPU and its card, as the FSDP paper does, HSDP in hosts of eight sends a twelfth
-#   of what full sharding sends: twice an eighth of the model instead of three times all of it [@zhao2023]. Counted for a whole
-#   host it is 2 to 3: all eight cards of the hybrid carry an eighth at the same time, while one ring's gathers pass one
-#   card.
-# - **What it is worth.** On four cloud hosts (Google's; the report names neither GPU nor network): 74.4 samples a second with the
-#   hybrid, 55.3 fully sharded [@oumi_213]. Qwen3-30B-A3B on 64 H100s: 392,000 tokens a second instead of 293,000, for 54 GB a
-#   GPU instead of 48 [@pith_train_40].
-# - **What went wrong.** An early version in PyTorch all-reduced **whole** gradients between hosts and reduce-scattered
-#   after that. It was known to send too much, but the cheap order lost accuracy, and it was not known why [@pytorch_84590]. Later
-#   the all-reduce got a stream of its own, so that it no longer queued behind the reduce-scatters [@pytorch_106080].
-# - **When a host is too small.** A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024 [@pytorch_117470];
-#   with a mesh you just say so.
-# - **Microbatches.** With gradient accumulation the all-reduce is only needed after the last one; the shards can wait [@veomni_781].
-#
-# <!-- references -->
-
-# %% [markdown]
-# ## What is simplified here
-#
-# - **One ring passes one card here.** NCCL opens a ring through each card of a host. Four cards that work for one ring
-#   make 10 to 1 into 2.5 to 1, and FSDP over all eight, every collective awaited, ends at 30.75 instead of 78
-#   (`costs=Links(host_size=4, ratio=2.5)`). HSDP ends at 26.4 all the same: its four all-reduces along `replica` run at
-#   once, one on each card. On an H100 host it is 450 to 400, and bandwidth alone hardly favours the hybrid.
-# - **Links have no latency.** `Links(host_size=4, latency=0.05)` gives them one: FSDP over all eight waits for 7
-#   messages in each of its 18 collectives, 6.3 more; HSDP for 3 in the host and 2 between hosts, 3.3 more. With 64 such
-#   hosts a gather would wait for 255 messages with FSDP, and still for 3 with HSDP.
-# - **The network is yours alone.** Real switches are shared, and often have less bandwidth at the top.
-
-# %% [markdown]
-# ## Questions to think about
-#
-# **1.** Somebody all-reduces the whole gradient between the hosts, and reduce-scatters inside the host after that. Is it
-# still correct? What does it cost?
-#
-# <details><summary>Answer</summary>
-#
-# It is correct: sums can be taken in any order. But the twins now exchange a whole gradient, 262,144 elements, where a
-# quarter would do: 4.0 on the slow links instead of 1.0. With every collective awaited the step takes 44.4 instead of
-# 26.4. An early version of HSDP in PyTorch did this.
-#
-# </details>
-#
-# **2.** What does HSDP cost in memory, compared with FSDP over all eight? Why is it worth it?
-#
-# <details><summary>Answer</summary>
-#
-# Twice the shards: 12 quarters of a layer instead of 12 eighths, 393,216 elements more, 1,966,080 instead of 1,572,864.
-# For that the step takes 26.4, where one ring over all eight takes 78, and four rings 30.75. With sixteen hosts it is
-# the same 1,966,080, where FSDP would go on shrinking: HSDP stops saving memory at the host boundary. If the model fits
-# there, its gathers stay short however many hosts you add.
-#
-# </details>
-#
-# **3.** Take four replicas of two instead: `Mesh({"replica": 4, "shard": 2}, host_size=4)`. Gathers get cheaper. Why is the
-# step slower, and why does it need more memory?
-#
-# <details><summary>Answer</summary>
-#
-# A gather over two costs 0.2 instead of 0.3. But a rank now all-reduces half a gradient with three others, 3.0 instead of
-# 1.0, although two of these four are in its own host: 36.6 in all. And each rank holds halves instead of quarters,
-# 2,752,512 elements. Make the shard groups as large as the host.
-#
-# </details>
-#
-# **4.** How many hosts can you add before the all-reduces no longer fit behind backward?
-#
-# <details><summary>Answer</summary>
-#
-# As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which
-# stays below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give
-# each rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
-# the data-centre network wants some 76,000 tokens in each pod for that (Austin et al.,
-# *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025).
-#
-# </details>
-#
-# **5.** And if a host has one network card for all of its ranks, instead of one for each?
-#
-# <details><summary>Answer</summary>
-#
-# Then the four all-reduces along `replica` go through one card at the same time and share it: each takes four times as
-# long, and your step ends at 32.8 instead of 15.3 (`simulate(hsdp, puzzle="hsdp", costs=Links(host_size=4, cards=1))`,
-# with `Links` from `lib`). It is still the best there is: DDP and FSDP over all eight go round one ring, which passes
-# the card once, and stay at 49.5 and 63.5. But with the axes swapped everything goes through that card, and with every
-# collective awaited the step takes 160.8.
-#
-# </details>
-#
-# **6.** For which `replica_dcn` does no all-gather cross slices, and what does that cost?
+# *For which `replica_dcn` does no all-gather cross slices, and what does that cost?*
 #
 # <details><summary>Answer</summary>
 #
@@ -522,7 +549,7 @@ picture
 #
 # </details>
 #
-# **7.** There are four slices and one of them breaks. With which `replica_dcn` can you go on with three, and with which not?
+# *There are four slices and one of them breaks. With which `replica_dcn` can you go on with three, and with which not?*
 #
 # <details><summary>Answer</summary>
 #
@@ -531,14 +558,6 @@ picture
 # to leave one slice idle, or change the layout.
 #
 # </details>
-#
-# ## Where this leads
-#
-# So far each rank did whole layers, on its own examples. That ends where a single layer is too large, or a batch cannot be
-# cut any further. The next chapter goes inside the layer.
-#
-# One thing you may still mind: each host has all optimizer states, which are touched once a step, for a moment. Must every
-# host have all of them? That is the deeper puzzle of this one.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -31,8 +31,8 @@
 # > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather, and between the two there is room for the
 # > optimizer.
 #
-# *The words, once more.* In HSDP rank r of one host and its **twin** in the other host have the same shard. They all-reduce its
-# gradient along `replica`, and then both update it.
+# *The words, once more.* In HSDP rank r of one host and its **twin** in the other host have the same shard. They
+# all-reduce its gradient along `replica`, and then both update it.
 
 # %%
 from drawing import draw, draw_collective, draw_mesh
@@ -48,9 +48,9 @@ mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)
 draw_mesh(mesh, "replica")
 
 # %% [markdown]
-# Ranks 1 and 5 are twins: each keeps quarter 1 of every layer. After the reduce-scatter in their hosts, each has quarter 1
-# of the gradient, summed over four of the eight batches. So far they would all-reduce it, 1.0 over the slow links, and both
-# do the same update on the same quarter.
+# Ranks 1 and 5 are twins: each keeps quarter 1 of every layer. After the reduce-scatter in their hosts, each has quarter
+# 1 of the gradient, summed over four of the eight batches. So far they would all-reduce it, 1.0 over the slow links, and
+# both do the same update on the same quarter.
 #
 # Instead they share the work: a quarter is cut in two, into **eighths**, and each twin updates one. That takes an optimizer
 # state for an eighth only.
@@ -72,16 +72,7 @@ draw_collective(demo)
 # %% [markdown]
 # **Predict:** reduce-scatter and all-gather, each of a quarter between two ranks, take 0.5 each on the slow links. What
 # has to happen to a layer on a rank, from the gradient of its quarter to the new quarter of its weight? And how much
-# more time does that cost than the all-reduce of 1.0?
-#
-# <details><summary>Answer</summary>
-#
-# Three things. A **reduce-scatter** of the quarter of the gradient, so that each twin has one eighth, summed over all
-# batches. An update of that eighth, with an optimizer state for an eighth. An **all-gather** of the new eighths, so
-# that both twins have the whole quarter again. And it costs no more at all: an all-reduce *is* a reduce-scatter
-# followed by an all-gather. You take it apart, and put the update in between.
-#
-# </details>
+# more time does that cost than the all-reduce of 1.0? The puzzle is your answer.
 #
 # ## The puzzle
 #
@@ -96,7 +87,7 @@ draw_collective(demo)
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - Keep values in the stores: everything alive counts. Works may wait in a dict of your own.
 # - The next step begins with quarters: a rank that ends with an eighth of a weight cannot go on, and the check says so.
 # - `set_final_weight` gets this rank's quarter.
 
@@ -113,8 +104,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# All goals have the same memory: that is what this puzzle is about. The first allows for six all-gathers on top of HSDP, the
-# second for none, and for the third no rank waits for another host while it has something to compute.
+# All goals have the same memory: that is what this puzzle is about. The first allows for six all-gathers on top of HSDP,
+# the second for none, and for the third no rank waits for another host while it has something to compute.
 
 # %%
 goal("hsdp_zero")
@@ -134,7 +125,8 @@ async def hsdp_zero(model: Model) -> None:
         weights[layer], _ = model.load_weights(layer, shard, shards)
         _, opt_states[layer] = model.load_weights(layer, shard * replicas + replica, shards * replicas)
 
-    # FSDP inside the host. Then the twins divide each gradient, update an eighth each, and gather their quarter.
+    # FSDP inside the host. Then the twins divide each gradient, update an eighth each, and
+    # both have their quarter again.
     # --- your code (about 29 lines) ---
     last = model.LAYERS - 1
     summing, returning = {}, {}  # gradients and weights on their way between the hosts

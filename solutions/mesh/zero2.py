@@ -27,14 +27,14 @@
 # And what do the copies do? Every rank has the same gradients after the all-reduce, the same weights and the same states.
 # So all of them compute the very same update, 64 times over.
 #
-# **ZeRO** (the *zero redundancy optimizer*) takes that away, in three stages. You write two of them here. The third you
-# have written already: it is FSDP.
+# **ZeRO** (the *zero redundancy optimizer*) removes the copies, in three stages. You write two of them here. The third
+# you have written already: it is FSDP.
 #
 # > **To tell a friend:** stage 1 cuts what only the update needs, stage 2 also what only waits for it, and stage 3 cuts
 # > everything.
 #
-# *The words, once more.* An **all-reduce** gives every rank the sum. A **reduce-scatter** gives rank r shard r of it. An
-# **all-gather** puts shards together, on every rank.
+# *The words, once more.* An **all-reduce** gives every rank the sum. A **reduce-scatter** gives rank r shard r of it.
+# An **all-gather** puts shards together, on every rank.
 
 # %%
 from drawing import draw, draw_collective, draw_figures
@@ -45,9 +45,9 @@ from lib.schedules.steps import one_collective
 # %% [markdown]
 # ## The idea
 #
-# Plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3) on four ranks, each with two microbatches, and every
-# collective awaited at once. Look at the peaks first: from row to row one colour shrinks to a quarter. Then look at what
-# is sent. The first step down costs nothing; the others do.
+# This is the whole ladder: plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3) on four ranks, each with two
+# microbatches, every collective awaited at once. Look at the peaks first: from row to row one colour shrinks to a
+# quarter. Then look at what is sent. The first step down costs nothing; the others do.
 
 # %%
 ladder = {}
@@ -58,7 +58,7 @@ draw_figures(ladder)
 # %% [markdown]
 # ## Stage 1: shard the optimizer
 #
-# A ring all-reduce goes round twice. After the first time rank r has shard r of the sum, complete. The second time only
+# A ring all-reduce goes round twice. After the first round trip rank r has shard r of the sum, complete. The second only
 # tells the others. You know the two halves. The first is a reduce-scatter:
 
 # %%
@@ -73,15 +73,7 @@ draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks
 # %% [markdown]
 # Between the two, rank r has shard r of the summed gradient. **Predict:** what could it do with that right there, and
 # which part of the optimizer state does it need for it? What should the second half carry then, and does a rank send
-# more than before?
-#
-# <details><summary>Answer</summary>
-#
-# With shard r of the optimizer state it can update shard r of the weight. Then the second half carries **new weights**
-# instead of gradients. They are just as large: every rank sends what it sent before, and keeps a quarter of the
-# optimizer state.
-#
-# </details>
+# more than before? The puzzle is your answer.
 #
 # Watch the sizes. The weight is whole, because forward and backward need all of it. The state is a shard, and so is the
 # gradient. `update` wants three parts that fit:
@@ -117,17 +109,16 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - What a rank may *send* is limited, to what plain data parallelism sends: 2,359,296 elements. A run that sends more
-#   reaches no goal.
-# - Values live in the stores, and everything alive counts. A whole weight counts as long as it is in its store.
+# - A rank may *send* what it sends in plain data parallelism, 2,359,296 elements. A run that sends more reaches no goal.
+# - Keep values in the stores: everything alive counts. A whole weight counts as long as it is in its store.
 # - All ranks call the same collectives in the same order.
 
 # %% [markdown]
 # ### Predict first
 #
-# Plain data parallelism of this size ends at 16.8 (12 for forward and backward, six all-reduces, six updates), and holds
-# 4,194,304 elements at its worst moment. Suppose you await each collective at once, do everything for a layer
-# right after its backward, and free early. When is *your* step over? And what does a rank hold?
+# Plain data parallelism of this size ends at 16.8 (12 for forward and backward, six all-reduces, six updates), and
+# holds 4,194,304 elements at its peak. Suppose you await each collective at once, do everything for a layer right after
+# its backward, and free early. When is *your* step over? And what does a rank hold?
 
 # %%
 guess = predict("zero1", end=..., memory=...)
@@ -155,8 +146,9 @@ async def zero1(model: Model) -> None:
         _, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
     activations[0] = model.get_activation([model.rank])
 
-    # Forward, loss and backward, as in "Distributed data parallel". For each layer: sum up the gradient so that each
-    # rank gets its shard of it, update my shard of the weight, and put the new weight together.
+    # Forward, loss and backward, as in "Distributed data parallel". For each layer: sum up
+    # the gradient, update what this rank has the state for, and see that every rank ends
+    # up with the whole new weight.
     # --- your code: zero1 (about 23 lines) ---
     for layer in range(model.LAYERS):
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
@@ -176,7 +168,8 @@ async def zero1(model: Model) -> None:
             layer, activations[layer], grad_activations[layer + 1], weights[layer]
         )
         del activations[layer], grad_activations[layer + 1]
-        weights[layer] = weights[layer].shard(model.rank, model.RANKS)  # the rest of the old weight is not read again
+        # The rest of the old weight is not read again.
+        weights[layer] = weights[layer].shard(model.rank, model.RANKS)
         summing[layer] = model.scatterreduce(grad_weights[layer], layer)
         if layer + 1 < model.LAYERS:  # its gradient travelled behind this backward
             await finish(layer + 1)
@@ -221,18 +214,18 @@ Model.check(out, puzzle="zero1")
 # %% [markdown]
 # ## Stage 2: shard the gradients too
 #
-# A model of 20 billion parameters, ZeRO stage 1, 64 GPUs. The optimizer takes 3.75 GB on each, down from 240. The weights
-# take 40 GB, and they are needed. And the gradients take another 40 GB, from the first microbatch of a step to the last.
-# Together that is 84 GB, on a GPU that has 80. Of these 40 GB a rank uses 0.6: the shard that it will update. All the rest
-# is a partial sum, kept for other ranks.
+# A model of 20 billion parameters, ZeRO stage 1, 64 GPUs. The optimizer takes 3.75 GB on each, down from 240. The
+# weights take 40 GB, and they are needed. And the gradients take another 40 GB, from the first microbatch of a step to
+# the last. Together that is 84 GB, on a GPU that has 80. Of these 40 GB of gradients a rank uses 0.6: the shard that it
+# will update. All the rest is a partial sum, kept for other ranks.
 #
 # There are two ways to add up gradients over two microbatches and four ranks. **Wait and reduce:** each rank adds up its
 # own gradients, whole, and at the end there is one reduce-scatter for each layer. That is stage 1. **Reduce and wait:**
-# there is a reduce-scatter for each layer and each microbatch, and each rank adds up shards. That is stage 2: you know the
-# move from "Fully sharded data parallel".
+# each gradient is reduce-scattered as it is made, and each rank adds up shards. That is stage 2: you know the move from
+# "Fully sharded data parallel".
 #
-# The sum is the same. In one case a whole gradient waits, in the other a quarter. In one case you send one reduce-scatter
-# a layer, in the other two.
+# The sum is the same. What waits is a whole gradient in one case, a quarter in the other. What is sent is one
+# reduce-scatter a layer, or two.
 
 # %% [markdown]
 # ### The task
@@ -241,8 +234,8 @@ Model.check(out, puzzle="zero1")
 # |---|---|---|---|
 # | 4 | 6 | 8 | 2 |
 #
-# **Given:** on rank r the whole weight of each layer, shard r of 4 of each optimizer state, and `my_batches`: rank 0 has
-# batches 0 and 4, rank 1 has 1 and 5, and so on. The data is not given; take it one batch at a time.
+# **Given:** on rank r the whole weight of each layer, shard r of 4 of each optimizer state, and `my_batches`: rank 0
+# has batches 0 and 4, rank 1 has 1 and 5, and so on. The data is not given; take it one batch at a time.
 #
 # **To do:** one training step. In the end every rank has all new weights, whole, and its shard of the new optimizer
 # states.
@@ -251,7 +244,7 @@ Model.check(out, puzzle="zero1")
 #
 # - A rank may send 3,538,944 elements: one all-gather and two reduce-scatters of everything. Gathering
 #   weights in every microbatch, as in "Fully sharded data parallel", is more.
-# - Values live in the stores, and everything alive counts.
+# - Keep values in the stores: everything alive counts.
 # - All ranks call the same collectives in the same order.
 
 # %% [markdown]
@@ -286,8 +279,9 @@ async def zero2(model: Model) -> None:
         _, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # For each of my batches: forward, loss, backward; sum up each gradient over the ranks as it is made, and add my
-    # shard of it to that of the batch before. In the last batch, update my shards and gather the new weights.
+    # For each of my batches: forward, loss, backward; sum up each gradient over the ranks
+    # as it is made, and add my shard of it to that of the batch before. In the last batch,
+    # update my shards and gather the new weights.
     # --- your code: zero2 (about 36 lines) ---
     summing, gathering = [], {}  # the collectives in flight
 
@@ -373,8 +367,9 @@ Model.check(out, puzzle="zero2")
 # <details><summary>Open this when your solutions pass</summary>
 #
 # **ZeRO stage 1**, or optimizer-state sharding, is `zero_optimization.stage = 1` in DeepSpeed, the distributed optimizer
-# in Megatron-LM, and, with whole layers instead of shards, `ZeroRedundancyOptimizer` in PyTorch. With one microbatch, *L*
-# layers, *R* ranks, *W* elements in a weight and *A* in an activation of one batch, with everything hidden that can be:
+# in Megatron-LM, and, with whole layers instead of shards, `ZeroRedundancyOptimizer` in PyTorch. With one microbatch,
+# *L* layers, *R* ranks, *W* elements in a weight and *A* in an activation of one batch, with everything hidden that can
+# be:
 #
 # ```
 # time = 2·L + 0.5·L + 0.3                  all the work of a rank, and the all-gather of the last weight
@@ -464,9 +459,9 @@ Model.check(out, puzzle="zero2")
 #
 # <details><summary>Answer</summary>
 #
-# None: a gradient that is made can be summed up and used for its update at once, and nothing waits. Your solution of
-# "ZeRO, stage 1" is stage 2 as well. Frameworks differ even then, because their optimizer comes after the whole
-# backward, so stage 1 holds all gradients whole for a moment.
+# None: a gradient can be summed up and used for its update as soon as it is made, and nothing waits. Your `zero1` is
+# stage 2 as well. Frameworks differ even then, because their optimizer comes after the whole backward, so stage 1 holds
+# all gradients whole for a moment.
 #
 # </details>
 #
@@ -474,8 +469,8 @@ Model.check(out, puzzle="zero2")
 #
 # <details><summary>Answer</summary>
 #
-# No gradient has to wait, so 1.5 layers of shards are saved, and only one reduce-scatter is needed: 2,359,296 elements sent.
-# But activations are 14 halves of a layer instead of 7: 3,801,088 in all, 524,288 more than yours. With
+# No gradient has to wait, so 1.5 layers of shards are saved, and only one reduce-scatter is needed: 2,359,296 elements
+# sent. But activations are 14 halves of a layer instead of 7: 3,801,088 in all, 524,288 more than yours. With
 # larger activations, or more microbatches, that becomes hopeless, which is why there are microbatches at all.
 # `reveal("zero2")` has this one too.
 #

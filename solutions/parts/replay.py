@@ -1,12 +1,10 @@
 # %% [markdown]
 # ### With real tensors (optional)
 #
-# Your schedule also runs for real, on torch.distributed: $ranks ranks, in processes of this machine. Gradients
-# and weights are compared with ordinary training in one process, and every operation is timed. It takes a few seconds.
-# When your solution is correct, set `REPLAY = True`.
-#
-# What should agree with the simulation are memory and what is sent. Time will not: on one machine the processes share its
-# cores, and a collective can take much longer than 0.3.
+# Is your solution correct? Set `REPLAY = True`, and it runs on torch.distributed: $ranks ranks, each a process of this
+# machine. Gradients and weights are compared with ordinary training in one process, and every operation is timed. It
+# takes from a few seconds to half a minute. Memory and what is sent should agree with the simulation. Time will not:
+# the processes share the cores of one machine.
 
 # %%
 REPLAY = False

@@ -4,22 +4,17 @@
 # The review shows how far you are from the best that is possible, where your ranks wait and why, and what filled the
 # memory at the peak. When your run is correct, it draws the reference solution under yours.
 #
-# A gap puzzles you? `why(out, rank=0, time=5)` (`from lib import why`) follows it back to what really held it up.
+# <details><summary>More to ask of a run, each in a cell of its own</summary>
 #
-# Passed? Then `reveal("$id")`, in a cell of its own, shows the official solution, and other good ways to solve the
-# puzzle.
+# - `from drawing import step_through`, then `step_through(out)`: drag the slider, or use the arrow keys, and see what
+#   each rank does and holds at any moment.
+# - `from lib import why`, then `why(out, rank=0, time=5)`: follow a gap back to what held that rank up.
+# - `from lib import reveal`, then `reveal("$id")`, when you have passed: the official solution, and other good ways to
+#   solve the puzzle.
+#
+# </details>
 
 # %%
-from lib import reveal, review
+from lib import review
 
 review(out, puzzle="$id")
-
-# %% [markdown]
-# ### Walk through it
-#
-# Drag the slider, or use the arrow keys. You see what each rank does and holds at any moment.
-
-# %%
-from drawing import step_through
-
-step_through(out)

@@ -53,6 +53,14 @@ def test_one_network_card_for_all_ranks_of_a_host() -> None:
     assert [judged(way("hsdp", name), costs=one).time for name in ("ddp", "fsdp_over_all")] == [49.5, 63.5]
 
 
+def test_a_card_for_each_rank_of_a_host() -> None:
+    four = Links(host_size=4, cards=4)
+    assert judged(HYBRID, costs=four) == judged(HYBRID)
+    assert judged(HYBRID, TURNED, four) == judged(HYBRID, TURNED)
+    assert judged(fully_sharded(), None, four).time == 30.75
+    assert judged(fully_sharded(), None, four) == judged(fully_sharded(), None, Links(host_size=4, ratio=2.5))
+
+
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 @pytest.mark.parametrize("shards", [2, 4])
 @pytest.mark.parametrize("ratio", [1, 10])
