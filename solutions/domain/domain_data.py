@@ -31,7 +31,7 @@
 #
 # > **To tell a friend:** rows are parts of one image, so their gradients are summed; images are averaged.
 #
-# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the
+# *The words, once more.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the
 # gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` means a
 # collective with the ranks of my line along that axis of the mesh (puzzle $number_hsdp).
 
@@ -332,14 +332,14 @@ async def domain_data(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(domain_data, puzzle="domain_data")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Four layers forward and four backward are 24. A halo exchange is one message and one row of 32 images, 32 · 128 = 4,096
 # elements: 0.06 + 0.01875 = 0.07875, and 8 of them are 0.63. That makes 24.63 and 32,768 elements, as in the table above.
@@ -416,16 +416,16 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *AIFS.* One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week
+# - **AIFS.** One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week
 #   [@aifs_single]. The documentation of Anemoi, with which it is trained, says to shard a model only where it does not fit, as
 #   more data parallelism is more efficient [@anemoi_training].
-# - *Who sums over the domain?* PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets a sharded
+# - **Who sums over the domain?** PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets a sharded
 #   activation, the weight counts as replicated over the domain, and its gradient is reduced there. DDP or FSDP2 is
 #   added for the data axis only [@physicsnemo_docs, version 26.08].
-# - *What no wrapper does for you.* DDP synchronizes weights within its own process group, which does not include the
+# - **What no wrapper does for you.** DDP synchronizes weights within its own process group, which does not include the
 #   domain axis. So you have to make the weights equal along that axis once, before training starts, and keep changing
 #   buffers equal, such as the running mean of a batch norm [@physicsnemo_1682].
-# - *Two axes are not both.* Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and
+# - **Two axes are not both.** Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and
 #   the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept four
 #   copies of what was meant to be sharded over all of them. The fix flattens both axes into one [@automodel_2768].
 #

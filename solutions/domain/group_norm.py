@@ -33,7 +33,7 @@
 #
 # > **To tell a friend:** variances do not add up. Counts, sums and sums of squares do.
 #
-# *Reminder.* A group norm cuts the features of each image into groups. Each group, over all points of the grid, is
+# *The words, once more.* A group norm cuts the features of each image into groups. Each group, over all points of the grid, is
 # shifted and scaled so that its mean is 0 and its variance 1.
 
 # %%
@@ -306,14 +306,14 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(group_norm, puzzle="group_norm")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Layers 0 and 3, forward and backward, are 4; moments and norm 4 · 0.015625: 4.0625. Two exchanges of 0.12022 and
 # 0.12015, two sums of 0.129375, and two updates of 0.0078125, all awaited: four collectives, over at **4.57724**.

@@ -34,7 +34,7 @@
 #
 # > **To tell a friend:** what you borrow in forward you give back as a gradient in backward, and the owner adds it up.
 #
-# *Reminder.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding** is rows of zeros
+# *The words, once more.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding** is rows of zeros
 # around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a layer as before it.
 
 # %%
@@ -379,14 +379,14 @@ async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(halo_conv, puzzle="halo_conv")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Four layers forward and four backward are 8 · 3 = 24. There are 8 halo exchanges. In each a rank sends two messages and
 # two rows: 2 · 0.06 + 2 · 64 · 128 elements at 0.6 for 131,072 are 0.195. All awaited, forward and backward take 25.56.
@@ -502,20 +502,20 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *PhysicsNeMo.* A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
+# - **PhysicsNeMo.** A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
 #   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [@physicsnemo_conv_patches].
-# - *Which exchange?* An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
+# - **Which exchange?** An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
 #   between neighbours are the other choice [@physicsnemo_halo]. What goes to a neighbour and what comes from it are assumed to have the
 #   same size.
-# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
+# - **The way back.** The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
 #   the first and the last rows [@physicsnemo_halo]. The pull request that brought it says that an earlier version did not, and that the
 #   error was more pronounced with smaller data [@physicsnemo_784].
-# - *Not hidden.* The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library would have to
+# - **Not hidden.** The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library would have to
 #   call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin strip does
 #   not fill a GPU.
-# - *What it refuses.* Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
+# - **What it refuses.** Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
 #   [@physicsnemo_conv_patches].
-# - *One rank.* With a domain of one rank both neighbours are missing, which raised an error until 2026 [@physicsnemo_1400].
+# - **One rank.** With a domain of one rank both neighbours are missing, which raised an error until 2026 [@physicsnemo_1400].
 #
 # <!-- references -->
 

@@ -32,7 +32,7 @@
 #
 # > **To tell a friend:** if something can fail on one rank, let all ranks decide, from what all of them know.
 #
-# *Reminder.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges, first those
+# *The words, once more.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges, first those
 # for the rank before it, then those for the rank after it, and receives theirs. The first and the last rank have one
 # neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**, weighted
 # by the outcome.
@@ -390,14 +390,14 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(neighborhood_attention, puzzle="neighborhood_attention")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Queries, keys and values, and attention take 0.4 + 0.8 + 4.9 = 6.1, forward and backward: 12.2. An exchange of keys and
 # values is two messages, and on both sides 3 rows of 64 points with 64 numbers, of 4 grids: 2 · 0.1 + 98,304 / 131,072 =
@@ -542,9 +542,9 @@ draw_curves(
 #   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [@physicsnemo_natten_patches]. Why queries
 #   too? Then all three have the same shape, and the windows of the rank's own rows come out right by themselves. In the
 #   table of costs above it is the line "one by one".
-# - *And backward.* What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a gradient too, and it
+# - **And backward.** What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a gradient too, and it
 #   is sent home.
-# - *What it refuses.* Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were limits of NATTEN; they were
+# - **What it refuses.** Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were limits of NATTEN; they were
 #   the author's, who had begun with the case in production [@physicsnemo_784]. This code does not check the sizes of all parts. A rank
 #   cuts its edge rows out of its part before the exchange [@physicsnemo_halo], so we expect one with too few rows to stop there, and
 #   the others to wait. We have read this code, not run it.

@@ -33,7 +33,7 @@
 #
 # > **To tell a friend:** from rows to columns, rank i owes rank j just the piece where i's rows cross j's columns.
 #
-# *Reminder.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list with a value
+# *The words, once more.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list with a value
 # from every rank: number i is from rank i.
 
 # %%
@@ -300,14 +300,14 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(redistribute, puzzle="redistribute")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a
 # quarter of a grid, 32,768 elements, and sends three quarters of that: 24,576 elements at 2.0 for 131,072 are 0.375.
@@ -405,18 +405,18 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *PhysicsNeMo.* A redistribution from one dimension to another cuts the local part along the new dimension and runs
+# - **PhysicsNeMo.** A redistribution from one dimension to another cuts the local part along the new dimension and runs
 #   an all-to-all, which a comment calls more efficient than a gather and a scatter. But before it comes another
 #   all-to-all, in which the ranks tell each other the *shapes*. A to-do says to drop that one, because the shapes are
 #   known [@physicsnemo_shard_redistribute].
-# - *In which order?* What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
+# - **In which order?** What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
 #   dimension that was cut before [@physicsnemo_shard_redistribute]. Here `combine` knows which rows it has. A real tensor does not: in another order
 #   all shapes are right and the image is shuffled.
-# - *On the sphere.* torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
+# - **On the sphere.** torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
 #   *channels* within a row of ranks, does its Fourier transforms, and swaps back; then the same for latitudes within a
 #   column of ranks [@nvidia_torch_harmonics]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
 #   sizes on all ranks [@torch_harmonics].
-# - *Without any swap.* PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
+# - **Without any swap.** PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
 #   grid of some of them [@physicsnemo_afno]. That is simple as long as a whole grid fits and there are enough channels for all ranks.
 #
 # <!-- references -->

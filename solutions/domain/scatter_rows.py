@@ -30,7 +30,7 @@
 #
 # > **To tell a friend:** if the rows of a rank follow from a rule, every rank knows all shapes without asking.
 #
-# *Reminder.* An **all-gather** puts the parts of all ranks together, and gives each rank the whole.
+# *The words, once more.* An **all-gather** puts the parts of all ranks together, and gives each rank the whole.
 
 # %%
 from drawing import draw, draw_collective, picture_of
@@ -304,17 +304,17 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor's rule.* `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
+# - **DTensor's rule.** `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
 #   empty, and that parts that do not divide evenly are experimental [@pytorch_placement_types]. `torch.chunk` itself gives *fewer* pieces:
 #   three for 9 rows in 4. DTensor adds the empty one.
-# - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
+# - **Any parts.** ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
 #   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [@physicsnemo_shard_tensor_spec].
-# - *Padding.* The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
+# - **Padding.** The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
 #   and slices [@physicsnemo_shard_redistribute].
-# - *Handing out.* ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
+# - **Handing out.** ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
 #   in; then it broadcasts the whole tensor, and each rank cuts out its part. A comment says that this is not optimized,
 #   and that it happens once per iteration [@physicsnemo_shard_tensor].
-# - *A third rule.* The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
+# - **A third rule.** The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
 #   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3 [@physicsnemo_utils].
 #
 # <!-- references -->

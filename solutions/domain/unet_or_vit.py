@@ -33,7 +33,7 @@
 # > **To tell a friend:** exchange rows first, then columns together with the halo that has arrived, and the corners
 # > come along by themselves.
 #
-# *Reminder.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
+# *The words, once more.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
 
 # %%
 from dataclasses import replace
@@ -268,7 +268,7 @@ async def unet_or_vit(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(unet_or_vit, puzzle="unet_or_vit")
 
 # %%
@@ -449,10 +449,10 @@ for rows in (1, 2, 4):
 # - *ECMWF's AIFS* puts one copy of its network onto four A100 GPUs, and trains on 64 [@aifs_single].
 # - *PhysicsNeMo's ShardTensor* records the shape of every rank's part, so parts may be uneven, while PyTorch's DTensor
 #   deals out chunks by a rule [@physicsnemo_docs].
-# - *Plain DTensor does not fetch halos.* Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d`
+# - **Plain DTensor does not fetch halos.** Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d`
 #   convolves each part as if it were alone, with zeros at its edges. There is no error, and all shapes are right
 #   (measured: `pytest tests/replay/test_dtensor.py` of this project).
-# - *Beside data parallelism.* DDP and FSDP know nothing about the domain and do not sum over it [@physicsnemo_docs]. Your sum over all
+# - **Beside data parallelism.** DDP and FSDP know nothing about the domain and do not sum over it [@physicsnemo_docs]. Your sum over all
 #   ranks does.
 # - *CosmoFlow* used cubes 64 times as large as before, cut in space, on about 2,000 V100 GPUs [@oyama2020].
 #

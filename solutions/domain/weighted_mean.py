@@ -30,7 +30,7 @@
 #
 # > **To tell a friend:** never send a mean without its count.
 #
-# *Reminder.* An **all-reduce** adds up what all ranks bring, and gives each rank the sum.
+# *The words, once more.* An **all-reduce** adds up what all ranks bring, and gives each rank the sum.
 
 # %%
 from functools import partial
@@ -250,14 +250,14 @@ async def weighted_mean(model: Model, sizes: list[int] | None = None) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(weighted_mean, puzzle="weighted_mean")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Rank 3 computes 4 · 0.5 for layers 0 and 1, forward and backward, twice 0.03125 for layer 3, and twice 0.00390625 for
 # the mean: 2.0703125. The means of 64 images are 64 · 129 numbers, 128 sums and a count each: 0.1389 for their
@@ -374,7 +374,7 @@ draw_curves(
 # - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each
 #   rank; a comment explains that an all-reduce would be wrong, as counts may differ. A process without elements
 #   contributes zeros, because the others wait for it [@pytorch_sync_batch_norm].
-# - *In a loss.* With class weights, a mean divides by the sum of the weights, and that differs from rank to rank even
+# - **In a loss.** With class weights, a mean divides by the sum of the weights, and that differs from rank to rank even
 #   if the parts are equal. DTensor was off by several percent there [@pytorch_185167].
 #
 # <!-- references -->

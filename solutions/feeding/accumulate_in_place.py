@@ -31,7 +31,7 @@
 #
 # > **To tell a friend:** cut the batch where it lies: every GPU slices what it already has.
 #
-# *Reminder.* A **microbatch** goes through the network on its own, and the gradients of all microbatches are summed.
+# *The words, once more.* A **microbatch** goes through the network on its own, and the gradients of all microbatches are summed.
 # The order of the terms of a sum does not matter.
 
 # %%
@@ -160,14 +160,14 @@ async def accumulate_in_place(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(accumulate_in_place, puzzle="accumulate_in_place")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A process reads 16 examples, 1.6, and its second device then copies its 8 in 0.4: it begins at 2.0. Forward and
 # backward of 8 examples through 4 layers take 64, in whatever slices. Four all-reduces take 1.2 and four updates 2:
@@ -240,10 +240,10 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large a step is.* Llama 3 405B began with 4 million tokens a step and ended with 16 million [@llama3, sections 3.3.2 and 3.4.1]. It summed the
+# - **How large a step is.** Llama 3 405B began with 4 million tokens a step and ended with 16 million [@llama3, sections 3.3.2 and 3.4.1]. It summed the
 #   gradients of microbatches in 32 bits: with 16 bits, small gradients vanish in a large sum.
-# - *What it saves.* Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic [@ml_engineering].
-# - *What went wrong.* Summing is not the whole story: the mean over microbatches is not the mean of their means where they
+# - **What it saves.** Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic [@ml_engineering].
+# - **What went wrong.** Summing is not the whole story: the mean over microbatches is not the mean of their means where they
 #   have different numbers of tokens. In October 2024 this was found in the trainers of Hugging Face and torchtune at
 #   the same time [@transformers_34191] [@torchtune_1878]; half a year later the loss of one model was still four times too large, at four microbatches [@transformers_37197].
 #

@@ -32,7 +32,7 @@
 # > **To tell a friend:** there are two batches, the one you mean and the one the machines run, and your code must
 # > record which row of the second is which row of the first.
 #
-# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal
+# *The words, once more.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal
 # parts of a data set; its reader gets every n-th example.
 #
 # *On a first pass you may skip this puzzle:* only puzzle $number_less_than_one builds on it, and that one may wait too.
@@ -215,11 +215,11 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Evaluation is where it happens.* In training you choose a batch that divides. You cannot choose the size of a test
+# - **Evaluation is where it happens.** In training you choose a batch that divides. You cannot choose the size of a test
 #   set.
-# - *Some ranks have more than others.* In PyTorch each process has its own loader, and if one has a batch more than the
+# - **Some ranks have more than others.** In PyTorch each process has its own loader, and if one has a batch more than the
 #   others, it waits in an all-reduce that no other process joins [@pytorch_38174].
-# - *Dividing by the wrong number.* A mean over 16 slots of which 8 are examples is half of what it should be. A related
+# - **Dividing by the wrong number.** A mean over 16 slots of which 8 are examples is half of what it should be. A related
 #   bug surfaced in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have
 #   different numbers of tokens, and more than one library had it [@transformers_34191].
 #

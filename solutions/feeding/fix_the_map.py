@@ -32,7 +32,7 @@
 #
 # > **To tell a friend:** ask for examples by the row they belong to, and no two processes can disagree.
 #
-# *Reminder.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one device. From
+# *The words, once more.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one device. From
 # here on a **process** is a Python program on a host that owns several devices: it reads data and hands each device what
 # it needs.
 
@@ -379,9 +379,9 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 #
 # **Rules**
 #
-# - *Every row right.* All devices of a row get the same examples in the same order, and every example of the batch goes
+# - **Every row right.** All devices of a row get the same examples in the same order, and every example of the batch goes
 #   to exactly one row.
-# - *Reads minimal.* A process reads exactly as many examples as its rows need: batch / rows for each of them.
+# - **Reads minimal.** A process reads exactly as many examples as its rows need: batch / rows for each of them.
 # - Which row gets which examples is up to you.
 
 # %% [markdown]
@@ -508,14 +508,14 @@ if verdict:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
+# - **Devices in any order.** `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
 #   of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
-# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed, and all made the same "random"
+# - **The same mistake, elsewhere.** Forked workers of PyTorch's loader shared NumPy's seed, and all made the same "random"
 #   changes to their images; fixed in version 1.9 [@pytorch_5059].
-# - *By index.* A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
+# - **By index.** A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
 #   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards work,
 #   or you read more than you need.
-# - *One reader a host.* MegaScale found that the workers of a tensor parallel group on one host read identical data, and
+# - **One reader a host.** MegaScale found that the workers of a tensor parallel group on one host read identical data, and
 #   gave each host one reader with shared memory [@jiang2024].
 #
 # <!-- references -->

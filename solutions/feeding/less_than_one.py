@@ -34,7 +34,7 @@
 # > **To tell a friend:** when several hosts share an example, they read in groups, and the mesh, not the host number,
 # > decides which hosts form a group.
 #
-# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates. A process owns
+# *The words, once more.* A **row of data** is all devices with the same `replica` and `data` coordinates. A process owns
 # `per_process` devices by number: process p has those from p · `per_process` on, wherever they stand. Here a process is
 # a host.
 
@@ -187,13 +187,13 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Long texts.* Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs of a stage for one
+# - **Long texts.** Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs of a stage for one
 #   text, and 128 texts a batch [@llama3].
-# - *Reading it sixteen times costs next to nothing.* 131,072 tokens of four bytes are half a megabyte. So each of the
+# - **Reading it sixteen times costs next to nothing.** 131,072 tokens of four bytes are half a megabyte. So each of the
 #   16 hosts can read the whole text and keep its part. With images it is a different matter.
-# - *Numbers first, groups later.* A later version of AXLearn derives the groups from the mesh; the first one gave every
+# - **Numbers first, groups later.** A later version of AXLearn derives the groups from the mesh; the first one gave every
 #   host a number and padded [@axlearn_input_dispatch] [@axlearn_input_dispatch_test].
-# - *Cut along the wrong dimension.* In torchtitan context parallelism once gathered keys and values along the dimension
+# - **Cut along the wrong dimension.** In torchtitan context parallelism once gathered keys and values along the dimension
 #   that held the tokens before a transpose, and the heads after it [@torchtitan_3206]. The author of the slip called it a mistake in a
 #   refactoring.
 #

@@ -31,7 +31,7 @@
 #
 # > **To tell a friend:** read an example once per process, and ask for the next one before you need it.
 #
-# *Reminder.* A **row of data** is the devices that work on the same examples. In a mesh with the axes `data` and
+# *The words, once more.* A **row of data** is the devices that work on the same examples. In a mesh with the axes `data` and
 # `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
 # parallelism**): each has a part of every weight and needs all the examples of its row.
 
@@ -194,14 +194,14 @@ async def loader(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(loader, puzzle="loader")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # With one call for the whole row, the reader of a process serves the first row, 4 · 0.5 = 2, and then the second, until
 # 4. The devices of the second row then copy 4 · 0.1 = 0.4 and begin at 4.4. Forward takes 4 examples through 2 quarter
@@ -281,12 +281,12 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Once a host.* In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host puts
+# - **Once a host.** In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host puts
 #   it into shared memory for all eight [@jiang2024].
-# - *How much there is to read.* Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part was
+# - **How much there is to read.** Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part was
 #   the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small beside that; images and
 #   video are not.
-# - *What goes wrong.* Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
+# - **What goes wrong.** Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
 #   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine go from 5 to
 #   17 GB within half an hour [@pytorch_5902].
 #

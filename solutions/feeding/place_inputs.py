@@ -31,7 +31,7 @@
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
-# *Reminder.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a **group**. A weight has
+# *The words, once more.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a **group**. A weight has
 # 262,144 elements, an activation of one batch 131,072.
 
 # %%
@@ -221,7 +221,7 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(place_inputs, puzzle="place_inputs")
 
 # %%
@@ -370,16 +370,16 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Eight.* Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
+# - **Eight.** Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
 #   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two all-reduces
 #   forward and two backward [@narayanan2021].
-# - *How fast is the link?* An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of a
+# - **How fast is the link?** An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of a
 #   host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host, because
 #   the pair has a single card on each side. There, let every host read its own copy.
-# - *How large is the input?* In a language model it is token numbers: 4 bytes each. The activation of one token has
+# - **How large is the input?** In a language model it is token numbers: 4 bytes each. The activation of one token has
 #   8,192 features in a 70B model, 16,384 bytes. Gather the token numbers instead of the features, and all this is about
 #   kilobytes. For video, weather or pathology slides it is about gigabytes.
-# - *Who has it.* AXLearn's `DataPartitionType` has the three; the function that turns the arrays of a host into one
+# - **Who has it.** AXLearn's `DataPartitionType` has the three; the function that turns the arrays of a host into one
 #   over the mesh defaults to FULL [@axlearn_utils].
 #
 # <!-- references -->

@@ -252,14 +252,14 @@ async def expert_parallel(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(expert_parallel, puzzle="expert_parallel")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A rank computes 1 and 2 forward, 2 and 1 backward, and two updates take 1: at least 7. There are two exchanges in each
 # direction, 0.3 each, and an all-reduce of 0.6: five collectives, over at 8.8.
@@ -352,17 +352,17 @@ draw_experts(run)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [@lepikhin2020].
-# - *Where the link is slow.* An all-to-all over two hosts with H100s takes more than four times as long as inside one
+# - **How large.** GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [@lepikhin2020].
+# - **Where the link is slow.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
 #   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
 #   token.
-# - *A library of its own.* DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
+# - **A library of its own.** DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
 #   90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too, so up to half of it never
 #   leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30 billion parameters, its
 #   experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU [@nous_torchtitan_19].
-# - *Without dropping.* MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
+# - **Without dropping.** MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
 #   has, and drops none: up to 40 % faster than Tutel [@gale2022].
-# - *And with pipelines.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads [@torchtitan_1689].
+# - **And with pipelines.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads [@torchtitan_1689].
 #
 # <!-- references -->
 

@@ -255,14 +255,14 @@ async def moe_pipeline(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(moe_pipeline, puzzle="moe_pipeline")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A batch takes 2.2 through a block, forward and again backward: 1 + 1, and two exchanges. Stage 0 has four of them,
 # 17.6. At the turn it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for
@@ -321,14 +321,14 @@ draw_experts(run, layer=1)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
+# - **Three axes.** DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
 #   data-parallel ranks (ZeRO-1), on 2,048 H800s [@scaling_book].
-# - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
+# - **Exchanges cost.** An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
 #   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
 #   share a host, as far as one host can hold them.
-# - *Not all stages are alike.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads
+# - **Not all stages are alike.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads
 #   [@torchtitan_1689].
-# - *Zero bubble.* Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more
+# - **Zero bubble.** Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more
 #   [@qi2023].
 #
 # <!-- references -->

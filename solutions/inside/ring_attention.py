@@ -30,7 +30,7 @@
 #
 # > **To tell a friend:** queries stay at home, keys and values go round, and no GPU ever holds the whole text.
 #
-# *Reminder.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared with the keys of
+# *The words, once more.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared with the keys of
 # all tokens up to its own. Each comparison gives a **score**; the result is the mean of the values, weighted by the
 # exponentials of the scores. That weighting is the **softmax**.
 
@@ -247,14 +247,14 @@ async def ring_attention(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(ring_attention, puzzle="ring_attention")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other
 # layers, twice, and 1.5 for the updates that is 137.516: with these tokens rank 3 computes for that long, whatever the
@@ -332,16 +332,16 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [@torchtitan_llama3_h100]. Those H100s
+# - **How long.** An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [@torchtitan_llama3_h100]. Those H100s
 #   have 96 GB; the usual ones have 80.
-# - *Where it comes from.* Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block, a kernel
+# - **Where it comes from.** Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block, a kernel
 #   like FlashAttention does the same with smaller blocks and keeps the same two numbers.
-# - *Or gathered.* Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its keys and
+# - **Or gathered.** Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its keys and
 #   values are small: several query heads share one key head.
-# - *How well.* On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
+# - **How well.** On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
 #   of the work, forward and backward [@ring_flash_attention]. Look at the timeline of rank 0, and imagine eight ranks: waiting alone would
 #   explain a loss of almost half.
-# - *Which dim?* Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
+# - **Which dim?** Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
 #   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number [@torchtitan_3206].
 #
 # <!-- references -->

@@ -242,14 +242,14 @@ async def ulysses(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(ulysses, puzzle="ulysses")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Layers 0, 1 and 3 take 16, attention 32.008, twice, and the updates 2: 98.016 to compute. Awaited there are three swaps
 # forward, of queries, keys and results, 2.4, three of their gradients, 2.4 again, and three all-reduces, 2.4: nine collectives,
@@ -362,13 +362,13 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How well.* On up to 64 A100s with 40 GB, DeepSpeed reports more than 175 TFLOP/s per GPU, over 54 % of the peak
+# - **How well.** On up to 64 A100s with 40 GB, DeepSpeed reports more than 175 TFLOP/s per GPU, over 54 % of the peak
 #   [@jacobs2023].
-# - *How many ranks.* Llama 3 has 8 heads of keys and values [@llama3]. Swap those as they are, and Ulysses stops at 8 ranks.
+# - **How many ranks.** Llama 3 has 8 heads of keys and values [@llama3]. Swap those as they are, and Ulysses stops at 8 ranks.
 #   Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
-# - *Across hosts.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
+# - **Across hosts.** An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
 #   of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one host.
-# - *What a ring can do.* On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [@ring_flash_attention]. Which
+# - **What a ring can do.** On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [@ring_flash_attention]. Which
 #   of the two is better on your machines? Measure it.
 #
 # <!-- references -->

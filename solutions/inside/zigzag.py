@@ -214,14 +214,14 @@ async def zigzag(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(zigzag, puzzle="zigzag")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the
 # updates that is 89.516: all there is to compute. The ring of the last puzzle then waits only for the end of the last
@@ -298,14 +298,14 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How much.* On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
+# - **How much.** On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
 #   nothing to send: a plain ring 54 %, zigzag 90 % [@ring_flash_attention]. The text is cut once, when it is loaded, so it costs nothing
 #   later.
 # - *In PyTorch* it is the default: `context_parallel` rearranges causal text in this way unless you turn it off. After
 #   its own block, a rank takes either all its queries and the early half of the keys, or the late half of its queries
 #   and all keys: always half a block, and never one with a mask in it [@pytorch_context_parallel, head-tail load balance].
-# - *Without a ring.* Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [@llama3].
-# - *In stripes.* Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and the work is almost even too. But now
+# - **Without a ring.** Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [@llama3].
+# - **In stripes.** Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and the work is almost even too. But now
 #   every block of every step has a mask along its whole diagonal. It reached 83 % [@ring_flash_attention].
 #
 # <!-- references -->
