@@ -20,12 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# On eight H100s an 8-billion-parameter model can be trained on texts of 262,144 tokens [@torchtitan_llama3_h100]. In attention each token
-# looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has the time for them, or
-# the memory for the activations of such a text.
+# On eight H100s you can train an 8-billion-parameter model on texts of 262,144 tokens [@torchtitan_llama3_h100]. In
+# attention each token looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has the
+# time for them, or the memory for the activations of such a text.
 #
-# So the *text* is cut: each GPU takes an eighth of the tokens. Most of a model does not notice: a linear layer works
-# row by row. Attention does notice. A token in the last eighth attends to all tokens before it, and nearly all of those
+# So cut the *text*: each GPU takes an eighth of the tokens. Most of the model does not notice, because a linear layer
+# works row by row. Attention does. A token in the last eighth attends to all tokens before it, and nearly all of those
 # are on other GPUs.
 #
 # > **To tell a friend:** queries stay at home, keys and values go round, and no GPU ever holds the whole text.
@@ -53,7 +53,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, each with a quarter of the tokens. Cut the pairs of queries and keys in the same way, and you get 16 **blocks**:
+# Give each of four ranks a quarter of the tokens. Cut the pairs of queries and keys the same way, and you get 16
+# **blocks**:
 #
 # | | keys of rank 0 | of rank 1 | of rank 2 | of rank 3 |
 # |---|---|---|---|---|
@@ -63,15 +64,15 @@ LAYERS = [
 # | **of rank 3** | all | all | all | half |
 #
 # A token attends to no later token (the **causal mask**), so blocks above the diagonal are empty, and those on it are
-# half full. Each row of the table is one rank's work. A rank can start with its own block. For the others it needs keys
-# and values that it does not have.
+# half full. Each row of the table is one rank's work. A rank starts with its own block. For the others it lacks the keys
+# and values.
 #
 # Let them go round. Each rank passes its keys and values to the next one, and gets those of the one before: a
-# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it gets those of rank
-# 3, which come later in the text: the mask leaves nothing to compute, and that takes no time.
+# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it has those of rank 3,
+# which come later in the text: the mask leaves nothing to compute, and that takes no time.
 #
-# One question is left: how do you take a softmax over keys that arrive bit by bit? Its weights add up to 1 over *all*
-# keys. Here is one query with four keys, two at a time:
+# But how do you take a softmax over keys that arrive bit by bit? Its weights add up to 1 over *all* keys. Try one query
+# with four keys, two at a time:
 
 # %%
 scores, values = [0.0, 1.0, 4.0, 2.0], [1.0, 2.0, 3.0, 4.0]
@@ -89,13 +90,13 @@ print(f"mean of the two results:      {(first[0] / first[1] + second[0] / second
 print(f"both sums added, then divided: {(first[0] + second[0]) / (first[1] + second[1]):.4f}")
 
 # %% [markdown]
-# The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So a partial
-# result keeps two *sums*, of the weighted values and of the weights, and divides them once it has seen all keys. (A
-# real kernel also keeps the highest score so far, because the exponential of a large score overflows. That is the
-# **online softmax**: two extra numbers for each query and head.)
+# The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So keep two
+# *sums*, of the weighted values and of the weights, and divide once you have seen all keys. (A real kernel also keeps the
+# highest score so far, because the exponential of a large score overflows. That is the **online softmax**: two extra
+# numbers for each query and head.)
 #
-# You need not write this: `forward(1, queries, keys)` gives these sums for the keys that it is handed, and `+` adds
-# them up correctly. Here is rank 2, first with its own keys, then after one shift:
+# You need not write this: `forward(1, queries, keys)` gives these sums for the keys that you hand it, and `+` adds them
+# up correctly. Rank 2, first with its own keys, then after one shift:
 
 
 # %%
@@ -124,7 +125,7 @@ draw_group(shown[2][1])
 draw_collective(demo, "shift")
 
 # %% [markdown]
-# Use a result that has not seen all its keys, and the next operation refuses it:
+# Use a result before it has seen all its keys, and the next operation refuses it:
 
 
 # %%
@@ -142,9 +143,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward has the same blocks, and each gives two gradients. That of the queries belongs to this rank; here the queries
-# are the data, so it is not needed. That of the keys and values is a partial sum: **every rank that attended to a key
-# owes it a gradient**, and the rank that owns the key needs the whole sum.
+# Backward has the same blocks, and each gives two gradients. The one of the queries belongs to this rank; here the queries
+# are the data, so drop it. The one of the keys and values is a partial sum: **every rank that attended to a key owes it
+# a gradient**, and the rank that owns the key needs the whole sum.
 #
 # ## The puzzle
 #
@@ -172,8 +173,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Await every shift and every all-reduce where you call it, and begin with your own block, forward and backward. The gradient
-# of the keys follows them round, and then goes home. How many collectives does a rank call, and when is the step over?
+# Await every shift and every all-reduce where you call it. Begin with your own block, forward and backward, and keep no
+# keys but your own in between. How many collectives does a rank call, and when is the step over?
 
 # %%
 guess = predict("ring_attention", end=..., collectives=...)
@@ -182,8 +183,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. For the
-# third, find a pass in backward that nothing hides, and one that you can do without.
+# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. One pass
+# in backward is still exposed; for the third, do without it.
 
 # %%
 goal("ring_attention")
@@ -281,9 +282,9 @@ Model.check(out, puzzle="ring_attention")
 # %% [markdown]
 # ## The table fills up
 #
-# The table of blocks again, as this run filled it forward: queries down, keys across, each block in the colour of the
-# rank that worked on it, paler when it is done. After each shift the blocks lie one step further from the diagonal, and
-# one more rank is idle. The bars show how long each rank works.
+# The table of blocks again, as your run filled it: queries down, keys across, each block in the colour of the rank that
+# worked on it, paler when it is done. After each shift the blocks lie one step further from the diagonal, and one more
+# rank is idle. The bars show how long each rank works.
 
 # %%
 run, _ = run_of("ring_attention")  # yours, once it is correct
@@ -292,8 +293,8 @@ draw_attention(run)
 # %% [markdown]
 # ## How slow may the link be?
 #
-# A pass takes a tenth of a block here. Forward there is one pass to hide behind each block, in backward there are two:
-# keys and a gradient. Here is that run on slower links, next to the time it would take with every pass awaited.
+# A pass takes a tenth of a block here. Forward, one pass hides behind each block; backward, two: keys and a gradient.
+# Here is your run on slower links, next to the time with every pass awaited.
 
 # %%
 SLOW = (1, 2, 4, 5, 6, 8, 10, 12)

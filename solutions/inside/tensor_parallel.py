@@ -20,14 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. Everything you
-# have split so far was split by the batch: a text for you, a text for me. Here there are eight GPUs for every text.
-# Seven of them would watch.
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. So far you
+# have split the batch: a text for you, a text for me. Here there are eight GPUs for every text, and seven of them would
+# watch.
 #
-# So eight GPUs have to work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a
-# large matrix, and a matrix can be cut. That is **tensor parallelism**. It shortens the time of one layer, where data
-# parallelism, FSDP and pipelines only get more of them done. The price: the ranks have to talk inside every layer, and
-# somebody waits for each word.
+# So eight GPUs work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a large
+# matrix, and a matrix can be cut: **tensor parallelism**. Data parallelism, FSDP and pipelines get more layers done; this
+# makes one layer take less time. The price: the ranks talk inside every layer, and wait for every word.
 #
 # > **To tell a friend:** cut the first matrix into columns and the second into rows, and two layers cost one sum.
 #
@@ -57,9 +56,9 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # **part of a sum**: the other ranks have the other terms.
 #
 # Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put one after the
-# other, and the quarter that comes out of the first is just the quarter that the second needs. Here is rank 1 of four,
-# with one batch. First what it holds after layer 0, then the **partial sum** that layer 1 makes of it (a *partial*, in
-# PyTorch's words):
+# other: the quarter that leaves the first is just the quarter that the second needs. Look at rank 1 of four, with one
+# batch: what it holds after layer 0, then the **partial sum** that layer 1 makes of it (*partial* is PyTorch's word, too):
+
 
 
 # %%
@@ -81,14 +80,14 @@ draw_group(shown[1][0])
 draw_group(shown[1][1])
 
 # %% [markdown]
-# Pale means: not done yet, a part of a sum. Only an all-reduce makes it whole, and then all four have the same:
+# Pale means: a part of a sum. An all-reduce makes it whole, on all four ranks:
 
 # %%
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Forget the sum, and the next operation notices. The `tanh` of a partial sum is not a part of the `tanh` of the sum.
-# All you can do with partial sums is add them up:
+# Forget the sum, and the next operation refuses. The `tanh` of a partial sum is not a part of the `tanh` of the sum. All
+# you can do with partial sums is add them up:
 
 
 # %%
@@ -104,10 +103,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Two layers like this are a **block**. Backward runs through it from the other end, and everything is the other way round:
-# `backward` of the row layer needs the gradient of all features and gives that of a quarter of them, right as it is.
-# `backward` of the column layer takes this quarter, and what it gives for the block's input is a part of a sum again. The
-# gradient of each shard of a weight is right at once: the rank has seen all batches.
+# Two layers like this are a **block**. Backward runs through it from the other end: `backward` of the row layer, then
+# `backward` of the column layer. One of the two leaves a partial sum. Which one is for you to work out.
 #
 # ## The puzzle
 #
@@ -123,7 +120,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
@@ -139,8 +136,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. In the second you sum only what is read. For the third, no rank waits for a sum:
-# there is always another batch to go on with. The fourth does so with half of the activations.
+# The first goal is a correct step. For the second, sum only what something reads. For the third, no rank waits for a
+# sum: there is always another batch to go on with. The fourth does that with half of the activations.
 
 # %%
 goal("tensor_parallel")
@@ -214,8 +211,8 @@ guess.against(out)
 # the first would sum is the gradient of the data, which nothing reads. Three sums of four batches, 1.2 each, are 3.6:
 # over at 13.6. Sum the gradient of the data as well, and it is 14.8.
 #
-# Batch by batch you call more all-reduces, twelve instead of three, and each takes a quarter of the time. Nothing is
-# lost, because here a message costs only what it carries.
+# Batch by batch you call twelve all-reduces instead of three, and each takes a quarter of the time. That costs nothing
+# extra, because here a message costs only what it carries.
 #
 # </details>
 
@@ -228,8 +225,8 @@ Model.check(out, puzzle="tensor_parallel")
 # %% [markdown]
 # ### What four ranks could do instead
 #
-# The same step on the same links, by DDP, by FSDP, and by tensor parallelism. Note what the first two need: a batch for
-# every rank.
+# The same step on the same links: DDP, FSDP, and your tensor parallelism. Note what the first two need: a batch for every
+# rank.
 
 # %%
 others = {
@@ -248,9 +245,8 @@ compare({**others, "tensor parallel": run})
 # %% [markdown]
 # ## How fast must the link be?
 #
-# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the harder it is
-# to hide. Here is that run again, under links of other speeds, and with a **latency**: a time that each message takes,
-# however little is in it.
+# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the harder that
+# is. Here is your run on links of other speeds, and with a **latency**: what every message takes, however small it is.
 
 # %%
 draw_curves(
@@ -265,9 +261,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# As long as a sum takes no longer than a block of the other batch, the curve is flat: no rank waits. Then it rises as
-# fast as the link gets slower. Between hosts each message starts later, and there is less bandwidth, or the same only
-# with all cards at work: this bend is why tensor parallelism usually ends at the walls of a host.
+# While a sum takes no longer than a block of the other batch, the curve is flat: no rank waits. Then it climbs with the
+# slowness of the link. Between hosts every message starts later, and one card carries 50 GB/s where NVLink carries 450.
+# This bend is why tensor parallelism usually stops at the walls of a host.
 #
 # ## What you built
 #
@@ -283,7 +279,7 @@ draw_curves(
 # ```
 #
 # The weights, gradients and optimizer states of a rank are *1/n* of the model, as in FSDP, and they never travel. The
-# activations between the blocks are whole on every rank: that is the memory that is left, and the next puzzle is about it.
+# activations between the blocks are whole on every rank: that memory is left, for puzzle $number_sequence_parallel.
 #
 # </details>
 
@@ -296,8 +292,8 @@ draw_curves(
 #   32, 2,146 [@ultrascale_playbook]. It worked best when it filled a host and went no further [@narayanan2021].
 # - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
 #   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [@scaling_book].
-# - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: there is no second batch in
-#   flight, as there is here. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
+# - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: it has no second batch in
+#   flight. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
 #   $number_async_tensor_parallel.
 # - **In PyTorch** you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
 #   `RowwiseParallel` for the second.
@@ -309,8 +305,7 @@ draw_curves(
 #
 # Our layers are all 512 by 512; in a real block the features between the two are four times as many, so that there is more
 # to compute for what is sent. An update takes 0.5 however small the shard is. The all-reduce of a batch runs beside the
-# multiplications of another as if they had nothing to do with each other; on a GPU they share its memory, and some of its
-# cores are busy sending.
+# multiplications of another at full speed; on a GPU the two share its memory, and some of its cores are busy sending.
 
 # %% [markdown]
 # ## Questions to think about
@@ -352,14 +347,14 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # Where the activation is whole: before the column layer. There every rank computes the same, which is little work done
-# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. The next puzzle takes the rows of
-# that activation apart.
+# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. Puzzle $number_sequence_parallel
+# cuts that activation.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Between two blocks all ranks hold the same activation, and do the same with it. How much of that could you save?
+# Between two blocks all ranks hold the same activation, and do the same with it. How much of it could each rank drop?
 
 # %% [markdown]
 # <!-- part: links -->
