@@ -24,10 +24,10 @@
 # fill it many times over. So the batch is cut into microbatches, as in puzzle $number_grad_accum, and their gradients
 # are summed.
 #
-# On one GPU that is a loop. On many, you write `batch[:half]` for the first microbatch, and the program is right, and
-# slow. The batch is spread over the GPUs: its first half is on the first half of them. To give all GPUs some work, the
-# examples have to **travel** through the network, twice a step. In a framework that places data for you (JAX, or
-# DTensor in PyTorch) the code does not show it. It is one innocent slice.
+# On one GPU that is a loop. On many, write `batch[:half]` for the first microbatch, and the program is right, and slow.
+# The batch is spread over the GPUs: its first half is on the first half of them. To give all GPUs some work, examples
+# have to **travel** through the network, twice a step. In a framework that places data for you (JAX, or DTensor in
+# PyTorch) the code does not show it. It is one innocent slice.
 #
 # > **To tell a friend:** cut the batch where it lies: every GPU slices what it already has.
 #
@@ -62,9 +62,9 @@ async def first_half(model: Model) -> None:
 draw(simulate(first_half, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_device=0.05)))
 
 # %% [markdown]
-# Every line is an example that travels. Six of the eight do, and device 1 gives both of its own away to receive two
-# others. All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device
-# has: example 0 of device 0, 2 of device 1, 4 and 6. That is a microbatch as well, and no device has to send anything:
+# Every line is an example that travels. Six of the eight do; device 1 gives both of its own away to receive two others.
+# All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device has:
+# example 0 of device 0, 2 of device 1, 4 and 6. That is a microbatch as well, and nothing travels:
 
 
 # %%
@@ -102,8 +102,8 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_d
 # ### Predict first
 #
 # Suppose you take two microbatches of 4 examples each, and delete everything as early as you can. When is the step
-# over, and what does a rank hold at its worst moment? (A weight has 262,144 elements, an example half of that.) Then
-# guess before you try: with 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
+# over, and what does a rank hold at its peak? (A weight has 262,144 elements, an example half of that.) Then guess: with
+# 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
 
 # %%
 guess = predict("accumulate_in_place", end=..., memory=...)

@@ -20,14 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# Split a layer between two GPUs, and both need the same input. Where does it come from? You have one batch, two devices
-# and three ways: give each device half and let them gather the rest from each other; give both all that they need; or
-# give every device everything and let each pick its part.
+# Split a layer between two GPUs, and both need the same input. Where does it come from? You have three ways: give each
+# device half, and let them gather the rest from each other; give both all that they need; or give every device
+# everything, and let each pick its part.
 #
 # AXLearn, Apple's training library, has all three, and calls them **FULL**, **BATCH** and **REPLICATED**. The choice is
 # yours. On the four devices of this puzzle the first hands each device 131,072 elements, the second twice as much, the
-# third four times as much; and the first needs a collective that the others do not. So when is which faster? You will
-# measure it.
+# third four times as much; and the first needs a collective that the others do not. When is which faster? Measure it.
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
@@ -35,8 +34,8 @@
 # 262,144 elements, an activation of one batch 131,072.
 
 # %%
-from drawing import compare, draw, draw_collective, draw_curves, draw_group, draw_mesh
-from lib import Links, Mesh, Model, PuzzleError, Trace, check, goal, predict, retime, simulate
+from drawing import compare, draw, draw_curves, draw_mesh
+from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules.mesh_parallel import tensor_parallel
 
@@ -51,56 +50,11 @@ mesh = Mesh({"data": 2, "model": 2})
 draw_mesh(mesh)
 
 # %% [markdown]
-# You did that in puzzle $number_tensor_parallel. In short: a layer is cut into **columns** (`dim="out"`), which give
-# some of the *features*, and the next into **rows** (`dim="in"`), which take just these and give a **partial sum**. The
-# other rank has the other terms, and an all-reduce over `model` adds them up.
+# You did that in puzzle $number_tensor_parallel: columns (`dim="out"`), then rows (`dim="in"`), and one all-reduce over
+# `model` for each pair, forward and backward. A rank computes half of each layer, in half the time. The gradient of a
+# weight shard covers the batches of its row; it only has to be summed over `data`.
 #
-# So layers come in pairs, columns then rows, and each pair **needs one all-reduce**. A rank computes half of each
-# layer, in half the time. Here is the first pair on rank 1 of two:
-
-
-# %%
-async def one_pair(model: Model) -> None:
-    columns, _ = model.load_weights(0, model.rank, 2, dim="out")
-    rows, _ = model.load_weights(1, model.rank, 2, dim="in")
-    data = model.get_activation([0, 1])
-    features = model.forward(0, data, columns)
-    partial = model.forward(1, features, rows)
-    shown.append([columns, rows, data, features, partial])
-    summed = await model.allreduce(partial, 2)
-    shown.append([summed])
-
-
-shown: list = []
-demo = simulate(one_pair, layers=2, batches=2, ranks=2)
-draw_group(shown[1])
-
-# %%
-draw_collective(demo, "allreduce")
-
-# %% [markdown]
-# Forget the all-reduce, and the next operation tells you:
-
-
-# %%
-async def too_early(model: Model) -> None:
-    columns, _ = model.load_weights(0, model.rank, 2, dim="out")
-    rows, _ = model.load_weights(1, model.rank, 2, dim="in")
-    data = model.get_activation([0, 1])
-    model.loss(model.forward(1, model.forward(0, data, columns), rows))
-
-
-try:
-    simulate(too_early, layers=2, batches=2, ranks=2)
-except PuzzleError as error:
-    print(error)
-
-# %% [markdown]
-# Backward is the mirror image. The row layer gives the gradient of the features that the rank has. The column layer
-# then gives a partial sum of the gradient of its input, which needs an all-reduce too. The gradient of a weight shard
-# already covers the batches of this row; it only has to be summed over `data`.
-#
-# Now the question. Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
+# Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
 # row has two batches and two devices:
 #
 # | placement | each device is given | then |
@@ -144,9 +98,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, with any placement. The first goal tolerates one collective too many; the second
-# does not. For the third, hide the sums over `data` behind something else. For the fourth, hide those over `model` as
-# well, with what you know from the chapter before: a rank has two batches.
+# The first goal is a correct step, and tolerates one collective too many; the second does not. For the third, hide the
+# sums over `data`. For the fourth, hide those over `model` as well, as in puzzle $number_tensor_parallel.
 
 # %%
 goal("place_inputs")
@@ -228,7 +181,7 @@ out = simulate(place_inputs, puzzle="place_inputs")
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where does this number come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # The copy of two batches takes 0.1. A rank computes half of each layer for two batches: 4 forward, 4 backward. Four
 # updates take 2. That is 10.1 whatever you do. The collectives that you wait for: two sums forward, one backward (layer

@@ -60,7 +60,6 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # batch: what it holds after layer 0, then the **partial sum** that layer 1 makes of it (*partial* is PyTorch's word, too):
 
 
-
 # %%
 async def one_block(model: Model) -> None:
     columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
