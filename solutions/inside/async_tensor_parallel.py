@@ -20,13 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch
-# hid that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [@he2024]. So for up to a
-# sixth of forward the GPUs of the 70B model had been watching a link.
+# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? PyTorch hid that
+# wait, and forward of the 70B model became up to 20 % faster, of the small one up to 29 % [@he2024]. So for up to a sixth
+# of forward the 70B model's GPUs had been watching a link.
 #
-# With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no
-# next. But look at a multiplication: a row of its output needs one row of its input, and not the other 255. So the
-# first can be multiplied before the last arrives. That is **async tensor parallelism**.
+# In tensor parallelism you hid the sum of one batch behind the multiplications of the next. Now there is one batch, and no
+# next. But look at a multiplication: a row of its output needs one row of its input, not the other 255. So multiply the
+# first before the last arrives. That is **async tensor parallelism**.
 #
 # > **To tell a friend:** don't gather and then multiply. Multiply the rows you have while the next ones travel.
 #
@@ -49,7 +49,7 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # all-gather takes three steps of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of 0.05, four
 # multiplications of 0.0625. The first multiplication needs no shift at all.
 #
-# Here are two steps of that. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
+# Two steps of that. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
 
 
 # %%
@@ -78,13 +78,12 @@ draw_group(shown[2][0])
 draw_group(shown[2][1])
 
 # %% [markdown]
-# Two more shifts, and it has its features of all rows. They are the same numbers as after a gather: a row is multiplied with
-# the same columns, whenever it comes.
+# Two more shifts, and it has its features of all rows: the same numbers as after a gather.
 #
 # The row layer is the other half. It makes a part of a sum for all rows, and each rank wants the whole sum of its own.
-# So let the *sum* travel: a rank makes its part for one chunk, sends it on, and makes the part for another chunk while
-# the first one travels. What arrives is added to what it has just made. In the end each sum has been on all four ranks.
-# It should end on the rank that owns those rows, and that depends on where you start. With your own rows, for instance?
+# So let the *sum* travel: make your part for one chunk, send it on, and make the part for another chunk meanwhile. Add what
+# arrives to what you have just made. In the end each sum has been on all four ranks. It should end on the rank that owns
+# those rows, and that depends on where it starts. With your own rows, for instance?
 
 
 # %%
@@ -103,9 +102,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward has the same two halves. The gradient of a block's output comes as chunks, and the row layer takes them as they
-# come. The gradient of a block's input is a sum that has to get to its owner. And each chunk gives a part of the gradient of a
-# weight: add them up.
+# Backward has the same two halves. Which of its two layers takes chunks as they come, and which sends sums home? Each chunk
+# gives a part of the gradient of a weight: add them up.
 #
 # ## The puzzle
 #
@@ -123,7 +121,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - You may keep pending calls in a dict or a list of your own.
 # - A layer may be updated as soon as the gradient of its weight is whole.
 # - `set_final_weight` gets this rank's shard.
 
@@ -140,9 +138,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, with any collectives. For the second, no rank waits for a chunk, and what has been
-# gathered may be kept for backward. For the third you keep only your own rows of each block's input, as in sequence
-# parallelism, and gather them again for backward. Find something to hide *that* behind.
+# The first goal is a correct step, with any collectives. For the second, no rank waits for a chunk; keep for backward what
+# you like. For the third, keep only your own rows of each block's input, as in sequence parallelism, and gather them
+# again. Find something to hide *that* behind.
 
 # %%
 goal("async_tensor_parallel")

@@ -20,17 +20,17 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 knows 128,000 words, or pieces of words [@llama3]. So at the end of the model each token becomes 128,000 numbers: how
-# likely is each of them to come next? These are the **logits**. A text of 8,192 tokens has a billion of them, 2 GB in half
-# precision. What came into that last layer was 0.27 GB.
+# Llama 3 knows 128,000 words, or pieces of words [@llama3]. So the last layer turns each token into 128,000 numbers, the
+# **logits**: how likely is each word to come next? A text of 8,192 tokens has a billion of them, 2 GB in half precision.
+# What came into that layer was 0.27 GB.
 #
-# With tensor parallelism the last layer is cut into columns, like any other. Each of eight GPUs has the logits of an eighth
-# of the words, 262 MB, and that fits. Then comes the loss, and the loss wants to see all words. The obvious way is to
-# gather the logits: all of the 2 GB to all of the GPUs, and all of it at once in the memory of each.
+# Cut the last layer into columns, like any other. Each of eight GPUs has the logits of an eighth of the words, 262 MB, and
+# that fits. Then comes the loss, and it wants to see all words. The obvious way is to gather the logits: all of the 2 GB
+# to all of the GPUs, and all of it at once in the memory of each.
 #
-# But what comes out of the loss is *one* number for a token. Do 128,000 have to travel for that?
+# But the loss is *one* number for a token. Do 128,000 have to travel for that?
 #
-# > **To tell a friend:** to split the loss over the vocabulary, sum two numbers a token. No logit ever travels.
+# > **To tell a friend:** the loss needs all 128,000 logits of a token, and not one of them has to travel.
 #
 # *The words, once more.* An activation of one batch has 131,072 elements (256 rows, here tokens, of 512 features). A
 # layer that is cut into columns gives a part of the features, right as they are; one that is cut into rows gives a
@@ -55,9 +55,7 @@ LAST = [Layer(outputs=2048), Layer("cross_entropy", inputs=2048, outputs=1)]
 # loss  =  log( exp(logit 0) + exp(logit 1) + ... over all words )  -  logit of the right word
 # ```
 #
-# The first term has a sum in it, and a sum can be cut: each rank adds up the exponentials of its own words. The second
-# is a sum as well: the rank that has the right word brings its logit, and every other rank 0. So each rank brings **two
-# numbers for each token**. Here are 16 tokens and 32 words on four ranks, in plain Python:
+# Each rank has the logits of a quarter of the words. Here are 16 tokens and 32 words on four ranks, in plain Python:
 
 
 # %%
@@ -82,9 +80,11 @@ def loss_of(row: int, words: range, answer: int) -> float:
 everything = sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)) / TOKENS
 
 # %% [markdown]
-# A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary. The softmax
-# is then over those 8, and the right word is one of them too (word 19 of 32 becomes word 3 of 8). The mean over the ranks is
-# the loss. And the right way: each rank brings its two numbers, and they are added up.
+# A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary, and the loss
+# is the mean over the ranks. (Word 19 of 32 becomes word 3 of 8.)
+#
+# **Before you go on:** which numbers should each rank bring instead, for each token, so that adding them up gives the
+# loss? How many do you need? The next cell compares the mistake with an answer.
 
 # %%
 parts = [range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)]
@@ -101,14 +101,14 @@ print(f"all words at once: {everything:.4f}   own words only: {own:.4f}", end=" 
 print(f"two numbers a token, summed: {summed:.4f}")
 
 # %% [markdown]
-# The mistake has a *smaller* loss: each word had a quarter of the rivals. Training runs, the loss goes down, and the
-# model learns something else.
+# **Two numbers a token** are enough: each rank adds up the exponentials of its own words, and the one that has the right
+# word brings its logit, the others 0. The mistake has a *smaller* loss, because each word had a quarter of the rivals.
+# Training runs, the loss goes down, and the model learns something else.
 #
 # In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of the
 # words they are for, and gives a part of a sum: two numbers a token. (The first is the *logarithm* of your sum of
-# exponentials, because the sum itself may be too large for a float. The all-reduce knows how to add those up.) Here is rank
-# 1 of four, with one batch, in a model that has nothing but its last two layers. First its logits, then what the loss makes
-# of them, then the sum over all ranks:
+# exponentials, because the sum itself may be too large for a float. The all-reduce knows how to add those up.) Rank 1 of
+# four, with one batch, in a model of just these two layers: its logits, what the loss makes of them, the sum over all ranks:
 
 
 # %%
@@ -132,12 +132,10 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Then backward. The gradient of a logit is the probability of its word, minus 1 if it is the right word. The
-# probability is `exp(logit) / sum of all exponentials`, and this sum has just been on its way. So each rank can go back
-# through its own logits, and through its columns of the output layer, without asking any other. What comes out at the
-# other end, the gradient of the output layer's input, is a part of a sum, as after any layer that is cut into columns.
+# Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1 if
+# it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the other end?
 #
-# Forget the sum of the losses, and the next operation notices:
+# Forget the sum of the losses, and the next operation refuses:
 
 
 # %%
@@ -176,7 +174,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard, of each layer that has a weight.
 
 # %% [markdown]

@@ -23,10 +23,10 @@
 # DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course can use well. So it combines three:
 # pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all [@scaling_book].
 #
-# You know all three. What is new is that they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and
-# to a group that sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
+# You know all three. Now they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a group that sums
+# gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
 #
-# > **To tell a friend:** ask of each gradient whose tokens it has seen. The missing ones tell you with whom to sum it.
+# > **To tell a friend:** every gradient has its own answer to "with whom do I sum?". Ask whose tokens it has seen.
 
 # %%
 from drawing import draw, draw_experts, draw_mesh
@@ -65,7 +65,7 @@ draw_mesh(MESH)
 # | `expert` | 0 | tokens that want the other expert, and their way home |
 # | `data` | 3 | gradients, of something |
 #
-# To exchange tokens takes a few lines that you know. Here they are, for the group along `expert`:
+# You know the few lines that exchange tokens. Here they are, for the group along `expert`:
 
 
 # %%
@@ -82,7 +82,7 @@ async def exchange(model: Model, value, dim: str, layer: int):
 
 
 # %% [markdown]
-# Here is one stage on its own, with one batch for each rank and without its two sums. Look at who has what at the end:
+# One stage on its own, with one batch for each rank and without its two sums. Look at what each rank has at the end:
 
 
 # %%
@@ -106,8 +106,7 @@ for rank, (of_layer_0, of_expert) in seen.items():
     print(f"rank {rank}   layer 0: {of_layer_0}   expert: {of_expert}")
 
 # %% [markdown]
-# Layer 0 has seen one batch on each rank. An expert has seen two: its rank's own, and that of the rank it exchanges
-# with. **So they are not summed over the same ranks.** What happens if you sum both over all four?
+# Which batches are in each gradient, and which are missing? Sum both over all four ranks, and the simulator refuses:
 
 
 # %%

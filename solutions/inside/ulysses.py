@@ -20,9 +20,8 @@
 # %% [markdown]
 # # $heading
 #
-# In a ring, nearly all keys and values of the text pass every rank: with 4 ranks three quarters of them, with 64 ranks
-# 98 %. Add GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the
-# time.
+# In a ring, nearly all keys and values of the text pass every rank: three quarters of them with 4 ranks, 98 % with 64. Add
+# GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the time.
 #
 # DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link
 # carries 4*Nh*/*P* for the attention of a layer. With the sequence parallelism that they compare it with, it is 4*Nh*,
@@ -51,9 +50,9 @@ def layers(tokens: int) -> list[Layer]:
 # %% [markdown]
 # ## The idea
 #
-# With the text cut among four ranks, most layers need nothing from other ranks: they work row by row. Attention needs
-# other rows, because a query attends to the keys of all rows before it. But only to those of its own **head**: the 512
-# features of a query are 8 heads of 64, and heads do not interact.
+# Cut the text among four ranks, and most layers need nothing from other ranks: they work row by row. Attention needs other
+# rows, because a query attends to the keys of all rows before it. But only to those of its own **head**: the 512 features
+# of a query are 8 heads of 64, and heads do not interact.
 #
 # | | heads 0 1 | heads 2 3 | heads 4 5 | heads 6 7 |
 # |---|---|---|---|---|
@@ -63,8 +62,7 @@ def layers(tokens: int) -> list[Layer]:
 # | **of rank 3** | to rank 0 | to rank 1 | to rank 2 | stays |
 #
 # Before the swap a rank has a row of this table, afterwards a column: 2 of the 8 heads, for all rows. Every rank has
-# something different for every other rank, and that is an **all-to-all**. Here are the queries of rank 1, before and
-# after:
+# something different for every other rank: an **all-to-all**. The queries of rank 1, before and after:
 
 
 # %%
@@ -108,11 +106,10 @@ draw_collective(demo, "alltoall")
 draw_attention(demo)
 
 # %% [markdown]
-# The result has all rows and some features, and the next layer wants it the other way round. So swap back. In backward,
-# whatever came by an all-to-all has a gradient that goes back by one.
+# The result has all rows and some features, and the next layer wants it the other way round. And backward? You decide.
 #
-# There is one condition. Cut between heads, and each rank has a complete attention of its own. Cut through a head, and
-# no score is right. Here are 16 ranks for 8 heads:
+# One condition: cut between heads, and each rank has a complete attention of its own. Cut through a head, and no score is
+# right. 16 ranks for 8 heads:
 
 # %%
 try:

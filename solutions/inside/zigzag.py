@@ -21,15 +21,15 @@
 # # $heading
 #
 # In a ring of four, the rank with the first quarter of the text computes attention for 8 time units, forward. The rank
-# with the last quarter needs 56 for the same number of tokens. The others wait for it: of the time that four ranks
-# spend in attention, three sevenths is waiting.
+# with the last quarter needs 56 for as many tokens, and the others wait for it: three sevenths of the time that four ranks
+# spend in attention is waiting.
 #
 # It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31
 # times as much, and nearly half of a very expensive machine stands idle. On eight H800s a plain ring reached 54 % of
 # the speed of FlashAttention with an even share of the work, forward and backward. Dealing out the tokens differently,
 # and changing nothing else, raised that to 90 % [@ring_flash_attention].
 #
-# > **To tell a friend:** deal out the text so that every rank gets easy tokens and hard ones.
+# > **To tell a friend:** equal shares of a text are not equal work. Deal it out like cards.
 
 # %%
 from drawing import draw, draw_attention, draw_curves, draw_group
@@ -48,8 +48,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# Here is the forward pass of a ring for any way to deal out the text. Cut the text into equal pieces and say which of
-# them each rank gets. The ring itself is the one you know.
+# The forward pass of a ring, for any way to deal out the text. Cut the text into equal pieces and say which of them each
+# rank gets. The ring itself is the one you know.
 
 
 # %%
@@ -76,8 +76,8 @@ def ring_of(*shares: tuple[int, ...]) -> list[Model]:
 draw_attention(ring_of((0,), (1,), (2,), (3,)))
 
 # %% [markdown]
-# This is the table of blocks from the last puzzle, with queries down and keys across. A block has the colour of the
-# rank that works on it; finished blocks are paler. The bars show how long each rank works in each step.
+# The table of blocks again, queries down and keys across, each block in the colour of its rank. The bars show how long each
+# rank works in each step.
 #
 # From step 1 on, some rank always has a whole block and another has nothing. The keys move in lockstep, so each step
 # takes as long as its longest bar: 56.008 in all. The four ranks together have 128.03 to do. Dealt out evenly, that is
@@ -301,7 +301,7 @@ draw_curves(
 # - **How much.** On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
 #   nothing to send: a plain ring 54 %, zigzag 90 % [@ring_flash_attention]. The text is cut once, when it is loaded, so it costs nothing
 #   later.
-# - *In PyTorch* it is the default: `context_parallel` rearranges causal text in this way unless you turn it off. After
+# - **In PyTorch** it is the default: `context_parallel` rearranges causal text in this way unless you turn it off. After
 #   its own block, a rank takes either all its queries and the early half of the keys, or the late half of its queries
 #   and all keys: always half a block, and never one with a mask in it [@pytorch_context_parallel, head-tail load balance].
 # - **Without a ring.** Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [@llama3].
