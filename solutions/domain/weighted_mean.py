@@ -54,13 +54,13 @@ print(f"mean of the four means:   {sum(means) / 4}")
 print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
 
 # %% [markdown]
-# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So bring two
-# numbers, **a sum and a count**, and add up both. A rank without rows brings two zeros and needs no special case.
+# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So what must a
+# rank bring, so that a plain sum over ranks is enough? And a rank without rows?
 #
 # ### Forward
 #
-# In the simulator `"mean"` is a kind of layer, without a weight. Given some of the rows it computes a **partial mean**,
-# which carries its count. Here is rank 3:
+# **A sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given some
+# of the rows it computes a **partial mean**, which carries its count. Rank 3:
 
 # %%
 ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
@@ -103,10 +103,9 @@ reduce = next(event for event in demo[3].trace.programs[3].events if event.op ==
 print(f"2 numbers: {(reduce.end - reduce.start) / 1e9:.9f}, of which messages: {2 * 3 * 0.02:.2f}")
 
 # %% [markdown]
-# Two numbers cost next to nothing: the time is that of the 6 messages of the ring. The count is free.
+# The time is that of the 6 messages of the ring: the count is free.
 #
-# Libraries also have an averaging all-reduce: it sums and divides by the number of ranks. Here it is
-# `model.allreduce_mean`, and it checks what it is given:
+# Libraries also have an averaging all-reduce, which divides the sum by the number of ranks. Ours checks what it is given:
 
 
 # %%
@@ -125,7 +124,7 @@ except PuzzleError as error:
 #
 # ### Backward
 #
-# How much does the mean change, if one number changes by 1? Try it, on rank 0 and on rank 3:
+# By how much does the mean of all change if one number changes by 1? Guess for a number of rank 0, and for one of rank 3.
 
 # %%
 for rank in (0, 3):
@@ -135,13 +134,12 @@ for rank in (0, 3):
     print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
 
 # %% [markdown]
-# The mean of all changes by 1/40, whichever rank the number is on. So **the gradient of each row is that of the mean,
-# divided by 40**: by the number of rows in all, not by the number here. Call `.mean()` on each rank and average
-# afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3: four times as much for each row of the smallest
-# part. Such a model learns most from the rank with the fewest rows.
+# By 1/40, whichever rank it is on: **the gradient of each row is that of the mean, divided by the number of rows in all**.
+# Call `.mean()` on each rank and average afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3. Such a model
+# learns most from the rank with the fewest rows.
 #
-# Backward needs no communication for that. Every rank has the mean of all, so every rank computes the same gradient of
-# it, and `model.backward(2, rows, gradient)` gives that of the rows here.
+# Every rank has the mean of all and computes the same gradient of it, so `model.backward(2, rows, gradient)` needs no
+# communication.
 #
 # ## The puzzle
 #
