@@ -20,16 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [@aifs_single]. That is a quarter of an
-# example for each GPU: the four GPUs of a host work together on one state of the atmosphere, and 16 such groups work on
-# different ones.
+# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [@aifs_single]. That is a quarter of
+# an example for each GPU: the four GPUs of a host share one state of the atmosphere, and 16 such groups have different
+# ones.
 #
 # So two things are cut at once. Along one axis GPUs have *different examples*, as in data parallelism. Along the other
-# they have *different rows of the same example*. Both kinds of neighbours need something from you, and both need their
-# part of your gradient. Mix them up in forward, and you get rows of another day's weather. Mix them up in the gradient,
-# and nothing fails: with DDP over all 64 GPUs, training continues with a quarter of the gradient and no error.
+# they have *different rows of the same example*. Mix the two up in forward, and you get rows of another day's weather.
+# Mix them up in the gradient, and nothing fails: put DDP over all 64 GPUs, and training goes on with a fraction of the
+# gradient and no error.
 #
-# > **To tell a friend:** rows are parts of one image, so their gradients are summed; images are averaged.
+# > **To tell a friend:** the GPU that shares your image is not the GPU that has another one: never average the two alike.
 #
 # *The words, once more.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the
 # gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` means a
@@ -68,8 +68,8 @@ draw_mesh(MESH, groups_of=1)
 # | `domain` | 0 | the same images, other rows |
 # | `data` | 3 | the same rows of other images |
 #
-# Halos come from the `domain` partner. Here are three functions for them, which you get in the puzzle. They are simpler
-# than those of puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
+# From which of the two comes a halo? Three functions for it, which you get in the puzzle. They are simpler than those of
+# puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
 
 
 # %%
@@ -96,8 +96,7 @@ def summed(low, high, gradient, edges, arrived):
 
 
 # %% [markdown]
-# A rank could also exchange rows with its `data` partner: that one has the same number of rows, at the same place, of
-# the same shape. This is what happens:
+# Exchange rows with the `data` partner, which has the same number of rows, of the same shape:
 
 
 # %%
@@ -120,24 +119,6 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Our values know their rows and images. In PyTorch a row is a row: the shapes agree, and the loss is wrong.
-#
-# ### What each shape costs
-#
-# Four GPUs and 64 images of 64 rows each. Every mesh shape gives a rank the same work, 1/4 of all rows of all images. A
-# layer takes 3, so four layers forward and backward take 24. On top come 8 halo exchanges:
-
-# %%
-print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
-for data, domain in ((1, 4), (2, 2), (4, 1)):
-    run = simulate(borrow, layers=LAYERS[:1], mesh=Mesh({"data": data, "domain": domain}), batches=64, costs=PRICES)
-    one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
-    print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
-
-# %% [markdown]
-# Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
-# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
-# the rest is data** [@anemoi_training, "Parallelisation"]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many
-# images.
 #
 # ### Whose gradient is missing?
 #
@@ -192,33 +173,6 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # of the *sum* of the losses, which is what this course has.
 #
 # </details>
-#
-# ### One sum or two?
-#
-# Is it cheaper to sum over all four ranks at once, or first over `domain` and then over `data`? Here is a weight of 9,216
-# elements, and one of 49,152, as in the puzzle:
-
-
-# %%
-async def sum_up(model, groups):
-    gradient = model.fake_grad(0)
-    for group in groups:
-        gradient = await model.allreduce(gradient, 0, group=group)
-
-
-print("elements  summed over               time     sent")
-for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1), LAYERS[0]):
-    for words, groups in (("all four", [["data", "domain"]]), ("domain, then data", ["domain", "data"])):
-
-        async def summing(model, groups=groups):
-            await sum_up(model, groups)
-
-        run = simulate(summing, layers=[layer], mesh=MESH, costs=PRICES)
-        print(f"{layer.weight:>8,}  {words:<18}{end(Trace.of(run)):>12.5f}{most_sent(Trace.of(run)):>9,.0f}")
-
-# %% [markdown]
-# Two small rings have four messages, and one ring of four has six. So two sums are quicker while weights are small, but they
-# always send a third more.
 #
 # ### Where may a shard lie?
 #
@@ -392,6 +346,51 @@ if out:
 # More ranks along `domain` cost halos; more along `data` need more images. But most of the waiting has another cause:
 # gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that should hide it takes 0.75. On 16
 # ranks, cutting every weight into 16 shards no longer pays. Question 4 has something better.
+#
+# ## What each shape costs
+#
+# Four GPUs and 64 images of 64 rows each. Every mesh shape gives a rank the same work, 1/4 of all rows of all images. A
+# layer takes 3, so four layers forward and backward take 24. On top come 8 halo exchanges:
+
+# %%
+print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
+for data, domain in ((1, 4), (2, 2), (4, 1)):
+    run = simulate(borrow, layers=LAYERS[:1], mesh=Mesh({"data": data, "domain": domain}), batches=64, costs=PRICES)
+    one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
+    print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
+
+# %% [markdown]
+# Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
+# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
+# the rest is data** [@anemoi_training, "Parallelisation"]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many
+# images.
+#
+# ## One sum or two?
+#
+# Is it cheaper to sum over all four ranks at once, or first over `domain` and then over `data`? Here is a weight of 9,216
+# elements, and one of 49,152, as in the puzzle:
+
+
+# %%
+async def sum_up(model, groups):
+    gradient = model.fake_grad(0)
+    for group in groups:
+        gradient = await model.allreduce(gradient, 0, group=group)
+
+
+print("elements  summed over               time     sent")
+for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1), LAYERS[0]):
+    for words, groups in (("all four", [["data", "domain"]]), ("domain, then data", ["domain", "data"])):
+
+        async def summing(model, groups=groups):
+            await sum_up(model, groups)
+
+        run = simulate(summing, layers=[layer], mesh=MESH, costs=PRICES)
+        print(f"{layer.weight:>8,}  {words:<18}{end(Trace.of(run)):>12.5f}{most_sent(Trace.of(run)):>9,.0f}")
+
+# %% [markdown]
+# Two small rings have four messages, and one ring of four has six. So two sums are quicker while weights are small, but they
+# always send a third more.
 #
 # ## What you built
 #

@@ -21,17 +21,16 @@
 # # $heading
 #
 # AIFS, the weather model of the European weather centre ECMWF, is trained on 64 GPUs for about a week, and one copy of it
-# covers *four* of them [@aifs_single]. Its forecasts come from one network that looks at the whole globe.
+# covers *four* of them [@aifs_single].
 #
-# In this chapter you have shared rows. A grid has columns too. Cut a 64 x 64 grid into strips for 64 ranks, and each
+# So far you have shared rows. A grid has columns too. Cut a 64 x 64 grid into strips for 64 ranks, and each
 # has one row and borrows two: 128 points, twice as many as it owns. Cut it into **tiles** of 8 by 8, and a rank owns
 # the same 64 points and borrows 36.
 #
-# But a tile has eight neighbours, and four of them touch it at a single point, the corner. Do you need eight messages
-# in each layer? No: two exchanges are enough.
+# But a tile has eight neighbours, and four of them touch it at a single point, the corner. Do you need eight messages in
+# each layer?
 #
-# > **To tell a friend:** exchange rows first, then columns together with the halo that has arrived, and the corners
-# > come along by themselves.
+# > **To tell a friend:** a tile has eight neighbours, and talks to four.
 #
 # *The words, once more.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
 
@@ -50,11 +49,11 @@ PRICES = Links(latency=0.02, forward=8, backward=8)
 #
 # ### Corners
 #
-# Four ranks have a tile each. Rank 0 has the upper left one. For a kernel of 3 x 3 it needs a row from rank 2, below
-# it, a column from rank 1, beside it, and one point from rank 3.
+# Four ranks have a tile each. Rank 0 has the upper left one. For a kernel of 3 x 3 it needs a row from rank 2, below it, a
+# column from rank 1, beside it, and one point from rank 3. How does that point get there, without a message of its own?
 #
-# First the ranks exchange rows. Now rank 1 has *its* row from rank 3. Then they exchange columns, including the
-# borrowed row. So the corner point of rank 3 travels to rank 1, and then on to rank 0.
+# Exchange rows first. Now rank 1 has *its* row from rank 3. Then exchange columns, *with* the borrowed row: the corner
+# comes along.
 
 
 # %%
@@ -133,18 +132,13 @@ demo = simulate(corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, cos
 draw_halo(demo, layer=1)
 
 # %% [markdown]
-# In backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a
-# row. It is the same film run backwards. (The other order works as well. What counts is that the second exchange
-# includes what the first one brought.)
+# In backward the corner's gradient goes home in two steps, too: the same film run backwards.
 #
 # ### What needs no halo
 #
-# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points: if the tile begins at an even
-# row and column, the rank has all four. A **transposed convolution** of 2 x 2 turns one point into four. Neither
-# borrows anything. The **skip connection** adds the activation before the pooling to the one after the way up. It needs
-# the same points of both, and the rank has them: a tile of 32 points across became one of 16, and is one of 32 again.
-#
-# So the layers decide which halos a network needs:
+# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points. A **transposed convolution** of 2 x
+# 2 turns one point into four. The **skip connection** adds the activation before the pooling to the one after the way up:
+# a tile of 32 points across became one of 16, and is one of 32 again. Which of the three borrow from neighbours?
 
 # %%
 WIDE, LOW = {"rows": 64, "columns": 64}, {"rows": 32, "columns": 32}
@@ -198,8 +192,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, let the sums travel while other layers are computed. For the third,
-# look at the very first exchange. What does it bring, and where else could you get that?
+# The first goal is a correct step. For the second, hide the sums of the gradients. For the third, look at the very first
+# exchange: do you need it?
 
 # %%
 goal("unet_or_vit")
