@@ -33,8 +33,8 @@
 #
 # > **To tell a friend:** variances do not add up, even if you weight them.
 #
-# *The words, once more.* A group norm cuts the features of each image into groups. Each group, over all points of the grid, is
-# shifted and scaled so that its mean is 0 and its variance 1.
+# *The words, once more.* A group norm cuts the features of each image into groups. Each group, over all points of the
+# grid, is shifted and scaled so that its mean is 0 and its variance 1.
 
 # %%
 from functools import partial
@@ -57,8 +57,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# One group: 3 features of 64 rows, noise on a slope, so that rows further down have larger values. The ranks have 4, 8, 12
-# and 40 rows of it.
+# One group: 3 features of 64 rows, noise on a slope, so that rows further down have larger values. The ranks have 4, 8,
+# 12 and 40 rows of it.
 
 
 # %%
@@ -87,11 +87,11 @@ print(f"mean of the four variances:            {sum(map(variance, parts)) / 4:.4
 print(f"weighted by how many numbers each has: {sum(variance(part) * len(part) for part in parts) / 192:.4f}")
 
 # %% [markdown]
-# Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*, and
-# no part knows how far apart the means are.
+# Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*,
+# and no part knows how far apart the means are.
 #
-# **Before you go on:** which numbers can be added up over the ranks, so that one sum gives mean and variance? (The variance
-# is the mean of the squares, less the square of the mean.)
+# **Before you go on:** which numbers can be added up over the ranks, so that one sum gives mean and variance? (The
+# variance is the mean of the squares, less the square of the mean.)
 
 # %%
 pieces = [(len(part), sum(part), sum(number**2 for number in part)) for part in parts]  # what each rank brings
@@ -149,11 +149,11 @@ print(f"the mean, and then the variance around it:      {2 * all_reduce(2 * grou
 print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):.5f}")
 
 # %% [markdown]
-# The second is the textbook way: first the mean of all, then the distance of each number from it. Each of its two exchanges
-# costs six messages. A third number for each group costs next to nothing.
+# The second is the textbook way: first the mean of all, then the distance of each number from it. Each of its two
+# exchanges costs six messages. A third number for each group costs next to nothing.
 #
-# Normalize with the moments of your own rows, and a real program says nothing: the same value just comes out differently
-# above and below the edge between two ranks. Ours refuses:
+# Normalize with the moments of your own rows, and a real program says nothing: the same value just comes out
+# differently above and below the edge between two ranks. Ours refuses:
 
 
 # %%

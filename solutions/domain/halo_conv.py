@@ -21,18 +21,19 @@
 # # $heading
 #
 # CosmoFlow is a convolutional network that looks at cubes of the universe. In 2020 it was trained on cubes 64 times as
-# large as before, on about 2,000 GPUs [@oyama2020]. No GPU can hold the activations of such a cube, so several GPUs share
-# *one* cube, each working on a part.
+# large as before, on about 2,000 GPUs [@oyama2020]. No GPU can hold the activations of such a cube, so several GPUs
+# share *one* cube, each working on a part.
 #
 # A layer that works row by row does not notice. A **convolution** does: for each row of its output it looks at a few
-# rows of its input, three in most networks. At the edge of a part, one of them is on another GPU. A rank with a thousand
-# rows lacks *two*, one on each side: its **halo**. Fetching them is the easy half. NVIDIA's library for physics,
-# PhysicsNeMo, got the other half wrong at first [@physicsnemo_784]: backward.
+# rows of its input, three in most networks. At the edge of a part, one of them is on another GPU. A rank with a
+# thousand rows lacks *two*, one on each side: its **halo**. Fetching them is the easy half. NVIDIA's library for
+# physics, PhysicsNeMo, got the other half wrong at first [@physicsnemo_784]: backward.
 #
 # > **To tell a friend:** what a rank borrows in forward, it owes in backward.
 #
-# *The words, once more.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding** is rows of zeros
-# around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a layer as before it.
+# *The words, once more.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding**
+# is rows of zeros around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a
+# layer as before it.
 
 # %%
 from functools import partial
@@ -123,9 +124,9 @@ draw_group(gradients)
 # Pale, marked "of a sum", means partial. Rows 17 to 30 are complete: no other rank has used them. **Before you go on:**
 # which ranks used row 15, and which used row 16? What is missing from each gradient, where is it, and where must it go?
 #
-# Forget it, and all shapes are still right: 16 rows of gradient for 16 rows. That is why the bug survives. In PhysicsNeMo
-# it showed most with small images [@physicsnemo_784]: of 1,000 rows on a rank two are wrong, of 4 rows half. Here is that
-# bug:
+# Forget it, and all shapes are still right: 16 rows of gradient for 16 rows. That is why the bug survives. In
+# PhysicsNeMo it showed most with small images [@physicsnemo_784]: of 1,000 rows on a rank two are wrong, of 4 rows
+# half. Here is that bug:
 
 
 # %%
@@ -155,9 +156,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Row 15 was used three times: for output rows 14 and 15, on rank 0, and for output row 16, on rank 1. Rank 0 owns it and
-# lacks the last. Row 16 belongs to rank 1, which lacks the part of output row 15, on rank 0. So each sends the other what
-# it has for a row that it borrowed, and the owner adds it at its edge.
+# Row 15 was used three times: for output rows 14 and 15, on rank 0, and for output row 16, on rank 1. Rank 0 owns it
+# and lacks the last. Row 16 belongs to rank 1, which lacks the part of output row 15, on rank 0. So each sends the
+# other what it has for a row that it borrowed, and the owner adds it at its edge.
 #
 # </details>
 #
@@ -167,11 +168,11 @@ picture
 # |---|---|---|---|---|---|---|---|
 # | 4 | 64 | 64, so 16 each | 4 | 3 | 0.195 | 0.6975 | 0.09375 |
 #
-# A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less. A halo exchange
-# takes 0.195 on 4 ranks and on 4,000: two messages, and two rows.
+# A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less. A halo
+# exchange takes 0.195 on 4 ranks and on 4,000: two messages, and two rows.
 #
-# **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above, and
-# here are four more:
+# **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above,
+# and here are four more:
 
 
 # %%
@@ -230,8 +231,8 @@ def summed(low, high, parts):
 # %% [markdown]
 # ### Predict first
 #
-# Await everything where you call it, and give back every halo. How many collectives does a rank call, and when is the step
-# over?
+# Await everything where you call it, and give back every halo. How many collectives does a rank call, and when is the
+# step over?
 
 # %%
 guess = predict("halo_conv", end=..., collectives=...)
@@ -240,8 +241,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step with halo exchanges. For the second, hide the sums of the weights' gradients, and leave
-# out the exchange that nothing needs. For the third, no rank waits for a neighbour.
+# The first goal is a correct step with halo exchanges. For the second, hide the sums of the weights' gradients, and
+# leave out the exchange that nothing needs. For the third, no rank waits for a neighbour.
 
 # %%
 goal("halo_conv")
@@ -315,10 +316,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# Four layers forward and four backward are 8 · 3 = 24. There are 8 halo exchanges. In each a rank sends two messages and
-# two rows: 2 · 0.06 + 2 · 64 · 128 elements at 0.6 for 131,072 are 0.195. All awaited, forward and backward take 25.56.
-# Then there are four sums of 0.6975, three quarters of 49,152 elements twice and six messages, and four updates of 0.09375:
-# 12 collectives, over at **28.725**.
+# Four layers forward and four backward are 8 · 3 = 24. There are 8 halo exchanges. In each a rank sends two messages
+# and two rows: 2 · 0.06 + 2 · 64 · 128 elements at 0.6 for 131,072 are 0.195. All awaited, forward and backward take
+# 25.56. Then there are four sums of 0.6975, three quarters of 49,152 elements twice and six messages, and four updates
+# of 0.09375: 12 collectives, over at **28.725**.
 #
 # Started early, the sums travel while earlier layers go backward, and only the last one is exposed, with three updates
 # beside it: 26.35125. And the data is not trained, so the exchange that brings its gradient home is wasted: 26.15625.
@@ -432,8 +433,8 @@ for ranks in (4, 16, 32):
         print(f"{ranks:>5}  {way:<11}{end(Trace.of(run)):>6.3f}{int(most_sent(Trace.of(run))):>16,}")
 
 # %% [markdown]
-# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo exchange,
-# but it pays 0.06 for a message to every rank, even for the empty ones.
+# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo
+# exchange, but it pays 0.06 for a message to every rank, even for the empty ones.
 
 # %% [markdown]
 # How wide is the halo of another convolution? Each column is a rank and each line a convolution:
@@ -481,8 +482,8 @@ for sizes, how in (
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Domain parallelism** for convolutions, also called spatial parallelism. With *n* ranks, a kernel of *k* rows with dilation
-# *d*, images of *L* rows, and a row of all images taking *p* on the link, α a message:
+# **Domain parallelism** for convolutions, also called spatial parallelism. With *n* ranks, a kernel of *k* rows with
+# dilation *d*, images of *L* rows, and a row of all images taking *p* on the link, α a message:
 #
 # ```
 # halo on each side                 h = d·(k - 1)/2 rows, for odd k and "same" padding
@@ -501,20 +502,22 @@ for sizes, how in (
 # %% [markdown]
 # ## On real GPUs
 #
-# - **PhysicsNeMo.** A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
-#   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [@physicsnemo_conv_patches].
+# - **PhysicsNeMo.** A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part
+#   by `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves
+#   [@physicsnemo_conv_patches].
 # - **Which exchange?** An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
-#   between neighbours are the other choice [@physicsnemo_halo]. What goes to a neighbour and what comes from it are assumed to have the
-#   same size.
+#   between neighbours are the other choice [@physicsnemo_halo]. What goes to a neighbour and what comes from it are
+#   assumed to have the same size.
 # - **The way back.** The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
-#   the first and the last rows [@physicsnemo_halo]. The pull request that brought it says that an earlier version did not, and that the
-#   error was more pronounced with smaller data [@physicsnemo_784].
-# - **Not hidden.** The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library would have to
-#   call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin strip does
-#   not fill a GPU.
+#   the first and the last rows [@physicsnemo_halo]. The pull request that brought it says that an earlier version did
+#   not, and that the error was more pronounced with smaller data [@physicsnemo_784].
+# - **Not hidden.** The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library
+#   would have to call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin
+#   strip does not fill a GPU.
 # - **What it refuses.** Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
 #   [@physicsnemo_conv_patches].
-# - **One rank.** With a domain of one rank both neighbours are missing, which raised an error until 2026 [@physicsnemo_1400].
+# - **One rank.** With a domain of one rank both neighbours are missing, which raised an error until 2026
+#   [@physicsnemo_1400].
 #
 # <!-- references -->
 
@@ -534,9 +537,9 @@ for sizes, how in (
 #
 # <details><summary>Answer</summary>
 #
-# Two on each side: output row 16 needs rows 14, 16 and 18. So two output rows at each edge wait for the halo, and 12 of 16 can
-# be computed at once. The gradients of two rows on each side go home. With dilation 16 a rank of 16 rows needs *all* rows of
-# both neighbours, and has no inner row at all.
+# Two on each side: output row 16 needs rows 14, 16 and 18. So two output rows at each edge wait for the halo, and 12 of
+# 16 can be computed at once. The gradients of two rows on each side go home. With dilation 16 a rank of 16 rows needs
+# *all* rows of both neighbours, and has no inner row at all.
 #
 # </details>
 #

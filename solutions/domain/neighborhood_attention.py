@@ -22,8 +22,8 @@
 #
 # A weather grid of 721 rows and 1,440 columns has a million points. Let each point attend to all others, and you have a
 # trillion pairs, in every head of every layer. **Neighbourhood attention** gives each point a window instead, such as
-# the 7 × 7 points around it [@hassani2023]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the grid is split
-# among GPUs: what a point attends to is on its own GPU, or next door.
+# the 7 × 7 points around it [@hassani2023]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the
+# grid is split among GPUs: what a point attends to is on its own GPU, or next door.
 #
 # Mostly. At the very edge of the grid a window would stick out, so it *moves* inwards. A point there needs rows further
 # away than a point in the middle does, and a rank with few rows may have windows that reach past its neighbour. If only
@@ -31,10 +31,10 @@
 #
 # > **To tell a friend:** if something can fail on one rank, let all ranks decide, from what all of them know.
 #
-# *The words, once more.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges, first those
-# for the rank before it, then those for the rank after it, and receives theirs. The first and the last rank have one
-# neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**, weighted
-# by the outcome.
+# *The words, once more.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges,
+# first those for the rank before it, then those for the rank after it, and receives theirs. The first and the last rank
+# have one neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**,
+# weighted by the outcome.
 
 # %%
 from functools import partial
@@ -154,8 +154,8 @@ draw_collective(demo, "halo")
 draw_group(shown)
 
 # %% [markdown]
-# Backward gives two gradients. The one of the queries is complete: no other rank has used them. The one of keys and values
-# covers all rows that were *used*:
+# Backward gives two gradients. The one of the queries is complete: no other rank has used them. The one of keys and
+# values covers all rows that were *used*:
 
 # %%
 draw_group(gradients)
@@ -202,8 +202,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# The simulator sees that no rank can continue. A cluster does not: rank 2 stops with an error in its own log file, three
-# GPUs wait for a timeout, and the error that *they* report is an exchange that took too long.
+# The simulator sees that no rank can continue. A cluster does not: rank 2 stops with an error in its own log file,
+# three GPUs wait for a timeout, and the error that *they* report is an exchange that took too long.
 #
 # ## The puzzle
 #
@@ -249,9 +249,9 @@ def summed(low, high, parts):
 # %% [markdown]
 # **To do:** one training step, and a refusal.
 #
-# - Both linear layers take activation 0. `model.forward(2, queries, keys)` is the attention of activation 1 to activation
-#   2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of the keys (and
-#   values) and that of the queries, in this order.
+# - Both linear layers take activation 0. `model.forward(2, queries, keys)` is the attention of activation 1 to
+#   activation 2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of
+#   the keys (and values) and that of the queries, in this order.
 # - `summed(low, high, [(low - 3, high + 3, gradient), (low, low + 3, rows), ...])` adds at the right rows.
 # - Where a window needs more than three rows of a neighbour, or a rank has fewer than three to lend, **every** rank
 #   raises a `ValueError` before it sends anything. `sizes` has the number of rows of each rank; ranks without rows do
@@ -361,11 +361,11 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# Queries, keys and values, and attention take 0.4 + 0.8 + 4.9 = 6.1, forward and backward: 12.2. An exchange of keys and
-# values is two messages, and on both sides 3 rows of 64 points with 64 numbers, of 4 grids: 2 · 0.1 + 98,304 / 131,072 =
-# 0.95, forward and backward 1.9. The sums of the two gradients are six messages each, and hardly any elements: 0.603 +
-# 0.606. With the updates, 0.15, that is 12.2 + 1.9 + 1.209 + 0.15 = **15.459**, with 2 halo exchanges and 2 all-reduces:
-# 4 collectives. An exchange each for queries, keys and values takes 0.575, six times: 17.009.
+# Queries, keys and values, and attention take 0.4 + 0.8 + 4.9 = 6.1, forward and backward: 12.2. An exchange of keys
+# and values is two messages, and on both sides 3 rows of 64 points with 64 numbers, of 4 grids: 2 · 0.1 + 98,304 /
+# 131,072 = 0.95, forward and backward 1.9. The sums of the two gradients are six messages each, and hardly any
+# elements: 0.603 + 0.606. With the updates, 0.15, that is 12.2 + 1.9 + 1.209 + 0.15 = **15.459**, with 2 halo exchanges
+# and 2 all-reduces: 4 collectives. An exchange each for queries, keys and values takes 0.575, six times: 17.009.
 #
 # While keys and values travel, layer 0 can compute the queries, and its backward fits while their gradients go home.
 # That hides 0.4 of the 0.95: 14.659.
@@ -511,8 +511,8 @@ for way in ("all-gather", "one by one", "together"):
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Neighbourhood attention on a shared grid.** With an odd kernel of *k* rows, h = (k - 1)/2, a row of keys and values of
-# all grids taking *p* on the link, and α a message:
+# **Neighbourhood attention on a shared grid.** With an odd kernel of *k* rows, h = (k - 1)/2, a row of keys and values
+# of all grids taking *p* on the link, and α a message:
 #
 # ```
 # rows of a halo              h on each side, of keys and values; none of queries
@@ -529,18 +529,19 @@ for way in ("all-gather", "one by one", "together"):
 # %% [markdown]
 # ## On real GPUs
 #
-# - *NATTEN* is the library of its inventors [@hassani2023], with the kernels: windows in one, two and three dimensions, with
-#   stride, dilation and causal masks, for training and inference [@pypi_natten].
+# - *NATTEN* is the library of its inventors [@hassani2023], with the kernels: windows in one, two and three dimensions,
+#   with stride, dilation and causal masks, for training and inference [@pypi_natten].
 # - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of
-#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [@physicsnemo_natten_patches]. Why queries
-#   too? Then all three have the same shape, and the windows of the rank's own rows come out right by themselves. In the
-#   table of costs above it is the line "one by one".
-# - **And backward.** What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a gradient too, and it
-#   is sent home.
-# - **What it refuses.** Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were limits of NATTEN; they were
-#   the author's, who had begun with the case in production [@physicsnemo_784]. This code does not check the sizes of all parts. A rank
-#   cuts its edge rows out of its part before the exchange [@physicsnemo_halo], so we expect one with too few rows to stop there, and
-#   the others to wait. We have read this code, not run it.
+#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result
+#   [@physicsnemo_natten_patches]. Why queries too? Then all three have the same shape, and the windows of the rank's
+#   own rows come out right by themselves. In the table of costs above it is the line "one by one".
+# - **And backward.** What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a
+#   gradient too, and it is sent home.
+# - **What it refuses.** Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were
+#   limits of NATTEN; they were the author's, who had begun with the case in production [@physicsnemo_784]. This code
+#   does not check the sizes of all parts. A rank cuts its edge rows out of its part before the exchange
+#   [@physicsnemo_halo], so we expect one with too few rows to stop there, and the others to wait. We have read this
+#   code, not run it.
 # - *On a sphere* the windows are disks. torch-harmonics has a neighbourhood attention for grids cut along both
 #   dimensions: a halo along the latitudes, and a ring for keys and values along the longitudes. Queries and the state
 #   of the softmax stay where they are [@nvidia_torch_harmonics].

@@ -33,8 +33,8 @@
 #
 # > **To tell a friend:** to go from rows to columns, swap one small piece with every other rank.
 #
-# *The words, once more.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list with a value
-# from every rank: number i is from rank i.
+# *The words, once more.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list
+# with a value from every rank: number i is from rank i.
 
 # %%
 from functools import partial
@@ -90,8 +90,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Pieces
 #
-# Cut your rows at the column borders of all ranks. Piece j is what rank j wants from you. How large is it? Work it out for
-# 4, 8, 12 and 40 rows and even columns, then run the cell:
+# Cut your rows at the column borders of all ranks. Piece j is what rank j wants from you. How large is it? Work it out
+# for 4, 8, 12 and 40 rows and even columns, then run the cell:
 
 
 # %%
@@ -105,8 +105,8 @@ def sizes_of_pieces(rows, columns):
 sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
 
 # %% [markdown]
-# Your rows times *its* columns, so all ranks know all sizes. The diagonal is what a rank keeps, a line is what it hands in,
-# and a column what it receives: 64 rows of its columns.
+# Your rows times *its* columns, so all ranks know all sizes. The diagonal is what a rank keeps, a line is what it hands
+# in, and a column what it receives: 64 rows of its columns.
 #
 # Now swap. All pieces of one grid, with even parts:
 
@@ -139,16 +139,16 @@ demo = simulate(one_swap, layers=LAYERS, ranks=4, batches=1, costs=PRICES)
 draw_collective(demo, "alltoall")
 
 # %% [markdown]
-# Before the swap all pieces of a rank have the same rows. Afterwards they have the same columns, and each brings the rows
-# of the rank it came from. All of it for rank 1:
+# Before the swap all pieces of a rank have the same rows. Afterwards they have the same columns, and each brings the
+# rows of the rank it came from. All of it for rank 1:
 
 # %%
 for name, value in shown.items():
     print(f"{name:<15} {value}")
 
 # %% [markdown]
-# In backward the gradient leaves layer 2 in columns, and layer 1 wants rows. Is there anything to add up, as with a halo?
-# (Question 3 has the answer.)
+# In backward the gradient leaves layer 2 in columns, and layer 1 wants rows. Is there anything to add up, as with a
+# halo? (Question 3 has the answer.)
 #
 # ## The puzzle
 #
@@ -161,7 +161,8 @@ for name, value in shown.items():
 # **Given:** the weights of layers 0 and 3, whole on every rank, and where the part of each rank begins and ends:
 # `parts["rows"][model.rank]`, `parts["columns"][model.rank]`.
 #
-# **To do:** one training step. Layers 0, 1 and 5 and the loss work on this rank's rows, layers 2, 3 and 4 on its columns.
+# **To do:** one training step. Layers 0, 1 and 5 and the loss work on this rank's rows, layers 2, 3 and 4 on its
+# columns.
 #
 # - `model.forward(1, x)` is a transform, which has no weight. `model.backward(1, None, gradient)` does not need its
 #   input, and gives the gradient of that alone.
@@ -409,14 +410,15 @@ for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
 #   all-to-all, in which the ranks tell each other the *shapes*. A to-do says to drop that one, because the shapes are
 #   known [@physicsnemo_shard_redistribute].
 # - **In which order?** What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
-#   dimension that was cut before [@physicsnemo_shard_redistribute]. Here `combine` knows which rows it has. A real tensor does not: in another order
-#   all shapes are right and the image is shuffled.
+#   dimension that was cut before [@physicsnemo_shard_redistribute]. Here `combine` knows which rows it has. A real
+#   tensor does not: in another order all shapes are right and the image is shuffled.
 # - **On the sphere.** torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
 #   *channels* within a row of ranks, does its Fourier transforms, and swaps back; then the same for latitudes within a
-#   column of ranks [@nvidia_torch_harmonics]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
-#   sizes on all ranks [@torch_harmonics].
-# - **Without any swap.** PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
-#   grid of some of them [@physicsnemo_afno]. That is simple as long as a whole grid fits and there are enough channels for all ranks.
+#   column of ranks [@nvidia_torch_harmonics]. So a transform takes four all-to-alls, each of fewer ranks. The function
+#   that swaps is *told* the sizes on all ranks [@torch_harmonics].
+# - **Without any swap.** PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the
+#   whole grid of some of them [@physicsnemo_afno]. That is simple as long as a whole grid fits and there are enough
+#   channels for all ranks.
 #
 # <!-- references -->
 

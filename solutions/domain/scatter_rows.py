@@ -20,9 +20,9 @@
 # %% [markdown]
 # # $heading
 #
-# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [@physicsnemo_climate]. Split its rows among 64
-# GPUs by the rule of `torch.chunk`, which is also DTensor's. 60 GPUs get 12 rows each. One gets a single row. And **three
-# get nothing**: they hold the model, wait in every collective, and have no weather to work on.
+# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [@physicsnemo_climate]. Split its rows among
+# 64 GPUs by the rule of `torch.chunk`, which is also DTensor's. 60 GPUs get 12 rows each. One gets a single row. And
+# **three get nothing**: they hold the model, wait in every collective, and have no weather to work on.
 #
 # Why cut a grid at all? Because *one* example, with all the activations kept for backward, may not fit on a GPU.
 # **Domain parallelism** cuts the example itself: each rank has some rows of the image. And image sizes rarely divide
@@ -103,9 +103,9 @@ for name, run in runs.items():
     print(f"{name:<7}  {max(model.time for model in run):.6f}  {sent}")
 
 # %% [markdown]
-# No time at all: in each step of the ring some link carries a large part, and the others wait for it anyway. The price is
-# something else. What arrives is not the image yet. It is a line of **slots**, 3 for each rank, as in the two pictures
-# above, and the hatched ones are padding. Take the rows out: on real GPUs that is your job.
+# No time at all: in each step of the ring some link carries a large part, and the others wait for it anyway. The price
+# is something else. What arrives is not the image yet. It is a line of **slots**, 3 for each rank, as in the two
+# pictures above, and the hatched ones are padding. Take the rows out: on real GPUs that is your job.
 
 # %% [markdown]
 # ## The puzzle
@@ -156,8 +156,8 @@ for name, run in runs.items():
 # | 5 | 4 | `"chunk"` | 2 2 1 0 | 0 1 2 3 4 |
 # | 5 | 4 | `"tensor_split"` | 2 1 1 1 | 0 1 2 4 6 |
 #
-# The check tries every image of up to 20 rows on up to 8 ranks, and larger ones. Where you are wrong, you see the smallest
-# image that breaks your answer.
+# The check tries every image of up to 20 rows on up to 8 ranks, and larger ones. Where you are wrong, you see the
+# smallest image that breaks your answer.
 
 # %%
 goal("scatter_rows")
@@ -237,9 +237,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [@pytorch_placement_types, PyTorch 2.13]; a test of this puzzle
-# compares the two. `"slots"` is what every library does after a gather: DTensor removes the padding [@pytorch_placement_types], and NVIDIA's
-# **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [@physicsnemo_shard_redistribute].
+# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset`
+# [@pytorch_placement_types, PyTorch 2.13]; a test of this puzzle compares the two. `"slots"` is what every library does
+# after a gather: DTensor removes the padding [@pytorch_placement_types], and NVIDIA's **ShardTensor**, made for such
+# grids, slices the real elements out of the slots of each rank [@physicsnemo_shard_redistribute].
 #
 # With c the size of the largest part, both are one formula:
 #
@@ -258,17 +259,19 @@ picture
 # ## On real GPUs
 #
 # - **DTensor's rule.** `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
-#   empty, and that parts that do not divide evenly are experimental [@pytorch_placement_types]. `torch.chunk` itself gives *fewer* pieces:
-#   three for 9 rows in 4. DTensor adds the empty one.
+#   empty, and that parts that do not divide evenly are experimental [@pytorch_placement_types]. `torch.chunk` itself
+#   gives *fewer* pieces: three for 9 rows in 4. DTensor adds the empty one.
 # - **Any parts.** ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
-#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [@physicsnemo_shard_tensor_spec].
+#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`)
+#   [@physicsnemo_shard_tensor_spec].
 # - **Padding.** The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
 #   and slices [@physicsnemo_shard_redistribute].
 # - **Handing out.** ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
 #   in; then it broadcasts the whole tensor, and each rank cuts out its part. A comment says that this is not optimized,
 #   and that it happens once per iteration [@physicsnemo_shard_tensor].
 # - **A third rule.** The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
-#   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3 [@physicsnemo_utils].
+#   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3
+#   [@physicsnemo_utils].
 #
 # <!-- references -->
 
@@ -292,8 +295,8 @@ picture
 #
 # </details>
 #
-# **2.** By the third rule above ("unless the last rank would get nothing"), how many rows do 64 GPUs get of the 721? How
-# much longer does a step take than by `chunk`?
+# **2.** By the third rule above ("unless the last rank would get nothing"), how many rows do 64 GPUs get of the 721?
+# How much longer does a step take than by `chunk`?
 #
 # <details><summary>Answer</summary>
 #
@@ -315,8 +318,8 @@ picture
 #
 # </details>
 #
-# **4.** A land model works on the rows over land only, so the ranks have 4, 8, 12 and 40 of 64 rows. Which parts of your
-# function still hold?
+# **4.** A land model works on the rows over land only, so the ranks have 4, 8, 12 and 40 of 64 rows. Which parts of
+# your function still hold?
 #
 # <details><summary>Answer</summary>
 #

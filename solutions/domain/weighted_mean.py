@@ -21,9 +21,9 @@
 # # $heading
 #
 # In September 2025 a user took the numbers 0 to 11, as 3 rows of 4, split the rows between two GPUs, and asked
-# PyTorch's DTensor for the mean [@pytorch_162692]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows with the mean
-# 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer was NaN: one
-# GPU had no rows to average.
+# PyTorch's DTensor for the mean [@pytorch_162692]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows
+# with the mean 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer
+# was NaN: one GPU had no rows to average.
 #
 # Nothing fails, nothing looks odd, and with parts of equal size nothing is even wrong. Many models take a mean over a
 # grid: at the end of a network that classifies a whole image, in every norm, in the loss.
@@ -59,8 +59,8 @@ print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
 #
 # ### Forward
 #
-# **A sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given some
-# of the rows it computes a **partial mean**, which carries its count. Rank 3:
+# **A sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given
+# some of the rows it computes a **partial mean**, which carries its count. Rank 3:
 
 # %%
 ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
@@ -105,7 +105,8 @@ print(f"2 numbers: {(reduce.end - reduce.start) / 1e9:.9f}, of which messages: {
 # %% [markdown]
 # The time is that of the 6 messages of the ring: the count is free.
 #
-# Libraries also have an averaging all-reduce, which divides the sum by the number of ranks. Ours checks what it is given:
+# Libraries also have an averaging all-reduce, which divides the sum by the number of ranks. Ours checks what it is
+# given:
 
 
 # %%
@@ -124,7 +125,8 @@ except PuzzleError as error:
 #
 # ### Backward
 #
-# By how much does the mean of all change if one number changes by 1? Guess for a number of rank 0, and for one of rank 3.
+# By how much does the mean of all change if one number changes by 1? Guess for a number of rank 0, and for one of rank
+# 3.
 
 # %%
 for rank in (0, 3):
@@ -134,9 +136,9 @@ for rank in (0, 3):
     print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
 
 # %% [markdown]
-# By 1/40, whichever rank it is on: **the gradient of each row is that of the mean, divided by the number of rows in all**.
-# Call `.mean()` on each rank and average afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3. Such a model
-# learns most from the rank with the fewest rows.
+# By 1/40, whichever rank it is on: **the gradient of each row is that of the mean, divided by the number of rows in
+# all**. Call `.mean()` on each rank and average afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3.
+# Such a model learns most from the rank with the fewest rows.
 #
 # Every rank has the mean of all and computes the same gradient of it, so `model.backward(2, rows, gradient)` needs no
 # communication.
@@ -364,9 +366,9 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty [@pytorch_162692].
-#   It now gathers the tensor first if its parts are uneven, and takes the mean of all of it [@pytorch_163241]. That is right, and it
-#   is the third curve.
+# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty
+#   [@pytorch_162692]. It now gathers the tensor first if its parts are uneven, and takes the mean of all of it
+#   [@pytorch_163241]. That is right, and it is the third curve.
 # - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it
 #   as a partial sum. Its backward divides by the number of elements of the whole tensor [@physicsnemo_reductions].
 # - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each

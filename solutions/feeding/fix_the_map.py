@@ -20,8 +20,8 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [@llama3]. So 128 GPUs worked on the same
-# examples. They had to: they held different parts of the same layers, and different layers of the same model.
+# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [@llama3]. So 128 GPUs worked on the
+# same examples. They had to: they held different parts of the same layers, and different layers of the same model.
 #
 # Now write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
 # *this* process need? Perhaps one (its GPUs share each layer), perhaps eight (each GPU has a part of its own), perhaps
@@ -32,8 +32,8 @@
 # > **To tell a friend:** a wrong data loader never crashes. Try it on every mesh, and you see it fail.
 #
 # *The words, once more.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one
-# device. Here a **process** is a Python program on a host and owns several devices: it reads data, and hands each device
-# its part.
+# device. Here a **process** is a Python program on a host and owns several devices: it reads data, and hands each
+# device its part.
 
 # %%
 from drawing import draw_mesh
@@ -54,13 +54,14 @@ grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
 draw_mesh(mesh_of(grid, per_process=4), holds={})
 
 # %% [markdown]
-# The picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to 3,
-# process 1 owns 4 to 7, and so on: those plugged into its host. Where they *stand* is another matter: neighbours in the
-# mesh should be neighbours on the wires, so the numbers can come in any order. Rows are numbered through all replicas.
+# The picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to
+# 3, process 1 owns 4 to 7, and so on: those plugged into its host. Where they *stand* is another matter: neighbours in
+# the mesh should be neighbours on the wires, so the numbers can come in any order. Rows are numbered through all
+# replicas.
 #
-# In each step a process reads the examples of all its rows as one list. It cuts the list into equal pieces, one for each
-# of its rows, and hands the first piece to the devices in its first row, the second to those in its second row, and so
-# on. So it needs a small table: for each row that it feeds, the **place** of the piece in its list.
+# In each step a process reads the examples of all its rows as one list. It cuts the list into equal pieces, one for
+# each of its rows, and hands the first piece to the devices in its first row, the second to those in its second row,
+# and so on. So it needs a small table: for each row that it feeds, the **place** of the piece in its list.
 
 # %% [markdown]
 # ## The puzzle
@@ -149,30 +150,30 @@ picture
 # %% [markdown]
 # ## A published rule
 #
-# Most data sets open as "part k of n": the examples k, k + n, k + 2n, and so on. Call that a **data shard**. Two processes
-# with the same rows need the same k, two with different rows need different ones. Above, processes 0 and 1 share rows 0
-# and 3, processes 2 and 3 share rows 1 and 2: two shards.
+# Most data sets open as "part k of n": the examples k, k + n, k + 2n, and so on. Call that a **data shard**. Two
+# processes with the same rows need the same k, two with different rows need different ones. Above, processes 0 and 1
+# share rows 0 and 3, processes 2 and 3 share rows 1 and 2: two shards.
 #
-# In 2024 Levanter published a rule that finds them for any mesh [@levanter_588]. It names each group of processes after the
-# owner of the device in one corner:
+# In 2024 Levanter published a rule that finds them for any mesh [@levanter_588]. It names each group of processes after
+# the owner of the device in one corner:
 #
 # 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`, and
 #    `model` 0.
 # 2. Find the device that stands there. Name the group after the process that owns it.
 # 3. Go through the processes from 0 on, and number the names 0, 1, 2, ... as they turn up. That is the data shard.
 #
-# Process 2, for example: its smallest row is 1, device 8 stands there at model 0, and process 2 owns it. Process 3 starts
-# at row 1 too, so it is named after process 2 as well: the same shard. Processes 0 and 1 are named after process 0. All
-# is well here. The rule came with an argument, this example, and a claim: it works for any configuration of data and
-# tensor parallelism. Is that so?
+# Process 2, for example: its smallest row is 1, device 8 stands there at model 0, and process 2 owns it. Process 3
+# starts at row 1 too, so it is named after process 2 as well: the same shard. Processes 0 and 1 are named after process
+# 0. All is well here. The rule came with an argument, this example, and a claim: it works for any configuration of data
+# and tensor parallelism. Is that so?
 
 # %% [markdown]
 # ## Break it
 #
-# Test the claim on **all** ways to give eight devices to four processes in pairs. There are 105. You need not understand
-# the rule to refute it: one counterexample will do. Write a test of whether a mesh is fed correctly, and loop over many
-# meshes. That is **property-based testing**, and it is how such bugs are found. `published` takes the rule, and says which
-# examples each device gets:
+# Test the claim on **all** ways to give eight devices to four processes in pairs. There are 105. You need not
+# understand the rule to refute it: one counterexample will do. Write a test of whether a mesh is fed correctly, and
+# loop over many meshes. That is **property-based testing**, and it is how such bugs are found. `published` takes the
+# rule, and says which examples each device gets:
 
 
 # %%
@@ -201,9 +202,9 @@ draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title=
 
 # %% [markdown]
 # What is "fed correctly"? Look at one example: **it is on all devices of one row, and on no others.** If that holds for
-# every example of the batch, the mesh is fed correctly. Where it fails, the example may be in two rows (it counts twice),
-# in none (it is never trained on), or on some devices of a row while the others hold something else (the row computes
-# nonsense).
+# every example of the batch, the mesh is fed correctly. Where it fails, the example may be in two rows (it counts
+# twice), in none (it is never trained on), or on some devices of a row while the others hold something else (the row
+# computes nonsense).
 
 # %% [markdown]
 # Write `break_the_map(grid, per_process, batch)`.
@@ -211,8 +212,8 @@ draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title=
 # **Given:** a mesh, the number of devices of each process, the size of a batch, which the rows divide evenly, and
 # `published(grid, per_process, batch)`, as above.
 #
-# **To do:** return the number of one example (0 to batch - 1), any one, that is *not* on exactly the devices of one row.
-# Where the rule is right, return `None`.
+# **To do:** return the number of one example (0 to batch - 1), any one, that is *not* on exactly the devices of one
+# row. Where the rule is right, return `None`.
 
 # %% [markdown]
 # ### Predict
@@ -299,9 +300,9 @@ picture
 # %% [markdown]
 # ## Fix it
 #
-# The rule guesses: it looks at one corner of a process, and hopes that processes with the same corner have the same rows.
-# There is a fix that is shorter than the mistake and cannot fail. It must not make a process read more than it needs,
-# though: on 2,048 hosts that each need 1/128 of a batch, reading all of it is 128 times too much.
+# The rule guesses: it looks at one corner of a process, and hopes that processes with the same corner have the same
+# rows. There is a fix that is shorter than the mistake and cannot fail. It must not make a process read more than it
+# needs, though: on 2,048 hosts that each need 1/128 of a batch, reading all of it is 128 times too much.
 #
 # Look at the small mesh again. "Part k of n" cannot work here: processes 0 and 1 both feed row 0, and 1 and 2 both feed
 # another one. All three would have to open one shard, and each needs a different part of it.
@@ -323,8 +324,8 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 #
 # **Rules**
 #
-# - **Every row right.** All devices of a row get the same examples in the same order, and every example of the batch goes
-#   to exactly one row.
+# - **Every row right.** All devices of a row get the same examples in the same order, and every example of the batch
+#   goes to exactly one row.
 # - **Reads minimal.** A process reads exactly as many examples as its rows need: batch / rows for each of them.
 # - Which row gets which examples is up to you.
 
@@ -413,8 +414,8 @@ if verdict:
 # %% [markdown]
 # ### Write the broken rule (optional)
 #
-# You had it ready-made. To write it yourself: `process_map(grid, per_process)` returns a dict with the data shard of every
-# process, by the published rule exactly as it stands above, mistakes and all.
+# You had it ready-made. To write it yourself: `process_map(grid, per_process)` returns a dict with the data shard of
+# every process, by the published rule exactly as it stands above, mistakes and all.
 
 # %% [markdown]
 # <!-- part: hints process_map -->
@@ -458,20 +459,20 @@ verdict
 # <details><summary>Open this when your solutions pass</summary>
 #
 # **The table of a process.** Levanter, a training library for JAX, calls it `local_devices_mapping` [@levanter_588]. In
-# PyTorch the same question hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows and the number
-# of *your* row. World size and global rank are right only as long as no two ranks share a row.
+# PyTorch the same question hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows
+# and the number of *your* row. World size and global rank are right only as long as no two ranks share a row.
 #
-# **A counterexample.** The rule is right for 13 of the 105 meshes and wrong for 92. In 80 of these, two rows get the same
-# example. In the other 12 no example appears twice, but two processes read more than they should and two read too little.
-# Look at the small failure: each process has two of the three rows, and no two have the same two. The rule only looks at
-# the corner, so it takes processes 0 and 1, which both start at row 0, for a group. It is right where any two processes
-# have **the same rows or none in common**, and all have the same number: as in every mesh in order whose sizes are powers
-# of two, and most sizes are.
+# **A counterexample.** The rule is right for 13 of the 105 meshes and wrong for 92. In 80 of these, two rows get the
+# same example. In the other 12 no example appears twice, but two processes read more than they should and two read too
+# little. Look at the small failure: each process has two of the three rows, and no two have the same two. The rule only
+# looks at the corner, so it takes processes 0 and 1, which both start at row 0, for a group. It is right where any two
+# processes have **the same rows or none in common**, and all have the same number: as in every mesh in order whose
+# sizes are powers of two, and most sizes are.
 #
 # **A loader by index,** as JAX programs use it today. Do not ask which shard belongs to a process. Ask which examples
-# belong to a row: the answer mentions no process, so no two processes can disagree. Levanter's loader asks the mesh which indices of the batch each
-# device of this process holds, and reads only these [@levanter_loader]; the rule is gone. With R rows, and a process that feeds r of
-# them:
+# belong to a row: the answer mentions no process, so no two processes can disagree. Levanter's loader asks the mesh
+# which indices of the batch each device of this process holds, and reads only these [@levanter_loader]; the rule is
+# gone. With R rows, and a process that feeds r of them:
 #
 # ```
 # reads of a process = r·B/R          the union of its rows, and nothing else
@@ -482,15 +483,15 @@ verdict
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Devices in any order.** `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
-#   of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
-# - **The same mistake, elsewhere.** Forked workers of PyTorch's loader shared NumPy's seed, and all made the same "random"
-#   changes to their images; fixed in version 1.9 [@pytorch_5059].
+# - **Devices in any order.** `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the
+#   devices of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
+# - **The same mistake, elsewhere.** Forked workers of PyTorch's loader shared NumPy's seed, and all made the same
+#   "random" changes to their images; fixed in version 1.9 [@pytorch_5059].
 # - **By index.** A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
-#   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards work,
-#   or you read more than you need.
-# - **One reader a host.** MegaScale found that the workers of a tensor parallel group on one host read identical data, and
-#   gave each host one reader with shared memory [@jiang2024].
+#   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards
+#   work, or you read more than you need.
+# - **One reader a host.** MegaScale found that the workers of a tensor parallel group on one host read identical data,
+#   and gave each host one reader with shared memory [@jiang2024].
 #
 # <!-- references -->
 

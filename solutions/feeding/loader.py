@@ -30,8 +30,8 @@
 #
 # > **To tell a friend:** read each example once for all the GPUs of a host, and never let them wait for the disk.
 #
-# *The words, once more.* A **row of data** is the devices that work on the same examples. In a mesh with the axes `data` and
-# `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
+# *The words, once more.* A **row of data** is the devices that work on the same examples. In a mesh with the axes
+# `data` and `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
 # parallelism**): each has a part of every weight and needs all the examples of its row.
 
 # %%
@@ -42,8 +42,8 @@ from lib.analysis.feeding import examples_read
 # %% [markdown]
 # ## The idea
 #
-# Here are the sixteen devices. Process 0 owns the devices 0 to 3, process 1 the devices 4 to 7, and so on. Process 0 has
-# two devices in row 0 and two in row 3.
+# Here are the sixteen devices. Process 0 owns the devices 0 to 3, process 1 the devices 4 to 7, and so on. Process 0
+# has two devices in row 0 and two in row 3.
 
 # %%
 order = [0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7]
@@ -51,8 +51,8 @@ mesh = Mesh({"data": 4, "model": 4}, ranks=order, processes=4)
 draw_mesh(mesh, holds={})
 
 # %% [markdown]
-# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. With a loader for each device
-# it reads 4 · 4 = 16. Read the whole batch and throw most of it away, and that is 16 as well.
+# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. With a loader for each
+# device it reads 4 · 4 = 16. Read the whole batch and throw most of it away, and that is 16 as well.
 #
 # Reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for all devices of its
 # process. Copying an example from there to a device takes 0.1. You ask for examples with
@@ -61,9 +61,9 @@ draw_mesh(mesh, holds={})
 # activation = await model.read(batches)
 # ```
 #
-# The call starts the read, and `await` waits for it. A reader serves requests in order. Once one device has asked for an
-# example, the others only wait for the copy. What reading once saves, for rows of 4 examples and processes of 2, 4 and 8
-# devices:
+# The call starts the read, and `await` waits for it. A reader serves requests in order. Once one device has asked for
+# an example, the others only wait for the copy. What reading once saves, for rows of 4 examples and processes of 2, 4
+# and 8 devices:
 
 
 # %%
@@ -277,14 +277,14 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Once a host.** In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host puts
-#   it into shared memory for all eight [@jiang2024].
-# - **How much there is to read.** Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part was
-#   the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small beside that; images and
-#   video are not.
+# - **Once a host.** In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host
+#   puts it into shared memory for all eight [@jiang2024].
+# - **How much there is to read.** Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part
+#   was the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small
+#   beside that; images and video are not.
 # - **What goes wrong.** Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
-#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine go from 5 to
-#   17 GB within half an hour [@pytorch_5902].
+#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine
+#   go from 5 to 17 GB within half an hour [@pytorch_5902].
 #
 # <!-- references -->
 

@@ -30,8 +30,8 @@
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
-# *The words, once more.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a **group**. A weight has
-# 262,144 elements, an activation of one batch 131,072.
+# *The words, once more.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a
+# **group**. A weight has 262,144 elements, an activation of one batch 131,072.
 
 # %%
 from drawing import compare, draw, draw_curves, draw_mesh
@@ -73,8 +73,8 @@ draw_mesh(mesh)
 # |---|---|---|---|---|---|
 # | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
 #
-# **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of layers
-# 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
+# **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of
+# layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
 #
 # **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`;
 # the cells after it run all three.
@@ -304,8 +304,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A row of **tensor parallel** ranks, fed in three ways. With *b* batches in a row, *D* rows, *M* devices along `model` and
-# *L* layers, waiting for every collective:
+# A row of **tensor parallel** ranks, fed in three ways. With *b* batches in a row, *D* rows, *M* devices along `model`
+# and *L* layers, waiting for every collective:
 #
 # ```
 # FULL          input = to_device·b/M + gather
@@ -324,11 +324,11 @@ draw_curves(
 # ## On real GPUs
 #
 # - **Eight.** Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
-#   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two all-reduces
-#   forward and two backward [@narayanan2021].
-# - **How fast is the link?** An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of a
-#   host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host, because
-#   the pair has a single card on each side. There, let every host read its own copy.
+#   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two
+#   all-reduces forward and two backward [@narayanan2021].
+# - **How fast is the link?** An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of
+#   a host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host,
+#   because the pair has a single card on each side. There, let every host read its own copy.
 # - **How large is the input?** In a language model it is token numbers: 4 bytes each. The activation of one token has
 #   8,192 features in a 70B model, 16,384 bytes. Gather the token numbers instead of the features, and all this is about
 #   kilobytes. For video, weather or pathology slides it is about gigabytes.
@@ -362,9 +362,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# In BATCH and REPLICATED. If each device crops or flips its copy by its own random numbers, the two halves of a layer work on
-# different pictures, and no shape is wrong: the loss is just worse. With FULL each example is prepared once and then
-# copied, so the two agree by themselves. Give all devices of a row the same seed.
+# In BATCH and REPLICATED. If each device crops or flips its copy by its own random numbers, the two halves of a layer
+# work on different pictures, and no shape is wrong: the loss is just worse. With FULL each example is prepared once and
+# then copied, so the two agree by themselves. Give all devices of a row the same seed.
 #
 # </details>
 #

@@ -20,12 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [@lepikhin2020]. A dense model of that
-# size multiplies every token by all 600 billion. Here each token met only a small part of them.
+# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [@lepikhin2020]. A dense model of
+# that size multiplies every token by all 600 billion. Here each token met only a small part of them.
 #
 # The trick: give a layer many weights, the **experts**, and let a **router** choose two of them for each token. Add
-# experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. The catch: the experts do not
-# all fit on one GPU. So they live on different GPUs.
+# experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. The catch: the experts do
+# not all fit on one GPU. So they live on different GPUs.
 #
 # > **To tell a friend:** the weights stay where they are, and each token goes to see its experts.
 
@@ -145,14 +145,15 @@ except PuzzleError as error:
 #
 # These are times forward on a rank; backward takes the same again. Dispatch and combine take no time.
 #
-# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, and the data of this rank's batches.
+# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, and the data of this rank's
+# batches.
 #
 # **To do:** one training step.
 #
 # - Dispatch and combine have no weight: `model.forward(1, tokens)`, and `model.backward(1, tokens, gradient)` gives one
 #   gradient. Neither needs its input for that: pass `None` for `tokens`.
-# - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along `"batch"` on
-#   the way home.
+# - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along
+#   `"batch"` on the way home.
 #
 # **Rules**
 #
@@ -163,8 +164,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take all tokens at once, and await every collective where you call it. How many collectives does a rank call, and when is
-# the step over?
+# Take all tokens at once, and await every collective where you call it. How many collectives does a rank call, and when
+# is the step over?
 
 # %%
 guess = predict("expert_parallel", end=..., collectives=...)
@@ -173,8 +174,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, wherever you put the experts. For the second, they stay on their ranks and only tokens
-# travel. For the third, compute while tokens are in flight. For the last, never wait for a token.
+# The first goal is a correct step, wherever you put the experts. For the second, they stay on their ranks and only
+# tokens travel. For the third, compute while tokens are in flight. For the last, never wait for a token.
 
 # %%
 goal("expert_parallel")
@@ -260,8 +261,8 @@ guess.against(out)
 # A rank computes 1 and 2 forward, 2 and 1 backward, and two updates take 1: at least 7. There are two exchanges in each
 # direction, 0.3 each, and an all-reduce of 0.6: five collectives, over at 8.8.
 #
-# The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and receives as
-# many. Four exchanges and an all-reduce are 1,179,648 elements sent.
+# The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and
+# receives as many. Four exchanges and an all-reduce are 1,179,648 elements sent.
 #
 # In four parts, the tokens of one travel while those of another are computed. Only the all-reduce is exposed, 0.1
 # longer than the update beside it: over at 7.1.
@@ -283,8 +284,8 @@ Model.check(out, puzzle="expert_parallel")
 # %% [markdown]
 # ## When all want the same expert
 #
-# A router is trained, and nothing makes it balanced. Suppose that 7 of 8 tokens choose expert 0. Forward alone, with the
-# function from above:
+# A router is trained, and nothing makes it balanced. Suppose that 7 of 8 tokens choose expert 0. Forward alone, with
+# the function from above:
 
 # %%
 hot = simulate(only_forward, layers=layers(7, 3, 3, 3), batches=4, ranks=4, costs=PRICES)
@@ -350,15 +351,17 @@ draw_experts(run)
 #
 # - **How large.** GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [@lepikhin2020].
 # - **Where the link is slow.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
-#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
-#   token.
-# - **A library of its own.** DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
-#   90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too, so up to half of it never
-#   leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30 billion parameters, its
-#   experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU [@nous_torchtitan_19].
+#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few
+#   hosts for each token.
+# - **A library of its own.** DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it
+#   reports 90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too,
+#   so up to half of it never leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30
+#   billion parameters, its experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU
+#   [@nous_torchtitan_19].
 # - **Without dropping.** MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
 #   has, and drops none: up to 40 % faster than Tutel [@gale2022].
-# - **And with pipelines.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads [@torchtitan_1689].
+# - **And with pipelines.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads
+#   [@torchtitan_1689].
 #
 # <!-- references -->
 
@@ -416,9 +419,10 @@ draw_experts(run)
 #
 # ## Where this leads
 #
-# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums what
-# with whom. Whatever is inside a layer, some GPUs of a pipeline always wait. The chapter on pipelines asks how few. (Two
-# chapters in between are deeper: what if a single example is too large for a GPU, and where do all those batches come from?)
+# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums
+# what with whom. Whatever is inside a layer, some GPUs of a pipeline always wait. The chapter on pipelines asks how
+# few. (Two chapters in between are deeper: what if a single example is too large for a GPU, and where do all those
+# batches come from?)
 
 # %% [markdown]
 # <!-- part: links -->

@@ -21,10 +21,11 @@
 # # $heading
 #
 # DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course can use well. So it combines three:
-# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all [@scaling_book].
+# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all
+# [@scaling_book].
 #
-# You know all three. Now they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a group that sums
-# gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
+# You know all three. Now they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a group that
+# sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
 #
 # > **To tell a friend:** every gradient has its own answer to "with whom do I sum?". Ask whose tokens it has seen.
 
@@ -130,8 +131,8 @@ except PuzzleError as error:
 #
 # Backward takes as long as forward. Dispatch and combine take no time.
 #
-# **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches of its
-# pipeline, and its weights.
+# **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches
+# of its pipeline, and its weights.
 #
 # **To do:** one training step. Stage 0 gets batches `mine`, stage 1 has the loss, and each sums its gradients.
 #
@@ -147,8 +148,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# The simplest pipeline: all four batches forward, then all backward, and everything awaited where it is called. How many
-# collectives does a rank call, and when is the step over?
+# The simplest pipeline: all four batches forward, then all backward, and everything awaited where it is called. How
+# many collectives does a rank call, and when is the step over?
 
 # %%
 guess = predict("moe_pipeline", end=..., collectives=...)
@@ -268,7 +269,8 @@ guess.against(out)
 # each that it sends or receives, and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two
 # updates of 0.5: over at 26.0. A rank calls 4 exchanges a batch and two all-reduces: 18 collectives.
 #
-# Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums: 2,228,224.
+# Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums:
+# 2,228,224.
 #
 # Memory: two weights and two optimizer states are 1,048,576. At the turn stage 1 has four batches in flight, each with
 # two activations and a gradient of 131,072, and makes the first gradient of an expert, 262,144: 2,883,584. With two
@@ -322,13 +324,13 @@ draw_experts(run, layer=1)
 #
 # - **Three axes.** DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
 #   data-parallel ranks (ZeRO-1), on 2,048 H800s [@scaling_book].
-# - **Exchanges cost.** An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
-#   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
-#   share a host, as far as one host can hold them.
-# - **Not all stages are alike.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads
-#   [@torchtitan_1689].
-# - **Zero bubble.** Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more
-#   [@qi2023].
+# - **Exchanges cost.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
+#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of
+#   a mesh: its neighbours share a host, as far as one host can hold them.
+# - **Not all stages are alike.** In torchtitan a stage without any MoE layer crashed in the step that balances the
+#   loads [@torchtitan_1689].
+# - **Zero bubble.** Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with
+#   more [@qi2023].
 #
 # <!-- references -->
 

@@ -21,8 +21,8 @@
 # # $heading
 #
 # On eight H100s you can train an 8-billion-parameter model on texts of 262,144 tokens [@torchtitan_llama3_h100]. In
-# attention each token looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has the
-# time for them, or the memory for the activations of such a text.
+# attention each token looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has
+# the time for them, or the memory for the activations of such a text.
 #
 # So cut the *text*: each GPU takes an eighth of the tokens. Most of the model does not notice, because a linear layer
 # works row by row. Attention does. A token in the last eighth attends to all tokens before it, and nearly all of those
@@ -30,9 +30,9 @@
 #
 # > **To tell a friend:** queries stay at home, keys and values go round, and no GPU ever holds the whole text.
 #
-# *The words, once more.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared with the keys of
-# all tokens up to its own. Each comparison gives a **score**; the result is the mean of the values, weighted by the
-# exponentials of the scores. That weighting is the **softmax**.
+# *The words, once more.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared
+# with the keys of all tokens up to its own. Each comparison gives a **score**; the result is the mean of the values,
+# weighted by the exponentials of the scores. That weighting is the **softmax**.
 
 # %%
 from math import exp
@@ -64,12 +64,12 @@ LAYERS = [
 # | **of rank 3** | all | all | all | half |
 #
 # A token attends to no later token (the **causal mask**), so blocks above the diagonal are empty, and those on it are
-# half full. Each row of the table is one rank's work. A rank starts with its own block. For the others it lacks the keys
-# and values.
+# half full. Each row of the table is one rank's work. A rank starts with its own block. For the others it lacks the
+# keys and values.
 #
 # Let them go round. Each rank passes its keys and values to the next one, and gets those of the one before: a
-# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it has those of rank 3,
-# which come later in the text: the mask leaves nothing to compute, and that takes no time.
+# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it has those of rank
+# 3, which come later in the text: the mask leaves nothing to compute, and that takes no time.
 #
 # But how do you take a softmax over keys that arrive bit by bit? Its weights add up to 1 over *all* keys. Try one query
 # with four keys, two at a time:
@@ -91,9 +91,9 @@ print(f"both sums added, then divided: {(first[0] + second[0]) / (first[1] + sec
 
 # %% [markdown]
 # The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So keep two
-# *sums*, of the weighted values and of the weights, and divide once you have seen all keys. (A real kernel also keeps the
-# highest score so far, because the exponential of a large score overflows. That is the **online softmax**: two extra
-# numbers for each query and head.)
+# *sums*, of the weighted values and of the weights, and divide once you have seen all keys. (A real kernel also keeps
+# the highest score so far, because the exponential of a large score overflows. That is the **online softmax**: two
+# extra numbers for each query and head.)
 #
 # You need not write this: `forward(1, queries, keys)` gives these sums for the keys that you hand it, and `+` adds them
 # up correctly. Rank 2, first with its own keys, then after one shift:
@@ -143,9 +143,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward has the same blocks, and each gives two gradients. The one of the queries belongs to this rank; here the queries
-# are the data, so drop it. The one of the keys and values is a partial sum: **every rank that attended to a key owes it
-# a gradient**, and the rank that owns the key needs the whole sum.
+# Backward has the same blocks, and each gives two gradients. The one of the queries belongs to this rank; here the
+# queries are the data, so drop it. The one of the keys and values is a partial sum: **every rank that attended to a key
+# owes it a gradient**, and the rank that owns the key needs the whole sum.
 #
 # ## The puzzle
 #
@@ -153,16 +153,16 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|---|
 # | 4 | 4,096, so 1,024 each | 8 | 16 | 8.008 | 4 | 1.6 |
 #
-# These are times forward on a rank; backward takes the same again. An update takes 1 for layer 0 and 0.5 for layer 2, and the
-# all-reduces of their weights' gradients 1.2 and 0.6. Why 4,096 tokens and not the 256 of other puzzles? Twice the tokens
-# are four times the pairs, but only twice the keys to pass on. With 64 tokens on a rank a block takes 0.0625, a pass 0.1, and
-# there is nothing to hide a pass behind. Ring attention is for long texts.
+# These are times forward on a rank; backward takes the same again. An update takes 1 for layer 0 and 0.5 for layer 2,
+# and the all-reduces of their weights' gradients 1.2 and 0.6. Why 4,096 tokens and not the 256 of other puzzles? Twice
+# the tokens are four times the pairs, but only twice the keys to pass on. With 64 tokens on a rank a block takes
+# 0.0625, a pass 0.1, and there is nothing to hide a pass behind. Ring attention is for long texts.
 #
 # **Given:** the weights of layers 0 and 2, whole on every rank, and the data of this rank's tokens.
 #
-# **To do:** one training step. Attention, layer 1, has no weight: `model.forward(1, queries, keys)` takes activation 0 and
-# activation 1, and `model.backward(1, queries, gradient, keys)` gives the gradient of the keys (and values) and that of the
-# queries, in this order.
+# **To do:** one training step. Attention, layer 1, has no weight: `model.forward(1, queries, keys)` takes activation 0
+# and activation 1, and `model.backward(1, queries, gradient, keys)` gives the gradient of the keys (and values) and
+# that of the queries, in this order.
 #
 # **Rules**
 #
@@ -183,8 +183,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. One pass
-# in backward is still exposed; for the third, do without it.
+# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. One
+# pass in backward is still exposed; for the third, do without it.
 
 # %%
 goal("ring_attention")
@@ -315,8 +315,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Ring attention**, one way to do **context parallelism**. With *n* ranks and *t* tokens on each, 512 features, and a block of
-# *b* = *t*²/65,536, a pass of *p* = *t*/640 time units:
+# **Ring attention**, one way to do **context parallelism**. With *n* ranks and *t* tokens on each, 512 features, and a
+# block of *b* = *t*²/65,536, a pass of *p* = *t*/640 time units:
 #
 # ```
 # attention, forward, awaited      (n - 1)·(b + p) + b/2
@@ -333,17 +333,18 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How long.** An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [@torchtitan_llama3_h100]. Those H100s
-#   have 96 GB; the usual ones have 80.
-# - **Where it comes from.** Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block, a kernel
-#   like FlashAttention does the same with smaller blocks and keeps the same two numbers.
-# - **Or gathered.** Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its keys and
-#   values are small: several query heads share one key head.
+# - **How long.** An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU
+#   [@torchtitan_llama3_h100]. Those H100s have 96 GB; the usual ones have 80.
+# - **Where it comes from.** Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block,
+#   a kernel like FlashAttention does the same with smaller blocks and keeps the same two numbers.
+# - **Or gathered.** Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its
+#   keys and values are small: several query heads share one key head.
 # - **How well.** On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
-#   of the work, forward and backward [@ring_flash_attention]. Look at the timeline of rank 0, and imagine eight ranks: waiting alone would
-#   explain a loss of almost half.
+#   of the work, forward and backward [@ring_flash_attention]. Look at the timeline of rank 0, and imagine eight ranks:
+#   waiting alone would explain a loss of almost half.
 # - **Which dim?** Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
-#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number [@torchtitan_3206].
+#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number
+#   [@torchtitan_3206].
 #
 # <!-- references -->
 
@@ -403,8 +404,8 @@ draw_curves(
 # ## Where this leads
 #
 # All ranks have the same number of tokens, and one has seven times the work of another. Must a rank's share be a single
-# piece of the text? That is the deeper puzzle, zigzag. The core path goes on with experts: what if not every token needs
-# every weight?
+# piece of the text? That is the deeper puzzle, zigzag. The core path goes on with experts: what if not every token
+# needs every weight?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,17 +20,17 @@
 # %% [markdown]
 # # $heading
 #
-# A transformer layer keeps 34 bytes for backward for every number that goes through it, and more for attention. Share the
-# layer among eight GPUs by tensor parallelism, and each should keep an eighth: 4.25 bytes. It keeps **13**
+# A transformer layer keeps 34 bytes for backward for every number that goes through it, and more for attention. Share
+# the layer among eight GPUs by tensor parallelism, and each should keep an eighth: 4.25 bytes. It keeps **13**
 # [@korthikanti2022, tables 2 and 4]. Three of them are its eighth of what was cut. The other ten lie *between* the
 # blocks, and all eight GPUs hold the same copy of them.
 #
 # And all eight do the same with it: the same norm, the same dropout, eight times over. So cut it. Cut its features? No:
-# the column layer needs them all, and so does a norm. But each **row** stands alone. Give each rank a few rows, that is,
-# a part of the text. That is **sequence parallelism**.
+# the column layer needs them all, and so does a norm. But each **row** stands alone. Give each rank a few rows, that
+# is, a part of the text. That is **sequence parallelism**.
 #
-# > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather. Pause between the two, and each rank holds
-# > only its own rows.
+# > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather. Pause between the two, and each rank
+# > holds only its own rows.
 #
 # *The words, once more.* An activation of one batch has 131,072 elements: 256 rows of 512 features. A
 # **reduce-scatter** adds up what all ranks bring, and gives each its own part of the sum.
@@ -46,8 +46,8 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # ## The idea
 #
 # A block is still a column layer and a row layer, and its output is still a partial sum. But no rank takes the whole
-# sum now: `scatterreduce(..., dim="rows")` leaves each with a quarter of the rows, all features, fully summed. Before the
-# next block, an `allgather` puts the rows together. Rank 1 of four, between the two calls:
+# sum now: `scatterreduce(..., dim="rows")` leaves each with a quarter of the rows, all features, fully summed. Before
+# the next block, an `allgather` puts the rows together. Rank 1 of four, between the two calls:
 
 
 # %%
@@ -97,8 +97,8 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Backward is the mirror image. The gradient of a block's output arrives as rows, the gradient of its input leaves as a
-# part of a sum. And backward reads one more thing: the *input* of the column layer. You had it whole, in forward. Do you
-# still have it?
+# part of a sum. And backward reads one more thing: the *input* of the column layer. You had it whole, in forward. Do
+# you still have it?
 #
 # ## The puzzle
 #
@@ -106,7 +106,8 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|
 # | 4 | 4 | 4 | 0.25 a batch on a quarter | 0.5 | 0.15 a batch |
 #
-# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
+# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer
+# states.
 #
 # **To do:** one training step in which all ranks work on all batches. The data come whole to each rank.
 #
@@ -120,8 +121,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take one batch at a time. Keep what you gather until backward has read it, and await every collective where you call it.
-# How many collectives does a rank call, and when is the step over?
+# Take one batch at a time. Keep what you gather until backward has read it, and await every collective where you call
+# it. How many collectives does a rank call, and when is the step over?
 
 
 # %%
@@ -202,15 +203,15 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# Computing takes 10, as in tensor parallelism. A gather or a scatter of one batch takes 0.15. Keep what was gathered, and
-# a batch needs six of them. Forward: scatter after the first block, gather before the second, scatter after the second.
-# Backward: gather the gradient, scatter it after the second block, gather it for the first. For four batches that is 24
-# collectives and 3.6: over at 13.6, as with three all-reduces.
+# Computing takes 10, as in tensor parallelism. A gather or a scatter of one batch takes 0.15. Keep what was gathered,
+# and a batch needs six of them. Forward: scatter after the first block, gather before the second, scatter after the
+# second. Backward: gather the gradient, scatter it after the second block, gather it for the first. For four batches
+# that is 24 collectives and 3.6: over at 13.6, as with three all-reduces.
 #
 # And memory? A batch keeps the inputs of four layers for backward. Two of them are features, a quarter each. The other
-# two are whole: 2.5 activations in all. Keep rows of those instead, and it is 1 activation. But now each block gathers its
-# input once more: 32 collectives, 4.8, over at 14.8. Start that gather before the row layer's backward, which takes 0.25,
-# and it costs no time: 13.6 again.
+# two are whole: 2.5 activations in all. Keep rows of those instead, and it is 1 activation. But now each block gathers
+# its input once more: 32 collectives, 4.8, over at 14.8. Start that gather before the row layer's backward, which takes
+# 0.25, and it costs no time: 13.6 again.
 #
 # </details>
 
@@ -240,8 +241,9 @@ compare({"tensor parallel": before, "sequence parallel": run})
 # %% [markdown]
 # ## More GPUs, less and less
 #
-# Back to the 34 bytes. Of a real layer, tensor parallelism on *t* GPUs leaves 10 + 24 / *t* bytes for each number that goes
-# through, and with sequence parallelism it is 34 / *t* [@korthikanti2022]. What attention keeps of its own comes on top of both.
+# Back to the 34 bytes. Of a real layer, tensor parallelism on *t* GPUs leaves 10 + 24 / *t* bytes for each number that
+# goes through, and with sequence parallelism it is 34 / *t* [@korthikanti2022]. What attention keeps of its own comes
+# on top of both.
 
 # %%
 draw_curves(
@@ -262,8 +264,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Sequence parallelism** as Megatron-LM has it, on top of tensor parallelism. With *n* ranks, *B* batches, *L = 2K* layers,
-# and *g* for the gather of a batch (a scatter takes as long):
+# **Sequence parallelism** as Megatron-LM has it, on top of tensor parallelism. With *n* ranks, *B* batches, *L = 2K*
+# layers, and *g* for the gather of a batch (a scatter takes as long):
 #
 # ```
 # kept gathered      collectives: 4K - 2    kept of a batch: K + K/n activations    as tensor parallel, in everything
@@ -283,16 +285,17 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - **What stands between.** A norm, a dropout, the residual connection: in a transformer, these are what each rank now does on
-#   its own rows only. That saves a little time: the forward of a layer took 7.2 ms instead of 7.7 [@korthikanti2022].
-# - **What it frees.** From 13 to 4.25 bytes on eight GPUs. Together with computing attention's own part again it was five times
-#   less memory [@korthikanti2022].
+# - **What stands between.** A norm, a dropout, the residual connection: in a transformer, these are what each rank now
+#   does on its own rows only. That saves a little time: the forward of a layer took 7.2 ms instead of 7.7
+#   [@korthikanti2022].
+# - **What it frees.** From 13 to 4.25 bytes on eight GPUs. Together with computing attention's own part again it was
+#   five times less memory [@korthikanti2022].
 # - **At 32 GPUs a layer**, the largest batch that fitted went from 20 to 100, and each GPU did 3,610 tokens a second
 #   instead of 2,146 [@ultrascale_playbook].
 # - **A trap: the norm's own weight.** Each rank has seen only its rows, so the gradient of that weight is a partial sum
 #   over rows: all-reduce it over the ranks that share the layer. Forget it, and nothing crashes.
-# - **In PyTorch**, `SequenceParallel` stands for the norm, and `ColwiseParallel` and `RowwiseParallel` get layouts that say
-#   that rows come in and rows go out.
+# - **In PyTorch**, `SequenceParallel` stands for the norm, and `ColwiseParallel` and `RowwiseParallel` get layouts that
+#   say that rows come in and rows go out.
 #
 # <!-- references -->
 
@@ -312,8 +315,8 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # With one batch in flight, most of it is not kept, but in use: the activation that was just gathered, the gradient that
-# arrives, the part of a sum. These are whole in both. What is *kept* is small. The more batches and layers wait for their
-# backward, the more there is to gain; with a hundred layers, what is in use is nothing beside what is kept.
+# arrives, the part of a sum. These are whole in both. What is *kept* is small. The more batches and layers wait for
+# their backward, the more there is to gain; with a hundred layers, what is in use is nothing beside what is kept.
 #
 # </details>
 #
@@ -321,9 +324,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Whichever is smaller. A weight has *F·F* elements, and an activation *rows·F*. If a rank's batch has fewer rows than the layer
-# has features, moving activations is cheaper. That is why large models with small batches for each GPU share layers, and
-# why the same model with a lot of data for each GPU does better with FSDP.
+# Whichever is smaller. A weight has *F·F* elements, and an activation *rows·F*. If a rank's batch has fewer rows than
+# the layer has features, moving activations is cheaper. That is why large models with small batches for each GPU share
+# layers, and why the same model with a lot of data for each GPU does better with FSDP.
 #
 # </details>
 #
@@ -331,9 +334,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# No. The loss of a row depends on that row, and so does its gradient. So the last block needs no gather forward: its rows go
-# into the loss, and rows of the gradient come out. They are gathered for backward of the row layer. Sum the numbers of the
-# loss if you want to print them: that is one number a rank.
+# No. The loss of a row depends on that row, and so does its gradient. So the last block needs no gather forward: its
+# rows go into the loss, and rows of the gradient come out. They are gathered for backward of the row layer. Sum the
+# numbers of the loss if you want to print them: that is one number a rank.
 #
 # </details>
 #
@@ -341,7 +344,8 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# It is cut already, into features: a quarter for each rank. Between the column layer and the row layer nothing is held twice.
+# It is cut already, into features: a quarter for each rank. Between the column layer and the row layer nothing is held
+# twice.
 #
 # </details>
 #
@@ -358,8 +362,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# You hid one gather behind a multiplication. All the others still make a rank wait, and a large model often has no second
-# batch to go on with. But a multiplication is made of rows, too. Which of them could it begin with?
+# You hid one gather behind a multiplication. All the others still make a rank wait, and a large model often has no
+# second batch to go on with. But a multiplication is made of rows, too. Which of them could it begin with?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,13 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. So far you
-# have split the batch: a text for you, a text for me. Here there are eight GPUs for every text, and seven of them would
-# watch.
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. So far
+# you have split the batch: a text for you, a text for me. Here there are eight GPUs for every text, and seven of them
+# would watch.
 #
 # So eight GPUs work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a large
-# matrix, and a matrix can be cut: **tensor parallelism**. Data parallelism, FSDP and pipelines get more layers done; this
-# makes one layer take less time. The price: the ranks talk inside every layer, and wait for every word.
+# matrix, and a matrix can be cut: **tensor parallelism**. Data parallelism, FSDP and pipelines get more layers done;
+# this makes one layer take less time. The price: the ranks talk inside every layer, and wait for every word.
 #
 # > **To tell a friend:** cut the first matrix into columns and the second into rows, and two layers cost one sum.
 #
@@ -45,19 +45,20 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # %% [markdown]
 # ## The idea
 #
-# A layer here is `y = tanh(x) @ W`: each row of `x` is multiplied with the matrix `W`. There are two ways to cut `W` among
-# four ranks.
+# A layer here is `y = tanh(x) @ W`: each row of `x` is multiplied with the matrix `W`. There are two ways to cut `W`
+# among four ranks.
 #
-# **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the columns
-# makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
+# **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the
+# columns makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
 #
-# **Into rows** (`dim="in"`). A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows needs a
-# quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is only a
-# **part of a sum**: the other ranks have the other terms.
+# **Into rows** (`dim="in"`). A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows
+# needs a quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is
+# only a **part of a sum**: the other ranks have the other terms.
 #
 # Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put one after the
 # other: the quarter that leaves the first is just the quarter that the second needs. Look at rank 1 of four, with one
-# batch: what it holds after layer 0, then the **partial sum** that layer 1 makes of it (*partial* is PyTorch's word, too):
+# batch: what it holds after layer 0, then the **partial sum** that layer 1 makes of it (*partial* is PyTorch's word,
+# too):
 
 
 # %%
@@ -85,8 +86,8 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Forget the sum, and the next operation refuses. The `tanh` of a partial sum is not a part of the `tanh` of the sum. All
-# you can do with partial sums is add them up:
+# Forget the sum, and the next operation refuses. The `tanh` of a partial sum is not a part of the `tanh` of the sum.
+# All you can do with partial sums is add them up:
 
 
 # %%
@@ -111,14 +112,16 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|
 # | 4 | 4 | 4 | 0.25 a batch on a quarter | 0.5 | 0.3 a batch |
 #
-# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
+# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer
+# states.
 #
-# **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the batches
-# take half of the time.
+# **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the
+# batches take half of the time.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
+# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start
+#   on.
 # - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard.
 
@@ -224,8 +227,8 @@ Model.check(out, puzzle="tensor_parallel")
 # %% [markdown]
 # ### What four ranks could do instead
 #
-# The same step on the same links: DDP, FSDP, and your tensor parallelism. Note what the first two need: a batch for every
-# rank.
+# The same step on the same links: DDP, FSDP, and your tensor parallelism. Note what the first two need: a batch for
+# every rank.
 
 # %%
 others = {
@@ -268,8 +271,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Tensor parallelism** as Megatron-LM does it: a column layer and a row layer make a block, and *K* blocks owe *2K - 1*
-# all-reduces a step. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
+# **Tensor parallelism** as Megatron-LM does it: a column layer and a row layer make a block, and *K* blocks owe *2K -
+# 1* all-reduces a step. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
 #
 # ```
 # waiting for all    time: 2·L·B/n + u·L + (2K - 1)·B·s
@@ -285,12 +288,12 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Two in a transformer.** Attention and the network after it are a block each: the heads are the columns of the first. So
-#   a transformer layer owes two all-reduces forward and two backward [@narayanan2021].
+# - **Two in a transformer.** Attention and the network after it are a block each: the heads are the columns of the
+#   first. So a transformer layer owes two all-reduces forward and two backward [@narayanan2021].
 # - **Eight.** With tensor parallelism over 8 GPUs each did 10,903 tokens a second; over 16, in two hosts, 6,246; over
 #   32, 2,146 [@ultrascale_playbook]. It worked best when it filled a host and went no further [@narayanan2021].
-# - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
-#   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [@scaling_book].
+# - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to
+#   what is between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [@scaling_book].
 # - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: it has no second batch in
 #   flight. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
 #   $number_async_tensor_parallel.
@@ -302,9 +305,10 @@ draw_curves(
 # %% [markdown]
 # ## What is simplified here
 #
-# Our layers are all 512 by 512; in a real block the features between the two are four times as many, so that there is more
-# to compute for what is sent. An update takes 0.5 however small the shard is. The all-reduce of a batch runs beside the
-# multiplications of another at full speed; on a GPU the two share its memory, and some of its cores are busy sending.
+# Our layers are all 512 by 512; in a real block the features between the two are four times as many, so that there is
+# more to compute for what is sent. An update takes 0.5 however small the shard is. The all-reduce of a batch runs
+# beside the multiplications of another at full speed; on a GPU the two share its memory, and some of its cores are busy
+# sending.
 
 # %% [markdown]
 # ## Questions to think about
@@ -335,9 +339,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Each rank has seen all the batches. No other rank has the gradient of its shard, so there is nothing to add up. With data
-# parallelism as well, say two rows of four, each shard is on two ranks that have seen different batches, and those two sum
-# its gradient: over the other axis of the mesh.
+# Each rank has seen all the batches. No other rank has the gradient of its shard, so there is nothing to add up. With
+# data parallelism as well, say two rows of four, each shard is on two ranks that have seen different batches, and those
+# two sum its gradient: over the other axis of the mesh.
 #
 # </details>
 #
@@ -346,8 +350,8 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # Where the activation is whole: before the column layer. There every rank computes the same, which is little work done
-# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. Puzzle $number_sequence_parallel
-# cuts that activation.
+# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. Puzzle
+# $number_sequence_parallel cuts that activation.
 #
 # </details>
 #
