@@ -29,8 +29,8 @@
 # Mix them up in the gradient, and nothing fails: put DDP over all 64 GPUs, and training goes on with a fraction of the
 # gradient and no error.
 #
-# > **To tell a friend:** the GPU that shares your image is not the GPU that has another one: never average the two
-# > alike.
+# > **To tell a friend:** one neighbour shares your image, the other has an image of its own. Mix them up, and nothing
+# > fails.
 #
 # *The words, once more.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In
 # backward the gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv).
@@ -298,7 +298,7 @@ guess.against(out)
 #
 # Four layers forward and four backward are 24. A halo exchange is one message and one row of 32 images, 32 · 128 =
 # 4,096 elements: 0.06 + 0.01875 = 0.07875, and 8 of them are 0.63. That makes 24.63 and 32,768 elements, as in the
-# table above. Four all-reduces of 0.6975 are 2.79, four updates 0.375: over at **27.795**, after 8 + 4 = **12**
+# table below. Four all-reduces of 0.6975 are 2.79, four updates 0.375: over at **27.795**, after 8 + 4 = **12**
 # collectives.
 #
 # The first layer's input is data, and its gradient is not needed: 7 exchanges, and 28,672 elements. With the sums
