@@ -1,4 +1,4 @@
-"""Two halves of the rows in place of two batches: while the sum of one is on its way, the other is computed.
+"""Two halves of the rows instead of two batches: while the sum of one is on its way, the other is computed.
 
 What was learned of tensor parallelism, with all-reduces and no ring. As fast, and whole activations on every rank.
 """

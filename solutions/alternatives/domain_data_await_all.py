@@ -1,6 +1,6 @@
 """Keep whole weights, and await each exchange and each sum where it is called: the plain form.
 
-Good for a first version. All ranks wait in each collective, and the data's gradient goes home, though nobody needs it.
+Good for a first version. All ranks wait in each collective, and the data's gradient goes home, though nothing needs it.
 """
 
 from lib import Model

@@ -1,6 +1,6 @@
 """Compute the rows that need no halo while it travels, and backward the edges first; shards over both axes.
 
-Good for time: nobody waits for a neighbour. It costs more lines than anything else here, and two small blocks of rows
+Good for time: no rank waits for a neighbour. It costs more lines than anything else here, and two small blocks of rows
 for each layer, which keep a GPU less busy than a large one.
 """
 

@@ -1,6 +1,6 @@
 """All tokens at once, and every collective awaited where it is called.
 
-The step that is easiest to follow. In each exchange all ranks wait, and nobody computes.
+The step that is easiest to follow. In each exchange all ranks wait, and none computes.
 """
 
 from lib import Model

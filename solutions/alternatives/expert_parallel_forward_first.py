@@ -1,6 +1,6 @@
 """Finish forward before backward begins: all results come home, and only then the first gradients are used.
 
-While the last part's results come home nobody has anything to do, and there are gradients of the first part that the
+While the last part's results come home no rank has anything to do, and there are gradients of the first part that the
 experts could go back with.
 """
 

@@ -1,4 +1,4 @@
-"""Two parts in place of four.
+"""Two parts instead of four.
 
 Each exchange is twice as long, and there are still a first one and a last one in each direction that nothing hides.
 """

@@ -1,6 +1,6 @@
 """All images at once, everything awaited where it is called: the plain form.
 
-Four collectives, and nobody computes while one is on its way.
+Four collectives, and no rank computes while one is on its way.
 """
 
 from lib import Model

@@ -1,6 +1,6 @@
 """Await each exchange and each sum where it is called: the plain form.
 
-In each halo exchange all ranks wait, and nobody computes. The data's gradient goes home too, though nobody needs it.
+In each halo exchange all ranks wait, and none computes. The data's gradient goes home too, though nothing needs it.
 """
 
 from itertools import pairwise

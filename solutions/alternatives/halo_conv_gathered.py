@@ -1,6 +1,6 @@
-"""All rows and all gradients to everybody: an all-gather in place of each exchange, awaited.
+"""All rows and all gradients to every rank: an all-gather instead of each exchange, awaited.
 
-Nothing has to go home: whoever has the gradient of the rows around its own can work out its own part alone. It costs a
+Nothing has to go home: a rank with the gradient of the rows around its own can work out its own part alone. It costs a
 lot to send, and two rows more to compute, one beside each edge. And each rank holds a whole image meanwhile.
 """
 

@@ -1,6 +1,6 @@
 """The plain form, but for one exchange: the gradient of the data stays where it is.
 
-Nobody needs that gradient, so nobody needs all of it. One exchange in eight is saved, and 16,384 elements.
+Nothing needs that gradient, so no rank needs all of it. One exchange in eight is saved, and 16,384 elements.
 """
 
 from itertools import pairwise

@@ -1,6 +1,6 @@
 """All experts of a stage on all of its ranks: a pipeline with data parallelism, in which no token travels.
 
-With two experts it is faster, as nobody waits for tokens, but the weights, gradients and states of both are on each rank.
+With two experts it is faster, as no rank waits for tokens, but the weights, gradients and states of both are on each rank.
 """
 
 from lib import Model

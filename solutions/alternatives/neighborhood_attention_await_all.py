@@ -1,6 +1,6 @@
 """Await each exchange and each sum where it is called: the plain form.
 
-Keys and values travel in one exchange, and their gradients in another. In both all ranks wait, and nobody computes.
+Keys and values travel in one exchange, and their gradients in another. In both all ranks wait, and none computes.
 """
 
 from itertools import pairwise

@@ -64,7 +64,7 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
 
     activations[1] = model.forward(0, activations[0], weights[0])
     activations[2] = model.forward(1, activations[0], weights[1])
-    await exchange(model, [activations[1].cut("rows", *edge) for edge in edges], 2, group)  # nobody reads these
+    await exchange(model, [activations[1].cut("rows", *edge) for edge in edges], 2, group)  # nothing reads these
     for part in range(2):
         activations[2, part] = activations[2].shard(part, 2, "features")  # the keys, then the values
     del activations[2]

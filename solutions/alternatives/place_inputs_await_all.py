@@ -1,4 +1,4 @@
-"""Await every collective where it is called, and sum only what somebody reads.
+"""Await every collective where it is called, and sum only what is read.
 
 All batches of the row go through a layer at once. The sum of the activation cannot be hidden then, because nothing else is
 left to compute. It is the plain form of tensor parallelism, and what its figures are usually quoted for.

@@ -1,6 +1,6 @@
 """Swap rows for columns by an all-to-all, all batches at once, and await it: the plain form.
 
-Each rank gets what it asks for, and nothing else. While it travels, nobody computes.
+Each rank gets what it asks for, and nothing else. While it travels, no rank computes.
 """
 
 from lib import Model

@@ -1,6 +1,6 @@
 """Await each pass where it is called: the plain form.
 
-Keys and values go round while nobody computes, and in backward their gradients after them, all the way home.
+Keys and values go round while no rank computes, and in backward their gradients after them, all the way home.
 """
 
 from lib import Model

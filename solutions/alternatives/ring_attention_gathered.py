@@ -1,4 +1,4 @@
-"""Gather all keys and values, in place of a ring: forward, and again for backward.
+"""Gather all keys and values, instead of a ring: forward, and again for backward.
 
 Two all-gathers and a reduce-scatter send as much as the ring. But a rank has all keys at once, however many ranks there
 are, and nothing is computed while they come.

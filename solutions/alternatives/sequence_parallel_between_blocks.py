@@ -1,7 +1,7 @@
 """Keep rows between two blocks and gather them again for backward; the data stay whole.
 
 A gather more than tensor parallelism, and the input of the second block takes a quarter. That of the first is as large as
-before: nobody needs it whole between forward and backward either.
+before: no rank needs it whole between forward and backward either.
 """
 
 from lib import Model

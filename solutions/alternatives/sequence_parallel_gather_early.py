@@ -1,4 +1,4 @@
-"""Gather the first rows for backward one block earlier, still in forward: nobody waits, for a quarter of an activation more.
+"""Gather the first rows for backward one block earlier, still in forward: no rank waits, for a quarter of an activation more.
 
 The gathers for backward run into the sums of the turn from forward to backward. What starts before them is there in time.
 """

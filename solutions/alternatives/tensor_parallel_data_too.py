@@ -1,4 +1,4 @@
-"""Sum the gradient of the data as well, which nobody reads.
+"""Sum the gradient of the data as well, which nothing reads.
 
 Every column layer gives a part of a sum in backward, and adding all of them up is easy to write. That of the first layer
 is the gradient of the data, which is not trained: one all-reduce for nothing.

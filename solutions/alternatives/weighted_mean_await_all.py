@@ -1,6 +1,6 @@
 """All images at once, everything awaited where it is called: the plain form.
 
-Three collectives in a row, and nobody computes while one is on its way.
+Three collectives in a row, and no rank computes while one is on its way.
 """
 
 from lib import Model

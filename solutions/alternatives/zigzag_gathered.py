@@ -1,6 +1,6 @@
-"""Gather all keys and values, in place of a ring, and bring each piece of their gradient home by an all-to-all.
+"""Gather all keys and values, instead of a ring, and bring each piece of their gradient home by an all-to-all.
 
-A reduce-scatter will not do: it cuts the rows into contiguous parts, and those are nobody's. So each rank cuts out the
+A reduce-scatter will not do: it cuts the rows into contiguous parts, and those belong to no rank. So each rank cuts out the
 pieces of all, sends them straight to their ranks, and adds up what it gets.
 """
 

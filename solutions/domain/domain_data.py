@@ -20,20 +20,21 @@
 # %% [markdown]
 # # $heading
 #
-# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [@aifs_single]. That is a quarter of an
-# example for each GPU: the four GPUs of a host work together on one state of the atmosphere, and 16 such groups work on
+# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [@aifs_single]. That is a quarter
+# of an example for each GPU: the four GPUs of a host share one state of the atmosphere, and 16 such groups have
 # different ones.
 #
 # So two things are cut at once. Along one axis GPUs have *different examples*, as in data parallelism. Along the other
-# they have *different rows of the same example*. Both kinds of neighbours need something from you, and both need their
-# part of your gradient. Mix them up in forward, and you get rows of another day's weather. Mix them up in the gradient,
-# and nothing fails: with DDP over all 64 GPUs, training continues with a quarter of the gradient and no error.
+# they have *different rows of the same example*. Mix the two up in forward, and you get rows of another day's weather.
+# Mix them up in the gradient, and nothing fails: put DDP over all 64 GPUs, and training goes on with a fraction of the
+# gradient and no error.
 #
-# > **To tell a friend:** rows are parts of one image, so their gradients are summed; images are averaged.
+# > **To tell a friend:** one neighbour shares your image, the other has an image of its own. Mix them up, and nothing
+# > fails.
 #
-# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the
-# gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` means a
-# collective with the ranks of my line along that axis of the mesh (puzzle $number_hsdp).
+# *The words, once more.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In
+# backward the gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv).
+# `group="domain"` means a collective with the ranks of my line along that axis of the mesh (puzzle $number_hsdp).
 
 # %%
 from drawing import draw, draw_mesh
@@ -68,8 +69,8 @@ draw_mesh(MESH, groups_of=1)
 # | `domain` | 0 | the same images, other rows |
 # | `data` | 3 | the same rows of other images |
 #
-# Halos come from the `domain` partner. Here are three functions for them, which you get in the puzzle. They are simpler
-# than those of puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
+# From which of the two comes a halo? Three functions for it, which you get in the puzzle. They are simpler than those
+# of puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
 
 
 # %%
@@ -96,8 +97,7 @@ def summed(low, high, gradient, edges, arrived):
 
 
 # %% [markdown]
-# A rank could also exchange rows with its `data` partner: that one has the same number of rows, at the same place, of
-# the same shape. This is what happens:
+# Exchange rows with the `data` partner, which has the same number of rows, of the same shape:
 
 
 # %%
@@ -120,24 +120,6 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Our values know their rows and images. In PyTorch a row is a row: the shapes agree, and the loss is wrong.
-#
-# ### What each shape costs
-#
-# Four GPUs and 64 images of 64 rows each. Every mesh shape gives a rank the same work, 1/4 of all rows of all images. A
-# layer takes 3, so four layers forward and backward take 24. On top come 8 halo exchanges:
-
-# %%
-print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
-for data, domain in ((1, 4), (2, 2), (4, 1)):
-    run = simulate(borrow, layers=LAYERS[:1], mesh=Mesh({"data": data, "domain": domain}), batches=64, costs=PRICES)
-    one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
-    print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
-
-# %% [markdown]
-# Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
-# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
-# the rest is data** [@anemoi_training, "Parallelisation"]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many
-# images.
 #
 # ### Whose gradient is missing?
 #
@@ -167,9 +149,9 @@ demo = simulate(one_layer, layers=LAYERS[:1], mesh=MESH, batches=4, costs=PRICES
 #
 # ### Sums and means
 #
-# In this course the loss is a sum over all images, so gradients are only ever summed. In PyTorch the loss of a batch is a
-# **mean** over its images. Each `data` rank takes the mean over *its* images, and DDP then takes the mean of these gradients
-# over the ranks: it divides by their number [@pytorch_ddp]. For `data` that is right. And for `domain`?
+# In this course the loss is a sum over all images, so gradients are only ever summed. In PyTorch the loss of a batch is
+# a **mean** over its images. Each `data` rank takes the mean over *its* images, and DDP then takes the mean of these
+# gradients over the ranks: it divides by their number [@pytorch_ddp]. For `data` that is right. And for `domain`?
 #
 # Take two images, each in two halves. The loss of an image is a sum over its rows. Each number is what one half
 # contributes to the gradient of some weight. **Predict** which of the three lines is right:
@@ -184,41 +166,14 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The gradient of image 0 is 1 + 3 = 4: its halves are *parts* of one image, and parts are added. That of image 1 is 12. The
-# loss of the batch is the mean of two images, so its gradient is (4 + 12) / 2 = **8**, the second line.
+# The gradient of image 0 is 1 + 3 = 4: its halves are *parts* of one image, and parts are added. That of image 1 is 12.
+# The loss of the batch is the mean of two images, so its gradient is (4 + 12) / 2 = **8**, the second line.
 #
-# The first line is 4: **half the gradient.** It is what DDP over all four ranks gives. It divides by 4, where only 2 ranks
-# have images of their own. With four ranks along `domain`, as in AIFS, it would be a quarter. The third line is the gradient
-# of the *sum* of the losses, which is what this course has.
+# The first line is 4: **half the gradient.** It is what DDP over all four ranks gives. It divides by 4, where only 2
+# ranks have images of their own. With four ranks along `domain`, as in AIFS, it would be a quarter. The third line is
+# the gradient of the *sum* of the losses, which is what this course has.
 #
 # </details>
-#
-# ### One sum or two?
-#
-# Is it cheaper to sum over all four ranks at once, or first over `domain` and then over `data`? Here is a weight of 9,216
-# elements, and one of 49,152, as in the puzzle:
-
-
-# %%
-async def sum_up(model, groups):
-    gradient = model.fake_grad(0)
-    for group in groups:
-        gradient = await model.allreduce(gradient, 0, group=group)
-
-
-print("elements  summed over               time     sent")
-for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1), LAYERS[0]):
-    for words, groups in (("all four", [["data", "domain"]]), ("domain, then data", ["domain", "data"])):
-
-        async def summing(model, groups=groups):
-            await sum_up(model, groups)
-
-        run = simulate(summing, layers=[layer], mesh=MESH, costs=PRICES)
-        print(f"{layer.weight:>8,}  {words:<18}{end(Trace.of(run)):>12.5f}{most_sent(Trace.of(run)):>9,.0f}")
-
-# %% [markdown]
-# Two small rings have four messages, and one ring of four has six. So two sums are quicker while weights are small, but they
-# always send a third more.
 #
 # ### Where may a shard lie?
 #
@@ -246,8 +201,8 @@ for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, pad
 # **Given:** `my_rows`, `exchange` and `summed`, above. `model.coord` says where on the mesh this rank is, and
 # `model.group("data")` which ranks are in its line.
 #
-# **To do:** one training step. Each rank finds its images and its rows, loads what it needs of the weights and optimizer
-# states, and at the end each weight has the gradient of all rows of all images.
+# **To do:** one training step. Each rank finds its images and its rows, loads what it needs of the weights and
+# optimizer states, and at the end each weight has the gradient of all rows of all images.
 #
 # **Rules**
 #
@@ -260,8 +215,8 @@ for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, pad
 # %% [markdown]
 # ### Predict first
 #
-# Keep whole weights on every rank, await everything where you call it, give back every halo, and sum each gradient over all
-# four ranks at once. When is the step over, and how many collectives does a rank call?
+# Keep whole weights on every rank, await everything where you call it, give back every halo, and sum each gradient over
+# all four ranks at once. When is the step over, and how many collectives does a rank call?
 
 # %%
 guess = predict("domain_data", end=..., collectives=...)
@@ -332,18 +287,19 @@ async def domain_data(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(domain_data, puzzle="domain_data")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# Four layers forward and four backward are 24. A halo exchange is one message and one row of 32 images, 32 · 128 = 4,096
-# elements: 0.06 + 0.01875 = 0.07875, and 8 of them are 0.63. That makes 24.63 and 32,768 elements, as in the table above.
-# Four all-reduces of 0.6975 are 2.79, four updates 0.375: over at **27.795**, after 8 + 4 = **12** collectives.
+# Four layers forward and four backward are 24. A halo exchange is one message and one row of 32 images, 32 · 128 =
+# 4,096 elements: 0.06 + 0.01875 = 0.07875, and 8 of them are 0.63. That makes 24.63 and 32,768 elements, as in the
+# table below. Four all-reduces of 0.6975 are 2.79, four updates 0.375: over at **27.795**, after 8 + 4 = **12**
+# collectives.
 #
 # The first layer's input is data, and its gradient is not needed: 7 exchanges, and 28,672 elements. With the sums
 # hidden behind layers, only the last one is exposed, and one update after it: 24 + 7 · 0.07875 + 0.6975 + 0.09375 =
@@ -354,9 +310,9 @@ guess.against(out)
 # more: each weight is gathered twice, except that of the last layer, and 7 gathers and 4 reduce-scatters of 36,864
 # elements are 405,504. With the halos that is 434,176, where four all-reduces and the halos are 323,584.
 #
-# Memory: four weights and four optimizer states of 49,152 are 393,216, and a quarter of that is 98,304. Activations are the
-# same in both: 4 inputs with their halos and a gradient, 671,744. So 1,064,960 with whole weights, and 868,352 with shards,
-# two whole weights included.
+# Memory: four weights and four optimizer states of 49,152 are 393,216, and a quarter of that is 98,304. Activations are
+# the same in both: 4 inputs with their halos and a gradient, 671,744. So 1,064,960 with whole weights, and 868,352 with
+# shards, two whole weights included.
 #
 # </details>
 
@@ -393,12 +349,57 @@ if out:
 # gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that should hide it takes 0.75. On 16
 # ranks, cutting every weight into 16 shards no longer pays. Question 4 has something better.
 #
+# ## What each shape costs
+#
+# Four GPUs and 64 images of 64 rows each. Every mesh shape gives a rank the same work, 1/4 of all rows of all images. A
+# layer takes 3, so four layers forward and backward take 24. On top come 8 halo exchanges:
+
+# %%
+print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
+for data, domain in ((1, 4), (2, 2), (4, 1)):
+    run = simulate(borrow, layers=LAYERS[:1], mesh=Mesh({"data": data, "domain": domain}), batches=64, costs=PRICES)
+    one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
+    print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
+
+# %% [markdown]
+# Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
+# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
+# the rest is data** [@anemoi_training, "Parallelisation"]. With two ranks along `domain` each has one neighbour and not
+# two, and a halo of half as many images.
+#
+# ## One sum or two?
+#
+# Is it cheaper to sum over all four ranks at once, or first over `domain` and then over `data`? Here is a weight of
+# 9,216 elements, and one of 49,152, as in the puzzle:
+
+
+# %%
+async def sum_up(model, groups):
+    gradient = model.fake_grad(0)
+    for group in groups:
+        gradient = await model.allreduce(gradient, 0, group=group)
+
+
+print("elements  summed over               time     sent")
+for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1), LAYERS[0]):
+    for words, groups in (("all four", [["data", "domain"]]), ("domain, then data", ["domain", "data"])):
+
+        async def summing(model, groups=groups):
+            await sum_up(model, groups)
+
+        run = simulate(summing, layers=[layer], mesh=MESH, costs=PRICES)
+        print(f"{layer.weight:>8,}  {words:<18}{end(Trace.of(run)):>12.5f}{most_sent(Trace.of(run)):>9,.0f}")
+
+# %% [markdown]
+# Two small rings have four messages, and one ring of four has six. So two sums are quicker while weights are small, but
+# they always send a third more.
+#
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Domain × data parallelism, with FSDP over both axes.** With *d* ranks along `domain` and *r* along `data`, a layer of *W*
-# elements, *p* for the way of one element, and α for a message:
+# **Domain × data parallelism, with FSDP over both axes.** With *d* ranks along `domain` and *r* along `data`, a layer
+# of *W* elements, *p* for the way of one element, and α for a message:
 #
 # ```
 # images of a rank      B / r           rows of a rank     L / d
@@ -416,18 +417,18 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *AIFS.* One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week
-#   [@aifs_single]. The documentation of Anemoi, with which it is trained, says to shard a model only where it does not fit, as
-#   more data parallelism is more efficient [@anemoi_training].
-# - *Who sums over the domain?* PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets a sharded
+# - **AIFS.** One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week
+#   [@aifs_single]. The documentation of Anemoi, with which it is trained, says to shard a model only where it does not
+#   fit, as more data parallelism is more efficient [@anemoi_training].
+# - **Who sums over the domain?** PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets a sharded
 #   activation, the weight counts as replicated over the domain, and its gradient is reduced there. DDP or FSDP2 is
 #   added for the data axis only [@physicsnemo_docs, version 26.08].
-# - *What no wrapper does for you.* DDP synchronizes weights within its own process group, which does not include the
+# - **What no wrapper does for you.** DDP synchronizes weights within its own process group, which does not include the
 #   domain axis. So you have to make the weights equal along that axis once, before training starts, and keep changing
 #   buffers equal, such as the running mean of a batch norm [@physicsnemo_1682].
-# - *Two axes are not both.* Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and
-#   the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept four
-#   copies of what was meant to be sharded over all of them. The fix flattens both axes into one [@automodel_2768].
+# - **Two axes are not both.** Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards
+#   and the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept
+#   four copies of what was meant to be sharded over all of them. The fix flattens both axes into one [@automodel_2768].
 #
 # <!-- references -->
 
@@ -479,10 +480,10 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# Halves at rest instead of quarters, 98,304 elements more. Gathers go over two ranks and have one message. A gradient is
-# reduce-scattered along `domain`, and the half that is left is all-reduced along `data`: HSDP. With everything awaited,
-# `solutions/alternatives/domain_data_shards_along_domain.py` is over at 27.92625, where shards over both axes are over at
-# 29.11125.
+# Halves at rest instead of quarters, 98,304 elements more. Gathers go over two ranks and have one message. A gradient
+# is reduce-scattered along `domain`, and the half that is left is all-reduced along `data`: HSDP. With everything
+# awaited, `solutions/alternatives/domain_data_shards_along_domain.py` is over at 27.92625, where shards over both axes
+# are over at 29.11125.
 #
 # On 16 ranks, `data` 8 and `domain` 2, the same file ends at 13.05 and beats the reference, 13.52, although it hides
 # nothing. So HSDP may well be what you want, as long as you know that you have it.

@@ -26,15 +26,15 @@
 # for uneven parts; it was rewritten with sums over the whole grid and one all-reduce [@physicsnemo_1421].
 #
 # Which sums? A norm needs the mean and the variance of a grid that no GPU has. You know how to combine means. Combine
-# the variances of the parts in the same way, and you get 0.45 where 1.07 is right, as you will see in a moment.
+# variances in the same way, and you get 0.45 where 1.07 is right.
 #
-# And a norm sits in the middle of a network. In backward its gradient depends on the whole grid *again*. So a U-Net
-# with 50 norms has 100 exchanges a step, and in each of them all GPUs wait for a handful of numbers.
+# And in backward the gradient of a norm depends on the whole grid *again*. So a U-Net with 50 norms has 100 exchanges a
+# step, and in each of them all GPUs wait for a handful of numbers.
 #
-# > **To tell a friend:** variances do not add up. Counts, sums and sums of squares do.
+# > **To tell a friend:** variances do not add up, even if you weight them.
 #
-# *Reminder.* A group norm cuts the features of each image into groups. Each group, over all points of the grid, is
-# shifted and scaled so that its mean is 0 and its variance 1.
+# *The words, once more.* A group norm cuts the features of each image into groups. Each group, over all points of the
+# grid, is shifted and scaled so that its mean is 0 and its variance 1.
 
 # %%
 from functools import partial
@@ -57,8 +57,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# Here is one group: 3 features of 64 rows, noise on a slope, so that rows further down have larger values. The ranks
-# have 4, 8, 12 and 40 rows of it.
+# One group: 3 features of 64 rows, noise on a slope, so that rows further down have larger values. The ranks have 4, 8,
+# 12 and 40 rows of it.
 
 
 # %%
@@ -87,11 +87,11 @@ print(f"mean of the four variances:            {sum(map(variance, parts)) / 4:.4
 print(f"weighted by how many numbers each has: {sum(variance(part) * len(part) for part in parts) / 192:.4f}")
 
 # %% [markdown]
-# Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*.
-# The parts have different means, and no part knows how far apart these are.
+# Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*,
+# and no part knows how far apart the means are.
 #
-# What can be added up? The numbers themselves, and their squares. The variance is the mean of the squares, less the
-# square of the mean:
+# **Before you go on:** which numbers can be added up over the ranks, so that one sum gives mean and variance? (The
+# variance is the mean of the squares, less the square of the mean.)
 
 # %%
 pieces = [(len(part), sum(part), sum(number**2 for number in part)) for part in parts]  # what each rank brings
@@ -99,7 +99,8 @@ count, total, squares = (sum(numbers) for numbers in zip(*pieces, strict=True))
 print(f"mean {total / count:.4f}, variance {squares / count - (total / count) ** 2:.4f}")
 
 # %% [markdown]
-# **Three numbers for each group, one all-reduce.** Mean and mean of the squares are called the first two **moments**.
+# **A count, a sum and a sum of squares for each group, one all-reduce.** Mean and mean of the squares are the first two
+# **moments**.
 #
 # ### Forward
 #
@@ -148,11 +149,11 @@ print(f"the mean, and then the variance around it:      {2 * all_reduce(2 * grou
 print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):.5f}")
 
 # %% [markdown]
-# The second is the textbook way: first the mean of all, then the distance of each number from it. Two exchanges, one
-# after the other, and each costs six messages. The third number for each group costs next to nothing.
+# The second is the textbook way: first the mean of all, then the distance of each number from it. Each of its two
+# exchanges costs six messages. A third number for each group costs next to nothing.
 #
 # Normalize with the moments of your own rows, and a real program says nothing: the same value just comes out
-# differently above and below the edge between two ranks. Here:
+# differently above and below the edge between two ranks. Ours refuses:
 
 
 # %%
@@ -194,8 +195,8 @@ except PuzzleError as error:
 # ```
 #
 # The input reaches the loss in two ways, through the norm itself and through the moments, so its gradient has two
-# parts: `by_itself`, and what `model.backward(1, input, ...)` makes of the gradient of the moments. But `by_moments` is
-# a partial sum, and you know what that means. For 32 groups it is 64 numbers:
+# parts: `by_itself`, and what `model.backward(1, input, ...)` makes of the gradient of the moments. `by_moments` is a
+# partial sum. For 32 groups it is 64 numbers:
 
 # %%
 print(f"backward:  {all_reduce(2 * groups):.5f}")
@@ -242,9 +243,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, with one exchange forward and one in backward. For the second, find something to
-# compute in backward while the gradients of the moments are in flight. For the third, find something to compute in
-# forward, where the norm of an image has nothing else to wait behind. The fourth asks how much memory that takes.
+# The first goal is a correct step, with one exchange forward and one in backward. For the second, hide the exchange in
+# backward; for the third, also the one in forward. The fourth does that with less memory.
 
 # %%
 goal("group_norm")
@@ -306,14 +306,14 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(group_norm, puzzle="group_norm")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Layers 0 and 3, forward and backward, are 4; moments and norm 4 · 0.015625: 4.0625. Two exchanges of 0.12022 and
 # 0.12015, two sums of 0.129375, and two updates of 0.0078125, all awaited: four collectives, over at **4.57724**.

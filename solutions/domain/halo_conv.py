@@ -21,21 +21,19 @@
 # # $heading
 #
 # CosmoFlow is a convolutional network that looks at cubes of the universe. In 2020 it was trained on cubes 64 times as
-# large as before, on about 2,000 GPUs [@oyama2020]. No GPU can hold the activations of such a cube, so several GPUs share *one*
-# cube, each working on a part.
+# large as before, on about 2,000 GPUs [@oyama2020]. No GPU can hold the activations of such a cube, so several GPUs
+# share *one* cube, each working on a part.
 #
 # A layer that works row by row does not notice. A **convolution** does: for each row of its output it looks at a few
-# rows of its input, three in most networks. At the edge of a part, one of them is on another GPU.
+# rows of its input, three in most networks. At the edge of a part, one of them is on another GPU. A rank with a
+# thousand rows lacks *two*, one on each side: its **halo**. Fetching them is the easy half. NVIDIA's library for
+# physics, PhysicsNeMo, got the other half wrong at first [@physicsnemo_784]: backward.
 #
-# You could send every row to every rank. Or you could ask who needs what: a rank with a thousand rows lacks *two*, one
-# on each side. They are its **halo**, and fetching them is the easy half. The other half is what PhysicsNeMo, NVIDIA's
-# library for physics, got wrong at first [@physicsnemo_784]: in backward the halo has a gradient, and that gradient belongs to another
-# rank.
+# > **To tell a friend:** what a rank borrows in forward, it owes in backward.
 #
-# > **To tell a friend:** what you borrow in forward you give back as a gradient in backward, and the owner adds it up.
-#
-# *Reminder.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding** is rows of zeros
-# around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a layer as before it.
+# *The words, once more.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding**
+# is rows of zeros around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a
+# layer as before it.
 
 # %%
 from functools import partial
@@ -53,58 +51,14 @@ LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, paddi
 # %% [markdown]
 # ## The idea
 #
-# ### Who computes what
-#
-# Either side of an edge could compute the output rows there. All ranks have to agree on which. The usual rule: **the
-# rank that has the middle row of the kernel computes the output row.** It decides what each rank has to fetch. Here
-# each column is a rank and each line a convolution:
-
-
-# %%
-def shares(sizes, **how):
-    """Of each rank: its output rows, and how many rows it needs from before and after its own."""
-    stencil, low, found = Sweep(sum(sizes), **how), 0, []
-    for size in sizes:
-        middles = {row: stencil.needs(row)[(stencil.kernel - 1) // 2] for row in range(stencil.outputs)}
-        mine = [row for row, middle in middles.items() if low <= min(max(middle, 0), stencil.rows - 1) < low + size]
-        needed = [row for output in mine for row in stencil.needs(output) if 0 <= row < stencil.rows]
-        before, after = max(0, low - min(needed, default=low)), max(0, max(needed, default=low) - (low + size - 1))
-        found.append(f"{len(mine):>2} rows, {before}+{after}")
-        low += size
-    return found
-
-
-print(f"{'rows of the ranks':<18}{'convolution':<34}" + "".join(f"{f'rank {rank}':>14}" for rank in range(4)))
-for sizes, how in (
-    ([16, 16, 16, 16], {"kernel": 3, "padding": 1}),
-    ([16, 16, 16, 16], {"kernel": 3}),
-    ([16, 16, 16, 16], {"kernel": 7, "padding": 3}),
-    ([16, 16, 16, 16], {"kernel": 3, "padding": 2, "dilation": 2}),
-    ([16, 16, 16, 16], {"kernel": 3, "padding": 1, "stride": 2}),
-    ([16, 4, 7, 13], {"kernel": 3}),
-    ([16, 4, 7, 13], {"kernel": 3, "padding": 1, "stride": 2}),
-    ([4, 8, 12, 40], {"kernel": 3, "padding": 1}),
-):
-    words = ", ".join(f"{name} {number}" for name, number in how.items())
-    print(f"{' '.join(map(str, sizes)):<18}{words:<34}" + "".join(f"{share:>14}" for share in shares(sizes, **how)))
-
-# %% [markdown]
-# `16 rows, 1+1`: the rank computes 16 rows of the output, and lacks one row before its own and one after. What the
-# table shows:
-#
-# - *Kernel and dilation* set the width of the halo: half of what a kernel spans. A kernel of 3 rows needs 1; of 7 rows,
-#   3; of 3 rows with dilation 2 (every second row skipped), 2.
-# - *Without padding* the image shrinks, and the first and the last rank lose a row each: 15 16 16 15.
-# - *Stride 2* centres the kernel on every second row, so half as many rows come out. And some halos become unnecessary:
-#   here no rank needs a row from below.
-# - *Uneven parts* do not change the halo: the rank with 4 rows fetches as much as the rank with 40.
-#
 # ### Fetch it
+#
+# Either side of an edge could compute the output row there. The usual rule: **the rank that has the middle row of the
+# kernel computes the output row.** So a kernel of 3 rows needs one row from each side.
 #
 # `model.halo(edges, layer)` is a **halo exchange**: each rank hands in the rows that its neighbours need, first the one
 # for the rank before it, then the one for the rank after it, and receives theirs. The first and the last rank have only
-# one neighbour and hand in one row. Here is one layer for one image, forward and backward, with the functions that you
-# will have in the puzzle:
+# one neighbour and hand in one row. One layer for one image, forward and backward, with the functions of the puzzle:
 
 
 # %%
@@ -161,21 +115,18 @@ draw_group(shown[1])
 # %% [markdown]
 # ### Give it back
 #
-# Now backward. Rank 1 gets a gradient for every row that it *used*, so also for rows 15 and 32. Here it is, cut into
-# pieces:
+# In backward rank 1 gets a gradient for every row that it *used*, so also for rows 15 and 32. Cut into pieces:
 
 # %%
 draw_group(gradients)
 
 # %% [markdown]
-# Pale, marked "of a sum", means partial. Row 15 was used three times: for output rows 14 and 15, on rank 0, and for
-# output row 16, here. Rank 1 only knows the last of these three. So the gradient of the halo goes home, to the rank
-# that lent the row, and is added there. Row 16, in turn, lacks the part of output row 15, on rank 0. It comes to rank 1
-# in the same exchange, and rank 1 adds it at its own edge. Rows 17 to 30 are complete: no other rank has used them.
+# Pale, marked "of a sum", means partial. Rows 17 to 30 are complete: no other rank has used them. **Before you go on:**
+# which ranks used row 15, and which used row 16? What is missing from each gradient, where is it, and where must it go?
 #
-# Forget this, and all shapes are still right: 16 rows of gradient for 16 rows. That is why the bug survives. In
-# PhysicsNeMo the gradients of the halo were not added at the edges, and it showed most with small images [@physicsnemo_784]: of 1,000
-# rows on a rank two are wrong, of 4 rows half. Here is that bug:
+# Forget it, and all shapes are still right: 16 rows of gradient for 16 rows. That is why the bug survives. In
+# PhysicsNeMo it showed most with small images [@physicsnemo_784]: of 1,000 rows on a rank two are wrong, of 4 rows
+# half. Here is that bug:
 
 
 # %%
@@ -203,36 +154,13 @@ picture
 # On the left, all is well: each rank borrowed its rows. On the right, every dashed row is a gradient that one rank has
 # and another lacks.
 #
-# ### What an exchange costs
+# <details><summary>Answer</summary>
 #
-# Three ways to get the halo of 64 images: gather all rows everywhere (**all-gather**); an **all-to-all**, in which
-# every rank has a message for every other, most of them empty; and the exchange with neighbours.
-
-
-# %%
-async def fetch(model, way):
-    low, high, edges, *_ = my_rows(model)
-    x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
-    rows = [x.cut("rows", row, row + 1) for row in edges]
-    if way == "all-gather":
-        await model.allgather(x, 0)
-    elif way == "all-to-all":
-        for_whom = dict(zip([rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1], rows, strict=True))
-        await model.alltoall([for_whom.get(rank, x.cut("rows", low, low)) for rank in range(model.RANKS)], 0)
-    else:
-        await model.halo(rows, 0)
-
-
-print("ranks  way          time   elements sent")
-for ranks in (4, 16, 32):
-    for way in ("all-gather", "all-to-all", "halo"):
-        run = simulate(partial(fetch, way=way), layers=LAYERS[:1], ranks=ranks, batches=64, costs=PRICES)
-        print(f"{ranks:>5}  {way:<11}{end(Trace.of(run)):>6.3f}{int(most_sent(Trace.of(run))):>16,}")
-
-# %% [markdown]
-# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo
-# exchange, but it pays 0.06 for a message to every rank, even for the empty ones. A halo exchange takes 0.195 on 4
-# ranks and on 4,000: two messages, and two rows.
+# Row 15 was used three times: for output rows 14 and 15, on rank 0, and for output row 16, on rank 1. Rank 0 owns it
+# and lacks the last. Row 16 belongs to rank 1, which lacks the part of output row 15, on rank 0. So each sends the
+# other what it has for a row that it borrowed, and the owner adds it at its edge.
+#
+# </details>
 #
 # ## The puzzle
 #
@@ -240,10 +168,11 @@ for ranks in (4, 16, 32):
 # |---|---|---|---|---|---|---|---|
 # | 4 | 64 | 64, so 16 each | 4 | 3 | 0.195 | 0.6975 | 0.09375 |
 #
-# A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less.
+# A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less. A halo
+# exchange takes 0.195 on 4 ranks and on 4,000: two messages, and two rows.
 #
-# **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above, and
-# here are four more:
+# **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above,
+# and here are four more:
 
 
 # %%
@@ -302,8 +231,8 @@ def summed(low, high, parts):
 # %% [markdown]
 # ### Predict first
 #
-# Await everything where you call it, and give back every halo. How many collectives does a rank call, and when is the step
-# over?
+# Await everything where you call it, and give back every halo. How many collectives does a rank call, and when is the
+# step over?
 
 # %%
 guess = predict("halo_conv", end=..., collectives=...)
@@ -312,9 +241,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step with halo exchanges. For the second, let the sums of the weights' gradients travel
-# while other layers are computed, and find the exchange that is not needed. For the third, no rank waits for a
-# neighbour: what can a rank compute before the halo arrives, and what should it compute first in backward?
+# The first goal is a correct step with halo exchanges. For the second, hide the sums of the weights' gradients, and
+# leave out the exchange that nothing needs. For the third, no rank waits for a neighbour.
 
 # %%
 goal("halo_conv")
@@ -379,19 +307,19 @@ async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(halo_conv, puzzle="halo_conv")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# Four layers forward and four backward are 8 · 3 = 24. There are 8 halo exchanges. In each a rank sends two messages and
-# two rows: 2 · 0.06 + 2 · 64 · 128 elements at 0.6 for 131,072 are 0.195. All awaited, forward and backward take 25.56.
-# Then there are four sums of 0.6975, three quarters of 49,152 elements twice and six messages, and four updates of 0.09375:
-# 12 collectives, over at **28.725**.
+# Four layers forward and four backward are 8 · 3 = 24. There are 8 halo exchanges. In each a rank sends two messages
+# and two rows: 2 · 0.06 + 2 · 64 · 128 elements at 0.6 for 131,072 are 0.195. All awaited, forward and backward take
+# 25.56. Then there are four sums of 0.6975, three quarters of 49,152 elements twice and six messages, and four updates
+# of 0.09375: 12 collectives, over at **28.725**.
 #
 # Started early, the sums travel while earlier layers go backward, and only the last one is exposed, with three updates
 # beside it: 26.35125. And the data is not trained, so the exchange that brings its gradient home is wasted: 26.15625.
@@ -478,12 +406,84 @@ draw_curves(
 # comes earlier, where the link is four times slower: there the sum of a weight's gradient takes nearly as long as a
 # layer, and from then on the link is never free.
 #
+# ## Other ways, other kernels
+#
+# Three ways to get the halo of 64 images: gather all rows everywhere (**all-gather**); an **all-to-all**, in which
+# every rank has a message for every other, most of them empty; and the exchange with neighbours.
+
+
+# %%
+async def fetch(model, way):
+    low, high, edges, *_ = my_rows(model)
+    x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+    rows = [x.cut("rows", row, row + 1) for row in edges]
+    if way == "all-gather":
+        await model.allgather(x, 0)
+    elif way == "all-to-all":
+        for_whom = dict(zip([rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1], rows, strict=True))
+        await model.alltoall([for_whom.get(rank, x.cut("rows", low, low)) for rank in range(model.RANKS)], 0)
+    else:
+        await model.halo(rows, 0)
+
+
+print("ranks  way          time   elements sent")
+for ranks in (4, 16, 32):
+    for way in ("all-gather", "all-to-all", "halo"):
+        run = simulate(partial(fetch, way=way), layers=LAYERS[:1], ranks=ranks, batches=64, costs=PRICES)
+        print(f"{ranks:>5}  {way:<11}{end(Trace.of(run)):>6.3f}{int(most_sent(Trace.of(run))):>16,}")
+
+# %% [markdown]
+# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo
+# exchange, but it pays 0.06 for a message to every rank, even for the empty ones.
+
+# %% [markdown]
+# How wide is the halo of another convolution? Each column is a rank and each line a convolution:
+
+
+# %%
+def shares(sizes, **how):
+    """Of each rank: its output rows, and how many rows it needs from before and after its own."""
+    stencil, low, found = Sweep(sum(sizes), **how), 0, []
+    for size in sizes:
+        middles = {row: stencil.needs(row)[(stencil.kernel - 1) // 2] for row in range(stencil.outputs)}
+        mine = [row for row, middle in middles.items() if low <= min(max(middle, 0), stencil.rows - 1) < low + size]
+        needed = [row for output in mine for row in stencil.needs(output) if 0 <= row < stencil.rows]
+        before, after = max(0, low - min(needed, default=low)), max(0, max(needed, default=low) - (low + size - 1))
+        found.append(f"{len(mine):>2} rows, {before}+{after}")
+        low += size
+    return found
+
+
+print(f"{'rows of the ranks':<18}{'convolution':<34}" + "".join(f"{f'rank {rank}':>14}" for rank in range(4)))
+for sizes, how in (
+    ([16, 16, 16, 16], {"kernel": 3, "padding": 1}),
+    ([16, 16, 16, 16], {"kernel": 3}),
+    ([16, 16, 16, 16], {"kernel": 7, "padding": 3}),
+    ([16, 16, 16, 16], {"kernel": 3, "padding": 2, "dilation": 2}),
+    ([16, 16, 16, 16], {"kernel": 3, "padding": 1, "stride": 2}),
+    ([16, 4, 7, 13], {"kernel": 3}),
+    ([16, 4, 7, 13], {"kernel": 3, "padding": 1, "stride": 2}),
+    ([4, 8, 12, 40], {"kernel": 3, "padding": 1}),
+):
+    words = ", ".join(f"{name} {number}" for name, number in how.items())
+    print(f"{' '.join(map(str, sizes)):<18}{words:<34}" + "".join(f"{share:>14}" for share in shares(sizes, **how)))
+
+# %% [markdown]
+# `16 rows, 1+1`: the rank computes 16 rows of the output, and lacks one row before its own and one after.
+#
+# - *Kernel and dilation* set the width of the halo: half of what a kernel spans. A kernel of 3 rows needs 1; of 7 rows,
+#   3; of 3 rows with dilation 2 (every second row skipped), 2.
+# - *Without padding* the image shrinks, and the first and the last rank lose a row each: 15 16 16 15.
+# - *Stride 2* centres the kernel on every second row, so half as many rows come out. And some halos become unnecessary:
+#   here no rank needs a row from below.
+# - *Uneven parts* do not change the halo: the rank with 4 rows fetches as much as the rank with 40.
+#
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Domain parallelism** for convolutions, also called spatial parallelism. With *n* ranks, a kernel of *k* rows with dilation
-# *d*, images of *L* rows, and a row of all images taking *p* on the link, α a message:
+# **Domain parallelism** for convolutions, also called spatial parallelism. With *n* ranks, a kernel of *k* rows with
+# dilation *d*, images of *L* rows, and a row of all images taking *p* on the link, α a message:
 #
 # ```
 # halo on each side                 h = d·(k - 1)/2 rows, for odd k and "same" padding
@@ -502,20 +502,22 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *PhysicsNeMo.* A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
-#   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [@physicsnemo_conv_patches].
-# - *Which exchange?* An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
-#   between neighbours are the other choice [@physicsnemo_halo]. What goes to a neighbour and what comes from it are assumed to have the
-#   same size.
-# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
-#   the first and the last rows [@physicsnemo_halo]. The pull request that brought it says that an earlier version did not, and that the
-#   error was more pronounced with smaller data [@physicsnemo_784].
-# - *Not hidden.* The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library would have to
-#   call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin strip does
-#   not fill a GPU.
-# - *What it refuses.* Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
+# - **PhysicsNeMo.** A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part
+#   by `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves
 #   [@physicsnemo_conv_patches].
-# - *One rank.* With a domain of one rank both neighbours are missing, which raised an error until 2026 [@physicsnemo_1400].
+# - **Which exchange?** An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
+#   between neighbours are the other choice [@physicsnemo_halo]. What goes to a neighbour and what comes from it are
+#   assumed to have the same size.
+# - **The way back.** The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
+#   the first and the last rows [@physicsnemo_halo]. The pull request that brought it says that an earlier version did
+#   not, and that the error was more pronounced with smaller data [@physicsnemo_784].
+# - **Not hidden.** The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library
+#   would have to call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin
+#   strip does not fill a GPU.
+# - **What it refuses.** Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
+#   [@physicsnemo_conv_patches].
+# - **One rank.** With a domain of one rank both neighbours are missing, which raised an error until 2026
+#   [@physicsnemo_1400].
 #
 # <!-- references -->
 
@@ -535,9 +537,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Two on each side: output row 16 needs rows 14, 16 and 18. So two output rows at each edge wait for the halo, and 12 of 16 can
-# be computed at once. The gradients of two rows on each side go home. With dilation 16 a rank of 16 rows needs *all* rows of
-# both neighbours, and has no inner row at all.
+# Two on each side: output row 16 needs rows 14, 16 and 18. So two output rows at each edge wait for the halo, and 12 of
+# 16 can be computed at once. The gradients of two rows on each side go home. With dilation 16 a rank of 16 rows needs
+# *all* rows of both neighbours, and has no inner row at all.
 #
 # </details>
 #

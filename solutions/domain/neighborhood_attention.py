@@ -22,20 +22,19 @@
 #
 # A weather grid of 721 rows and 1,440 columns has a million points. Let each point attend to all others, and you have a
 # trillion pairs, in every head of every layer. **Neighbourhood attention** gives each point a window instead, such as
-# the 7 × 7 points around it [@hassani2023]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the grid is split
-# among GPUs: what a point attends to is on its own GPU, or next door.
+# the 7 × 7 points around it [@hassani2023]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the
+# grid is split among GPUs: what a point attends to is on its own GPU, or next door.
 #
-# Mostly. At the very edge of the grid a window would stick out. It does not shrink there; it *moves* inwards, so that
-# every point has the same number of keys. So a point of the first rank may need rows further away than a point in the
-# middle does, and a rank with few rows may have windows that reach past its neighbour. If only that rank notices, it
-# stops, and all others wait for it forever.
+# Mostly. At the very edge of the grid a window would stick out, so it *moves* inwards. A point there needs rows further
+# away than a point in the middle does, and a rank with few rows may have windows that reach past its neighbour. If only
+# that rank notices, it stops, and all others wait for it forever.
 #
 # > **To tell a friend:** if something can fail on one rank, let all ranks decide, from what all of them know.
 #
-# *Reminder.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges, first those
-# for the rank before it, then those for the rank after it, and receives theirs. The first and the last rank have one
-# neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**, weighted
-# by the outcome.
+# *The words, once more.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges,
+# first those for the rank before it, then those for the rank after it, and receives theirs. The first and the last rank
+# have one neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**,
+# weighted by the outcome.
 
 # %%
 from functools import partial
@@ -61,7 +60,7 @@ LAYERS = [
 #
 # ### Whose rows?
 #
-# Every rank has all columns here, so only rows matter. This is where the window of a row begins and ends:
+# Every rank has all columns, so only rows matter. Where the window of a row begins and ends:
 
 
 # %%
@@ -72,8 +71,7 @@ def window(row):
 
 
 # %% [markdown]
-# Here are 14 rows on four ranks, with a line for each row of queries. `#` is a row of keys on the same rank, `o` one on
-# a neighbour.
+# 14 rows on four ranks, a line for each row of queries. `#` is a row of keys on the same rank, `o` one on a neighbour.
 
 
 # %%
@@ -94,12 +92,11 @@ show([4, 3, 3, 4])
 # Row 0 looks at rows 0 to 6, as row 3 does: the windows of the first rows all stay at the edge. In the middle a window
 # reaches 3 rows up and 3 rows down, half of the 7 without the row itself.
 #
-# So a rank has to fetch 3 rows of keys and values from each side. And of the queries? None: a point is computed where
-# its query is, and that never leaves its rank.
+# So a rank fetches 3 rows of keys and values from each side. And of the queries?
 #
 # ### Fetch it, and give it back
 #
-# Here is one grid on four ranks with 16 rows each:
+# One grid on four ranks with 16 rows each:
 
 
 # %%
@@ -157,47 +154,14 @@ draw_collective(demo, "halo")
 draw_group(shown)
 
 # %% [markdown]
-# Backward gives two gradients. That of the queries is complete: no other rank has used them. That of keys and values
-# covers all rows that were *used*, so the halo too:
+# Backward gives two gradients. The one of the queries is complete: no other rank has used them. The one of keys and
+# values covers all rows that were *used*:
 
 # %%
 draw_group(gradients)
 
 # %% [markdown]
-# Pale means partial. Rows 19 to 28 were only used on this rank, and are complete. Rows 16 to 18 were also used by
-# queries of rank 0, and their gradient lacks that part. Rows 13 to 15 belong to rank 0, which waits for what is here.
-# So 3 rows of gradient go home on each side, and are added there.
-#
-# ### What it costs
-#
-# Three ways to get the keys and values of 4 grids. The second treats queries, keys and values alike, with an exchange
-# for each:
-
-
-# %%
-async def fetch(model, way):
-    low, high, edges, _, group = my_rows(model, by_chunk(model.RANKS))
-    x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
-    queries, keys = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1))
-    start[way] = model.time
-    if way == "all-gather":
-        await model.allgather(keys, 2)
-    elif way == "one by one":
-        for part in (queries, keys.shard(0, 2, "features"), keys.shard(1, 2, "features")):
-            await exchange(model, [part.cut("rows", *edge) for edge in edges], 2, group)
-    else:
-        await exchange(model, [keys.cut("rows", *edge) for edge in edges], 2, group)
-
-
-start = {}
-print("way          time   elements sent")
-for way in ("all-gather", "one by one", "together"):
-    run = Trace.of(simulate(partial(fetch, way=way), layers=LAYERS, ranks=4, batches=4, costs=PRICES))
-    print(f"{way:<11}{end(run) - start[way]:>6.3f}{int(most_sent(run)):>16,}")
-
-# %% [markdown]
-# Each exchange is two messages, and a message costs 0.1 before its first element. One exchange of keys and values
-# together takes a third of the messages of three exchanges, and two thirds of the elements.
+# Pale means partial. Which rows of this gradient does rank 1 keep, which does it send, and what does it wait for?
 #
 # ### Too few rows
 #
@@ -217,8 +181,8 @@ show([6, 4, 1, 4])
 # With its halo rank 2 has what it needs. But it cannot *give* three rows, and both of its neighbours look past it. So
 # how few rows may a rank have, in the middle and at an end?
 #
-# What should a program do with such parts? Refuse them: fewer ranks would be about as fast. But *which ranks* refuse?
-# Suppose that each rank only checks its own rows before the exchange:
+# Refuse such parts: fewer ranks would be about as fast. But *which ranks* refuse? Suppose that each checks only its own
+# rows before the exchange:
 
 
 # %%
@@ -238,9 +202,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# The simulator sees that no rank can continue. A cluster does not. Rank 2 stops with an error in its own log file, and
-# three GPUs wait until a timeout, or a person, ends the job. And the error that *they* report is an exchange that took
-# too long.
+# The simulator sees that no rank can continue. A cluster does not: rank 2 stops with an error in its own log file,
+# three GPUs wait for a timeout, and the error that *they* report is an exchange that took too long.
 #
 # ## The puzzle
 #
@@ -286,9 +249,9 @@ def summed(low, high, parts):
 # %% [markdown]
 # **To do:** one training step, and a refusal.
 #
-# - Both linear layers take activation 0. `model.forward(2, queries, keys)` is the attention of activation 1 to activation
-#   2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of the keys (and
-#   values) and that of the queries, in this order.
+# - Both linear layers take activation 0. `model.forward(2, queries, keys)` is the attention of activation 1 to
+#   activation 2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of
+#   the keys (and values) and that of the queries, in this order.
 # - `summed(low, high, [(low - 3, high + 3, gradient), (low, low + 3, rows), ...])` adds at the right rows.
 # - Where a window needs more than three rows of a neighbour, or a rank has fewer than three to lend, **every** rank
 #   raises a `ValueError` before it sends anything. `sizes` has the number of rows of each rank; ranks without rows do
@@ -314,9 +277,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step with halo exchanges, even with three each way. The second has one each way. For the
-# third, find something to compute while keys and values are in flight. For the fourth, no rank waits for a neighbour at
-# all.
+# The first goal is a correct step with halo exchanges, even with three each way; the second has one each way. For the
+# third, compute something while keys and values are in flight. For the fourth, no rank waits for a neighbour at all.
 
 # %%
 goal("neighborhood_attention")
@@ -390,20 +352,20 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(neighborhood_attention, puzzle="neighborhood_attention")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# Queries, keys and values, and attention take 0.4 + 0.8 + 4.9 = 6.1, forward and backward: 12.2. An exchange of keys and
-# values is two messages, and on both sides 3 rows of 64 points with 64 numbers, of 4 grids: 2 · 0.1 + 98,304 / 131,072 =
-# 0.95, forward and backward 1.9. The sums of the two gradients are six messages each, and hardly any elements: 0.603 +
-# 0.606. With the updates, 0.15, that is 12.2 + 1.9 + 1.209 + 0.15 = **15.459**, with 2 halo exchanges and 2 all-reduces:
-# 4 collectives. An exchange each for queries, keys and values takes 0.575, six times: 17.009.
+# Queries, keys and values, and attention take 0.4 + 0.8 + 4.9 = 6.1, forward and backward: 12.2. An exchange of keys
+# and values is two messages, and on both sides 3 rows of 64 points with 64 numbers, of 4 grids: 2 · 0.1 + 98,304 /
+# 131,072 = 0.95, forward and backward 1.9. The sums of the two gradients are six messages each, and hardly any
+# elements: 0.603 + 0.606. With the updates, 0.15, that is 12.2 + 1.9 + 1.209 + 0.15 = **15.459**, with 2 halo exchanges
+# and 2 all-reduces: 4 collectives. An exchange each for queries, keys and values takes 0.575, six times: 17.009.
 #
 # While keys and values travel, layer 0 can compute the queries, and its backward fits while their gradients go home.
 # That hides 0.4 of the 0.95: 14.659.
@@ -514,12 +476,43 @@ draw_curves(
 # 3.46. Beyond that each exchange is exposed. The sum at the end always is, because nothing is left to compute beside
 # it.
 #
+# ## Other ways to fetch it
+#
+# Three ways to get the keys and values of 4 grids. The second treats queries, keys and values alike, with an exchange
+# for each:
+
+
+# %%
+async def fetch(model, way):
+    low, high, edges, _, group = my_rows(model, by_chunk(model.RANKS))
+    x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+    queries, keys = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1))
+    start[way] = model.time
+    if way == "all-gather":
+        await model.allgather(keys, 2)
+    elif way == "one by one":
+        for part in (queries, keys.shard(0, 2, "features"), keys.shard(1, 2, "features")):
+            await exchange(model, [part.cut("rows", *edge) for edge in edges], 2, group)
+    else:
+        await exchange(model, [keys.cut("rows", *edge) for edge in edges], 2, group)
+
+
+start = {}
+print("way          time   elements sent")
+for way in ("all-gather", "one by one", "together"):
+    run = Trace.of(simulate(partial(fetch, way=way), layers=LAYERS, ranks=4, batches=4, costs=PRICES))
+    print(f"{way:<11}{end(run) - start[way]:>6.3f}{int(most_sent(run)):>16,}")
+
+# %% [markdown]
+# Each exchange is two messages, and a message costs 0.1 before its first element. One exchange of keys and values
+# together takes a third of the messages of three exchanges, and two thirds of the elements.
+#
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Neighbourhood attention on a shared grid.** With an odd kernel of *k* rows, h = (k - 1)/2, a row of keys and values of
-# all grids taking *p* on the link, and α a message:
+# **Neighbourhood attention on a shared grid.** With an odd kernel of *k* rows, h = (k - 1)/2, a row of keys and values
+# of all grids taking *p* on the link, and α a message:
 #
 # ```
 # rows of a halo              h on each side, of keys and values; none of queries
@@ -536,18 +529,19 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *NATTEN* is the library of its inventors [@hassani2023], with the kernels: windows in one, two and three dimensions, with
-#   stride, dilation and causal masks, for training and inference [@pypi_natten].
+# - *NATTEN* is the library of its inventors [@hassani2023], with the kernels: windows in one, two and three dimensions,
+#   with stride, dilation and causal masks, for training and inference [@pypi_natten].
 # - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of
-#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [@physicsnemo_natten_patches]. Why queries
-#   too? Then all three have the same shape, and the windows of the rank's own rows come out right by themselves. In the
-#   table of costs above it is the line "one by one".
-# - *And backward.* What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a gradient too, and it
-#   is sent home.
-# - *What it refuses.* Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were limits of NATTEN; they were
-#   the author's, who had begun with the case in production [@physicsnemo_784]. This code does not check the sizes of all parts. A rank
-#   cuts its edge rows out of its part before the exchange [@physicsnemo_halo], so we expect one with too few rows to stop there, and
-#   the others to wait. We have read this code, not run it.
+#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result
+#   [@physicsnemo_natten_patches]. Why queries too? Then all three have the same shape, and the windows of the rank's
+#   own rows come out right by themselves. In the table of costs above it is the line "one by one".
+# - **And backward.** What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a
+#   gradient too, and it is sent home.
+# - **What it refuses.** Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were
+#   limits of NATTEN; they were the author's, who had begun with the case in production [@physicsnemo_784]. This code
+#   does not check the sizes of all parts. A rank cuts its edge rows out of its part before the exchange
+#   [@physicsnemo_halo], so we expect one with too few rows to stop there, and the others to wait. We have read this
+#   code, not run it.
 # - *On a sphere* the windows are disks. torch-harmonics has a neighbourhood attention for grids cut along both
 #   dimensions: a halo along the latitudes, and a ring for keys and values along the longitudes. Queries and the state
 #   of the softmax stay where they are [@nvidia_torch_harmonics].

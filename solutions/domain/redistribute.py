@@ -25,16 +25,16 @@
 # do this in every layer, there and back.
 #
 # Now share the rows among ranks. Along a row the transform is easy: each rank has whole rows. But no rank has a single
-# whole column. You could give every rank everything. On 64 GPUs that moves 64 times as much as needed, and each GPU
-# must hold the whole grid, which you cut because it did not fit.
+# whole column. Give every rank everything, and on 64 GPUs you move 64 times as much as needed, and each GPU must hold
+# the whole grid, which you cut because it did not fit.
 #
-# All you need is this: each rank trades its few whole rows for a few whole *columns*. It keeps a little and swaps the
-# rest, one piece with every other rank. That is a distributed transpose, and it takes one collective.
+# So trade: each rank gives its few whole rows for a few whole *columns*. That is a distributed transpose, and it takes
+# one collective.
 #
-# > **To tell a friend:** from rows to columns, rank i owes rank j just the piece where i's rows cross j's columns.
+# > **To tell a friend:** to go from rows to columns, swap one small piece with every other rank.
 #
-# *Reminder.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list with a value
-# from every rank: number i is from rank i.
+# *The words, once more.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list
+# with a value from every rank: number i is from rank i.
 
 # %%
 from functools import partial
@@ -90,8 +90,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Pieces
 #
-# Cut your rows at the column borders of all ranks. Piece j is what rank j wants from you. How large is it? Your rows
-# times *its* columns. Both follow from a rule that all ranks know, so none has to ask:
+# Cut your rows at the column borders of all ranks. Piece j is what rank j wants from you. How large is it? Work it out
+# for 4, 8, 12 and 40 rows and even columns, then run the cell:
 
 
 # %%
@@ -105,11 +105,10 @@ def sizes_of_pieces(rows, columns):
 sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
 
 # %% [markdown]
-# The diagonal is what a rank keeps. A line of the table is what a rank hands in: 64 columns of its rows. A column of
-# the table is what it receives: 64 rows of its columns. So the pieces that arrive have different sizes here, even
-# though the columns are even.
+# Your rows times *its* columns, so all ranks know all sizes. The diagonal is what a rank keeps, a line is what it hands
+# in, and a column what it receives: 64 rows of its columns.
 #
-# Now swap. Here are all pieces of one grid, with even parts:
+# Now swap. All pieces of one grid, with even parts:
 
 
 # %%
@@ -140,46 +139,16 @@ demo = simulate(one_swap, layers=LAYERS, ranks=4, batches=1, costs=PRICES)
 draw_collective(demo, "alltoall")
 
 # %% [markdown]
-# Before the swap all pieces of a rank have the same rows, and the numbers are columns. Afterwards they have the same
-# columns, and each brings the rows of the rank it came from. Here is all of it for rank 1:
+# Before the swap all pieces of a rank have the same rows. Afterwards they have the same columns, and each brings the
+# rows of the rank it came from. All of it for rank 1:
 
 # %%
 for name, value in shown.items():
     print(f"{name:<15} {value}")
 
 # %% [markdown]
-# In backward the gradient goes the other way: it leaves layer 2 in columns, and layer 1 wants rows. Is there anything
-# to add up, as with a halo? Think about it; question 3 has the answer.
-#
-# ### What it costs
-#
-# One grid, by an all-gather from which each rank cuts out its columns, and by an all-to-all. First with even rows, then
-# with 4, 8, 12 and 40 rows:
-
-
-# %%
-async def swap(model, rows, way):
-    low, high = parts_of(rows)[model.rank]
-    x = model.get_activation([0]).cut("rows", low, high)
-    if way == "all-gather":
-        whole = await model.allgather(x, 0)
-        model.activations[0] = whole.cut("columns", *parts_of(by_chunk(64, 4))[model.rank])
-    else:
-        pieces = [x.cut("columns", *part) for part in parts_of(by_chunk(64, 4))]
-        model.activations[0] = joined(await model.alltoall(pieces, 0))
-
-
-print("rows           way          time   sent by rank 0, 1, 2 and 3")
-for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
-    for way in ("all-gather", "all-to-all"):
-        run = Trace.of(simulate(partial(swap, rows=rows, way=way), layers=LAYERS, ranks=4, batches=1, costs=PRICES))
-        sent = "  ".join(f"{int(elements):>7,}" for elements, _ in traffic(run))
-        print(f"{' '.join(map(str, rows)):<13}  {way:<10}  {end(run):>6.4f}   {sent}")
-
-# %% [markdown]
-# Four times less with 4 ranks. With uneven rows all ranks wait for the busiest link: rank 3 has 40 of 64 rows and gives
-# three quarters of them away. On the way back, from columns to rows, the same rank *receives* as much, and the wait is
-# just as long.
+# In backward the gradient leaves layer 2 in columns, and layer 1 wants rows. Is there anything to add up, as with a
+# halo? (Question 3 has the answer.)
 #
 # ## The puzzle
 #
@@ -192,7 +161,8 @@ for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
 # **Given:** the weights of layers 0 and 3, whole on every rank, and where the part of each rank begins and ends:
 # `parts["rows"][model.rank]`, `parts["columns"][model.rank]`.
 #
-# **To do:** one training step. Layers 0, 1 and 5 and the loss work on this rank's rows, layers 2, 3 and 4 on its columns.
+# **To do:** one training step. Layers 0, 1 and 5 and the loss work on this rank's rows, layers 2, 3 and 4 on its
+# columns.
 #
 # - `model.forward(1, x)` is a transform, which has no weight. `model.backward(1, None, gradient)` does not need its
 #   input, and gives the gradient of that alone.
@@ -300,14 +270,14 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(redistribute, puzzle="redistribute")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a
 # quarter of a grid, 32,768 elements, and sends three quarters of that: 24,576 elements at 2.0 for 131,072 are 0.375.
@@ -382,6 +352,36 @@ draw_curves(
 )
 
 # %% [markdown]
+# ## Gather or swap?
+#
+# One grid, by an all-gather from which each rank cuts out its columns, and by an all-to-all. First with even rows, then
+# with 4, 8, 12 and 40 rows:
+
+
+# %%
+async def swap(model, rows, way):
+    low, high = parts_of(rows)[model.rank]
+    x = model.get_activation([0]).cut("rows", low, high)
+    if way == "all-gather":
+        whole = await model.allgather(x, 0)
+        model.activations[0] = whole.cut("columns", *parts_of(by_chunk(64, 4))[model.rank])
+    else:
+        pieces = [x.cut("columns", *part) for part in parts_of(by_chunk(64, 4))]
+        model.activations[0] = joined(await model.alltoall(pieces, 0))
+
+
+print("rows           way          time   sent by rank 0, 1, 2 and 3")
+for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
+    for way in ("all-gather", "all-to-all"):
+        run = Trace.of(simulate(partial(swap, rows=rows, way=way), layers=LAYERS, ranks=4, batches=1, costs=PRICES))
+        sent = "  ".join(f"{int(elements):>7,}" for elements, _ in traffic(run))
+        print(f"{' '.join(map(str, rows)):<13}  {way:<10}  {end(run):>6.4f}   {sent}")
+
+# %% [markdown]
+# Four times less with 4 ranks. With uneven rows all ranks wait for the busiest link: rank 3 has 40 of 64 rows and gives
+# three quarters of them away. On the way back, from columns to rows, the same rank *receives* as much, and the wait is
+# just as long.
+#
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
@@ -405,19 +405,20 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *PhysicsNeMo.* A redistribution from one dimension to another cuts the local part along the new dimension and runs
+# - **PhysicsNeMo.** A redistribution from one dimension to another cuts the local part along the new dimension and runs
 #   an all-to-all, which a comment calls more efficient than a gather and a scatter. But before it comes another
 #   all-to-all, in which the ranks tell each other the *shapes*. A to-do says to drop that one, because the shapes are
 #   known [@physicsnemo_shard_redistribute].
-# - *In which order?* What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
-#   dimension that was cut before [@physicsnemo_shard_redistribute]. Here `combine` knows which rows it has. A real tensor does not: in another order
-#   all shapes are right and the image is shuffled.
-# - *On the sphere.* torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
+# - **In which order?** What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
+#   dimension that was cut before [@physicsnemo_shard_redistribute]. Here `combine` knows which rows it has. A real
+#   tensor does not: in another order all shapes are right and the image is shuffled.
+# - **On the sphere.** torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
 #   *channels* within a row of ranks, does its Fourier transforms, and swaps back; then the same for latitudes within a
-#   column of ranks [@nvidia_torch_harmonics]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
-#   sizes on all ranks [@torch_harmonics].
-# - *Without any swap.* PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
-#   grid of some of them [@physicsnemo_afno]. That is simple as long as a whole grid fits and there are enough channels for all ranks.
+#   column of ranks [@nvidia_torch_harmonics]. So a transform takes four all-to-alls, each of fewer ranks. The function
+#   that swaps is *told* the sizes on all ranks [@torch_harmonics].
+# - **Without any swap.** PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the
+#   whole grid of some of them [@physicsnemo_afno]. That is simple as long as a whole grid fits and there are enough
+#   channels for all ranks.
 #
 # <!-- references -->
 

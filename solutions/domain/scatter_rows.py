@@ -20,20 +20,20 @@
 # %% [markdown]
 # # $heading
 #
-# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [@physicsnemo_climate]. Split its rows among 64 GPUs by the rule
-# of `torch.chunk`, which is also the rule of PyTorch's DTensor. 60 GPUs get 12 rows each. One GPU gets a single row.
-# And **three get nothing**: they hold the model, they wait in every collective, and they have no weather to work on.
+# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [@physicsnemo_climate]. Split its rows among
+# 64 GPUs by the rule of `torch.chunk`, which is also DTensor's. 60 GPUs get 12 rows each. One gets a single row. And
+# **three get nothing**: they hold the model, wait in every collective, and have no weather to work on.
 #
-# Why cut a grid at all? Until now every rank had whole examples, and more ranks meant more examples at a time. That is
-# no help when *one* example, with all the activations kept for backward, does not fit on a GPU. **Domain parallelism**
-# cuts the example itself: each rank has some rows of the image. And image sizes rarely divide evenly.
+# Why cut a grid at all? Because *one* example, with all the activations kept for backward, may not fit on a GPU.
+# **Domain parallelism** cuts the example itself: each rank has some rows of the image. And image sizes rarely divide
+# evenly.
 #
 # > **To tell a friend:** if the rows of a rank follow from a rule, every rank knows all shapes without asking.
 #
-# *Reminder.* An **all-gather** puts the parts of all ranks together, and gives each rank the whole.
+# *The words, once more.* An **all-gather** puts the parts of all ranks together, and gives each rank the whole.
 
 # %%
-from drawing import draw, draw_collective, picture_of
+from drawing import draw_collective, picture_of
 from lib import Layer, Links, check_function, goal, simulate
 from lib.analysis.figures import traffic
 from lib.cluster.batch import PhysicalBatch
@@ -65,60 +65,17 @@ tensor_split = [(0, 3), (3, 6), (6, 8), (8, 10)]
 picture_of(image(tensor_split, "10 rows by tensor_split"))
 
 # %% [markdown]
-# The largest part has 3 rows both times, and all ranks wait for the one that has it. So both rules are equally fast.
-# They differ at the small end. The hatching and the slots are explained in a moment.
-#
-# ### Hand it out
-#
-# Rank 0 has read the image, 10 rows of 2,048 elements. Every rank knows the rule, so rank 0 sends only rows, and no
-# shapes before them.
-
-# %%
-GRID = [Layer(rows=10, inputs=2048, outputs=2048)]
-
-
-def hand_out(parts):
-    async def run(model):
-        if model.rank == 0:
-            whole = model.get_activation([0])
-            for rank in range(1, model.RANKS):
-                await model.pass_to(rank, whole.cut("rows", *parts[rank]))
-            model.activations[0] = whole.cut("rows", *parts[0])
-        else:
-            model.activations[0] = await model.receive(0)
-
-    return run
-
-
-draw(simulate(hand_out(chunk), ranks=4, layers=GRID, batches=1, costs=Links()))
-
-# %% [markdown]
-# The other way is to broadcast everything and let each rank cut out its rows:
-
-
-# %%
-def broadcast(parts):
-    async def run(model):
-        whole = await model.broadcast(model.get_activation([0]), 0, root=0)  # what other ranks bring is overwritten
-        model.activations[0] = whole.cut("rows", *parts[model.rank])
-
-    return run
-
-
-for program in (hand_out, broadcast):
-    run = simulate(program(chunk), ranks=4, layers=GRID, batches=1, costs=Links())
-    print(f"{program.__name__:<9}  time {max(model.time for model in run):.6f}")
-
-# %% [markdown]
-# Hardly slower, and only one line. But now every rank needs room for the whole image, and lack of room was the reason
-# to cut it.
+# The largest part has 3 rows both times, and all ranks wait for it, so both rules are equally fast. They differ at the
+# small end.
 #
 # ### Put it together
 #
 # At the end of a network, or for a layer that cannot work on parts, the rows are gathered:
 
-
 # %%
+GRID = [Layer(rows=10, inputs=2048, outputs=2048)]
+
+
 def put_together(parts, gather):
     async def run(model):
         mine = model.get_activation([0]).cut("rows", *parts[model.rank])
@@ -137,7 +94,7 @@ draw_collective(runs["unequal"])
 
 # %% [markdown]
 # But the fast all-gathers of real libraries want parts of *one* size. So each rank pads its part to the size of the
-# largest one and sends the padding along. What does that cost?
+# largest, and sends the padding along. What does that cost?
 
 # %%
 print("parts    time      sent by rank 0, 1, 2 and 3")
@@ -146,13 +103,9 @@ for name, run in runs.items():
     print(f"{name:<7}  {max(model.time for model in run):.6f}  {sent}")
 
 # %% [markdown]
-# No time at all. In a ring every rank passes on the parts of the others, and in each step some link carries a large
-# part; the others wait for it anyway. (Each rank sends all parts except that of the rank after it. For rank 2 that is
-# the small one, so it had 9 rows to send from the start, and the others 7. Now all send 9.)
-#
-# The price is something else: what arrives is not the image yet. It is a line of **slots**, 3 for each rank, as in the
-# two pictures above, and the hatched ones are padding. `model.allgather_padded` takes the rows out for you. On real
-# GPUs that is your job.
+# No time at all: in each step of the ring some link carries a large part, and the others wait for it anyway. The price
+# is something else. What arrives is not the image yet. It is a line of **slots**, 3 for each rank, as in the two
+# pictures above, and the hatched ones are padding. Take the rows out: on real GPUs that is your job.
 
 # %% [markdown]
 # ## The puzzle
@@ -203,8 +156,8 @@ for name, run in runs.items():
 # | 5 | 4 | `"chunk"` | 2 2 1 0 | 0 1 2 3 4 |
 # | 5 | 4 | `"tensor_split"` | 2 1 1 1 | 0 1 2 4 6 |
 #
-# The check tries every image of up to 20 rows on up to 8 ranks, and larger ones. If an answer is wrong, you see the
-# smallest image that breaks it, as a picture.
+# The check tries every image of up to 20 rows on up to 8 ranks, and larger ones. Where you are wrong, you see the
+# smallest image that breaks your answer.
 
 # %%
 goal("scatter_rows")
@@ -284,9 +237,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [@pytorch_placement_types, PyTorch 2.13]; a test of this puzzle
-# compares the two. `"slots"` is what every library does after a gather: DTensor removes the padding [@pytorch_placement_types], and NVIDIA's
-# **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [@physicsnemo_shard_redistribute].
+# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset`
+# [@pytorch_placement_types, PyTorch 2.13]; a test of this puzzle compares the two. `"slots"` is what every library does
+# after a gather: DTensor removes the padding [@pytorch_placement_types], and NVIDIA's **ShardTensor**, made for such
+# grids, slices the real elements out of the slots of each rank [@physicsnemo_shard_redistribute].
 #
 # With c the size of the largest part, both are one formula:
 #
@@ -304,18 +258,20 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor's rule.* `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
-#   empty, and that parts that do not divide evenly are experimental [@pytorch_placement_types]. `torch.chunk` itself gives *fewer* pieces:
-#   three for 9 rows in 4. DTensor adds the empty one.
-# - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
-#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [@physicsnemo_shard_tensor_spec].
-# - *Padding.* The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
+# - **DTensor's rule.** `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
+#   empty, and that parts that do not divide evenly are experimental [@pytorch_placement_types]. `torch.chunk` itself
+#   gives *fewer* pieces: three for 9 rows in 4. DTensor adds the empty one.
+# - **Any parts.** ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
+#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`)
+#   [@physicsnemo_shard_tensor_spec].
+# - **Padding.** The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
 #   and slices [@physicsnemo_shard_redistribute].
-# - *Handing out.* ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
+# - **Handing out.** ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
 #   in; then it broadcasts the whole tensor, and each rank cuts out its part. A comment says that this is not optimized,
 #   and that it happens once per iteration [@physicsnemo_shard_tensor].
-# - *A third rule.* The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
-#   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3 [@physicsnemo_utils].
+# - **A third rule.** The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
+#   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3
+#   [@physicsnemo_utils].
 #
 # <!-- references -->
 
@@ -339,8 +295,8 @@ picture
 #
 # </details>
 #
-# **2.** By the third rule above ("unless the last rank would get nothing"), how many rows do 64 GPUs get of the 721? How
-# much longer does a step take than by `chunk`?
+# **2.** By the third rule above ("unless the last rank would get nothing"), how many rows do 64 GPUs get of the 721?
+# How much longer does a step take than by `chunk`?
 #
 # <details><summary>Answer</summary>
 #
@@ -362,8 +318,8 @@ picture
 #
 # </details>
 #
-# **4.** A land model works on the rows over land only, so the ranks have 4, 8, 12 and 40 of 64 rows. Which parts of your
-# function still hold?
+# **4.** A land model works on the rows over land only, so the ranks have 4, 8, 12 and 40 of 64 rows. Which parts of
+# your function still hold?
 #
 # <details><summary>Answer</summary>
 #

@@ -20,20 +20,20 @@
 # %% [markdown]
 # # $heading
 #
-# AIFS, the weather model of the European weather centre ECMWF, is trained on 64 GPUs for about a week, and one copy of it
-# covers *four* of them [@aifs_single]. Its forecasts come from one network that looks at the whole globe.
+# AIFS, the weather model of the European weather centre ECMWF, is trained on 64 GPUs for about a week, and one copy of
+# it covers *four* of them [@aifs_single].
 #
-# In this chapter you have shared rows. A grid has columns too. Cut a 64 x 64 grid into strips for 64 ranks, and each
+# So far you have shared rows. A grid has columns too. Cut a 64 x 64 grid into strips for 64 ranks, and each
 # has one row and borrows two: 128 points, twice as many as it owns. Cut it into **tiles** of 8 by 8, and a rank owns
 # the same 64 points and borrows 36.
 #
 # But a tile has eight neighbours, and four of them touch it at a single point, the corner. Do you need eight messages
-# in each layer? No: two exchanges are enough.
+# in each layer?
 #
-# > **To tell a friend:** exchange rows first, then columns together with the halo that has arrived, and the corners
-# > come along by themselves.
+# > **To tell a friend:** a tile has eight neighbours, and talks to four.
 #
-# *Reminder.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
+# *The words, once more.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added
+# there.
 
 # %%
 from dataclasses import replace
@@ -51,10 +51,11 @@ PRICES = Links(latency=0.02, forward=8, backward=8)
 # ### Corners
 #
 # Four ranks have a tile each. Rank 0 has the upper left one. For a kernel of 3 x 3 it needs a row from rank 2, below
-# it, a column from rank 1, beside it, and one point from rank 3.
+# it, a column from rank 1, beside it, and one point from rank 3. How does that point get there, without a message of
+# its own?
 #
-# First the ranks exchange rows. Now rank 1 has *its* row from rank 3. Then they exchange columns, including the
-# borrowed row. So the corner point of rank 3 travels to rank 1, and then on to rank 0.
+# Exchange rows first. Now rank 1 has *its* row from rank 3. Then exchange columns, *with* the borrowed row: the corner
+# comes along.
 
 
 # %%
@@ -133,18 +134,14 @@ demo = simulate(corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, cos
 draw_halo(demo, layer=1)
 
 # %% [markdown]
-# In backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a
-# row. It is the same film run backwards. (The other order works as well. What counts is that the second exchange
-# includes what the first one brought.)
+# In backward the corner's gradient goes home in two steps, too: the same film run backwards.
 #
 # ### What needs no halo
 #
-# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points: if the tile begins at an even
-# row and column, the rank has all four. A **transposed convolution** of 2 x 2 turns one point into four. Neither
-# borrows anything. The **skip connection** adds the activation before the pooling to the one after the way up. It needs
-# the same points of both, and the rank has them: a tile of 32 points across became one of 16, and is one of 32 again.
-#
-# So the layers decide which halos a network needs:
+# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points. A **transposed convolution** of
+# 2 x 2 turns one point into four. The **skip connection** adds the activation before the pooling to the one after the
+# way up: a tile of 32 points across became one of 16, and is one of 32 again. Which of the three borrow from
+# neighbours?
 
 # %%
 WIDE, LOW = {"rows": 64, "columns": 64}, {"rows": 32, "columns": 32}
@@ -173,16 +170,16 @@ for number, layer in enumerate(UNET):
 # **To do:** one training step.
 #
 # - Layers 1 and 4 take no weight: `model.forward(1, x)`, `model.forward(4, x, skip)`.
-# - `model.backward(1, x, grad)` gives one gradient. `model.backward(4, x, grad, skip)` gives two: that of the skip, and that
-#   of x.
+# - `model.backward(1, x, grad)` gives one gradient. `model.backward(4, x, grad, skip)` gives two: that of the skip, and
+#   that of x.
 # - Activation 1 is used twice, so its gradient is the sum of two.
 # - Each rank has only seen its tile, so the gradients of the weights are summed over all ranks.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts.
-# - The function has to be right on other meshes too: 1 x 1, 4 x 1, 1 x 2 and 4 x 4 tiles. `borrow` and `give_back` exchange
-#   nothing where there is no neighbour.
+# - The function has to be right on other meshes too: 1 x 1, 4 x 1, 1 x 2 and 4 x 4 tiles. `borrow` and `give_back`
+#   exchange nothing where there is no neighbour.
 # - A rank may read any part of the data.
 
 # %% [markdown]
@@ -198,8 +195,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, let the sums travel while other layers are computed. For the third,
-# look at the very first exchange. What does it bring, and where else could you get that?
+# The first goal is a correct step. For the second, hide the sums of the gradients. For the third, look at the very
+# first exchange: do you need it?
 
 # %%
 goal("unet_or_vit")
@@ -268,7 +265,7 @@ async def unet_or_vit(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(unet_or_vit, puzzle="unet_or_vit")
 
 # %%
@@ -307,8 +304,8 @@ Model.check(out, puzzle="unet_or_vit")
 #
 # ### Strips or tiles?
 #
-# A rank between others borrows 128 points in 16 strips, with two messages; 74 in 8 by 2 tiles, with three; and 68 in 4 by 4
-# tiles, with four. Here is one exchange of four images, with more and more numbers a point:
+# A rank between others borrows 128 points in 16 strips, with two messages; 74 in 8 by 2 tiles, with three; and 68 in 4
+# by 4 tiles, with four. Here is one exchange of four images, with more and more numbers a point:
 
 
 # %%
@@ -419,12 +416,14 @@ for rows in (1, 2, 4):
 # %% [markdown]
 # **What to take home**, if you ever set the sizes of a mesh for ShardTensor:
 #
-# 1. *Share the batch first.* Make the data axis as long as there are images in a step. Only ranks beyond that cut images.
+# 1. *Share the batch first.* Make the data axis as long as there are images in a step. Only ranks beyond that cut
+#    images.
 # 2. *Cut earlier only for memory*: use the smallest domain with which a step fits.
 # 3. *Stop at 16 rows a rank*, on a machine like this one. ShardTensor awaits its halos as we do here. For another
 #    machine, read two times off a profile: an exchange, and the convolution that waits for it. With 16 rows an exchange
 #    took a twentieth of layer 5, with 8 rows a tenth. If it takes more than a twentieth, do not cut further.
-# 4. *Then look at the sums.* They were the larger part. DDP packs many gradients into one message, which we have not done.
+# 4. *Then look at the sums.* They were the larger part. DDP packs many gradients into one message, which we have not
+#    done.
 # 5. *Strips first, tiles later*, when an edge of the grid costs more than two messages.
 #
 # Change `UNET`, the grid and `FAST`, and ask for your own machine.
@@ -438,8 +437,8 @@ for rows in (1, 2, 4):
 # 6 instead of 26. Any order will do, in backward too, as long as the second exchange includes what the first one
 # brought.
 #
-# A part of *r* rows and *c* columns with a halo of *h* borrows 2h(r + c) + 4h² points. Strips of an n x n grid on p ranks
-# borrow 2hn points, tiles 4hn/√p: fewer from 5 ranks on.
+# A part of *r* rows and *c* columns with a halo of *h* borrows 2h(r + c) + 4h² points. Strips of an n x n grid on p
+# ranks borrow 2hn points, tiles 4hn/√p: fewer from 5 ranks on.
 #
 # </details>
 
@@ -449,11 +448,11 @@ for rows in (1, 2, 4):
 # - *ECMWF's AIFS* puts one copy of its network onto four A100 GPUs, and trains on 64 [@aifs_single].
 # - *PhysicsNeMo's ShardTensor* records the shape of every rank's part, so parts may be uneven, while PyTorch's DTensor
 #   deals out chunks by a rule [@physicsnemo_docs].
-# - *Plain DTensor does not fetch halos.* Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d`
+# - **Plain DTensor does not fetch halos.** Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d`
 #   convolves each part as if it were alone, with zeros at its edges. There is no error, and all shapes are right
 #   (measured: `pytest tests/replay/test_dtensor.py` of this project).
-# - *Beside data parallelism.* DDP and FSDP know nothing about the domain and do not sum over it [@physicsnemo_docs]. Your sum over all
-#   ranks does.
+# - **Beside data parallelism.** DDP and FSDP know nothing about the domain and do not sum over it [@physicsnemo_docs].
+#   Your sum over all ranks does.
 # - *CosmoFlow* used cubes 64 times as large as before, cut in space, on about 2,000 V100 GPUs [@oyama2020].
 #
 # <!-- references -->

@@ -21,16 +21,16 @@
 # # $heading
 #
 # In September 2025 a user took the numbers 0 to 11, as 3 rows of 4, split the rows between two GPUs, and asked
-# PyTorch's DTensor for the mean [@pytorch_162692]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows with the mean
-# 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer was NaN: one
-# GPU had no rows to average.
+# PyTorch's DTensor for the mean [@pytorch_162692]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows
+# with the mean 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer
+# was NaN: one GPU had no rows to average.
 #
 # Nothing fails, nothing looks odd, and with parts of equal size nothing is even wrong. Many models take a mean over a
 # grid: at the end of a network that classifies a whole image, in every norm, in the loss.
 #
 # > **To tell a friend:** never send a mean without its count.
 #
-# *Reminder.* An **all-reduce** adds up what all ranks bring, and gives each rank the sum.
+# *The words, once more.* An **all-reduce** adds up what all ranks bring, and gives each rank the sum.
 
 # %%
 from functools import partial
@@ -54,13 +54,13 @@ print(f"mean of the four means:   {sum(means) / 4}")
 print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
 
 # %% [markdown]
-# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So bring two
-# numbers, **a sum and a count**, and add up both. A rank without rows brings two zeros and needs no special case.
+# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So what must a
+# rank bring, so that a plain sum over ranks is enough? And a rank without rows?
 #
 # ### Forward
 #
-# In the simulator `"mean"` is a kind of layer, without a weight. Given some of the rows it computes a **partial mean**,
-# which carries its count. Here is rank 3:
+# **A sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given
+# some of the rows it computes a **partial mean**, which carries its count. Rank 3:
 
 # %%
 ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
@@ -103,10 +103,10 @@ reduce = next(event for event in demo[3].trace.programs[3].events if event.op ==
 print(f"2 numbers: {(reduce.end - reduce.start) / 1e9:.9f}, of which messages: {2 * 3 * 0.02:.2f}")
 
 # %% [markdown]
-# Two numbers cost next to nothing: the time is that of the 6 messages of the ring. The count is free.
+# The time is that of the 6 messages of the ring: the count is free.
 #
-# Libraries also have an averaging all-reduce: it sums and divides by the number of ranks. Here it is
-# `model.allreduce_mean`, and it checks what it is given:
+# Libraries also have an averaging all-reduce, which divides the sum by the number of ranks. Ours checks what it is
+# given:
 
 
 # %%
@@ -125,7 +125,8 @@ except PuzzleError as error:
 #
 # ### Backward
 #
-# How much does the mean change, if one number changes by 1? Try it, on rank 0 and on rank 3:
+# By how much does the mean of all change if one number changes by 1? Guess for a number of rank 0, and for one of rank
+# 3.
 
 # %%
 for rank in (0, 3):
@@ -135,13 +136,12 @@ for rank in (0, 3):
     print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
 
 # %% [markdown]
-# The mean of all changes by 1/40, whichever rank the number is on. So **the gradient of each row is that of the mean,
-# divided by 40**: by the number of rows in all, not by the number here. Call `.mean()` on each rank and average
-# afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3: four times as much for each row of the smallest
-# part. Such a model learns most from the rank with the fewest rows.
+# By 1/40, whichever rank it is on: **the gradient of each row is that of the mean, divided by the number of rows in
+# all**. Call `.mean()` on each rank and average afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3.
+# Such a model learns most from the rank with the fewest rows.
 #
-# Backward needs no communication for that. Every rank has the mean of all, so every rank computes the same gradient of
-# it, and `model.backward(2, rows, gradient)` gives that of the rows here.
+# Every rank has the mean of all and computes the same gradient of it, so `model.backward(2, rows, gradient)` needs no
+# communication.
 #
 # ## The puzzle
 #
@@ -250,14 +250,14 @@ async def weighted_mean(model: Model, sizes: list[int] | None = None) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(weighted_mean, puzzle="weighted_mean")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Rank 3 computes 4 · 0.5 for layers 0 and 1, forward and backward, twice 0.03125 for layer 3, and twice 0.00390625 for
 # the mean: 2.0703125. The means of 64 images are 64 · 129 numbers, 128 sums and a count each: 0.1389 for their
@@ -366,15 +366,15 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty [@pytorch_162692].
-#   It now gathers the tensor first if its parts are uneven, and takes the mean of all of it [@pytorch_163241]. That is right, and it
-#   is the third curve.
+# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty
+#   [@pytorch_162692]. It now gathers the tensor first if its parts are uneven, and takes the mean of all of it
+#   [@pytorch_163241]. That is right, and it is the third curve.
 # - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it
 #   as a partial sum. Its backward divides by the number of elements of the whole tensor [@physicsnemo_reductions].
 # - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each
 #   rank; a comment explains that an all-reduce would be wrong, as counts may differ. A process without elements
 #   contributes zeros, because the others wait for it [@pytorch_sync_batch_norm].
-# - *In a loss.* With class weights, a mean divides by the sum of the weights, and that differs from rank to rank even
+# - **In a loss.** With class weights, a mean divides by the sum of the weights, and that differs from rank to rank even
 #   if the parts are equal. DTensor was off by several percent there [@pytorch_185167].
 #
 # <!-- references -->

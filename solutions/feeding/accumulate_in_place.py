@@ -24,15 +24,15 @@
 # fill it many times over. So the batch is cut into microbatches, as in puzzle $number_grad_accum, and their gradients
 # are summed.
 #
-# On one GPU that is a loop. On many, you write `batch[:half]` for the first microbatch, and the program is right, and
-# slow. The batch is spread over the GPUs: its first half is on the first half of them. To give all GPUs some work, the
-# examples have to **travel** through the network, twice a step. In a framework that places data for you (JAX, or
-# DTensor in PyTorch) the code does not show it. It is one innocent slice.
+# On one GPU that is a loop. On many, write `batch[:half]` for the first microbatch, and the program is right, and slow.
+# The batch is spread over the GPUs: its first half is on the first half of them. To give all GPUs some work, examples
+# have to **travel** through the network, twice a step. In a framework that places data for you (JAX, or DTensor in
+# PyTorch) the code does not show it. It is one innocent slice.
 #
 # > **To tell a friend:** cut the batch where it lies: every GPU slices what it already has.
 #
-# *Reminder.* A **microbatch** goes through the network on its own, and the gradients of all microbatches are summed.
-# The order of the terms of a sum does not matter.
+# *The words, once more.* A **microbatch** goes through the network on its own, and the gradients of all microbatches
+# are summed. The order of the terms of a sum does not matter.
 
 # %%
 from drawing import draw, draw_curves
@@ -62,9 +62,9 @@ async def first_half(model: Model) -> None:
 draw(simulate(first_half, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_device=0.05)))
 
 # %% [markdown]
-# Every line is an example that travels. Six of the eight do, and device 1 gives both of its own away to receive two
-# others. All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device
-# has: example 0 of device 0, 2 of device 1, 4 and 6. That is a microbatch as well, and no device has to send anything:
+# Every line is an example that travels. Six of the eight do; device 1 gives both of its own away to receive two others.
+# All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device has:
+# example 0 of device 0, 2 of device 1, 4 and 6. That is a microbatch as well, and nothing travels:
 
 
 # %%
@@ -87,8 +87,8 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_d
 # |---|---|---|---|---|---|---|---|
 # | 4 | data 4 | 2 | 4 | 32 | 8 | 0.1 | 0.05 |
 #
-# **Given:** all weights and optimizer states on every rank, and `activations["batch"]`: the 8 examples of this rank, which
-# its process has read. Below your code gradients are summed over the ranks, and all weights are updated.
+# **Given:** all weights and optimizer states on every rank, and `activations["batch"]`: the 8 examples of this rank,
+# which its process has read. Below your code gradients are summed over the ranks, and all weights are updated.
 #
 # **To do:** take the 8 examples through the network in as many microbatches as you like, and leave the sum of their
 # gradients in `grad_weights[layer]`.
@@ -102,8 +102,8 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_d
 # ### Predict first
 #
 # Suppose you take two microbatches of 4 examples each, and delete everything as early as you can. When is the step
-# over, and what does a rank hold at its worst moment? (A weight has 262,144 elements, an example half of that.) Then
-# guess before you try: with 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
+# over, and what does a rank hold at its peak? (A weight has 262,144 elements, an example half of that.) Then guess:
+# with 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
 
 # %%
 guess = predict("accumulate_in_place", end=..., memory=...)
@@ -160,24 +160,24 @@ async def accumulate_in_place(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(accumulate_in_place, puzzle="accumulate_in_place")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A process reads 16 examples, 1.6, and its second device then copies its 8 in 0.4: it begins at 2.0. Forward and
 # backward of 8 examples through 4 layers take 64, in whatever slices. Four all-reduces take 1.2 and four updates 2:
 # 69.2. Only gradients are sent, so the number of microbatches does not change the time.
 #
 # Memory with two microbatches, at the worst moment, the first backward of the second one: weights and optimizer states
-# (8 · 262,144), the sums of the first microbatch (4 · 262,144), four activations of 4 examples and one gradient of
-# such an activation (20 · 131,072): 5,767,168. With slices of one example the worst moment is the first backward of the second
-# one: there 6 examples wait, and 4 activations and a gradient of one example are there, 11 · 131,072 instead of 20:
-# 4,587,520.
+# (8 · 262,144), the sums of the first microbatch (4 · 262,144), four activations of 4 examples and one gradient of such
+# an activation (20 · 131,072): 5,767,168. With slices of one example the worst moment is the first backward of the
+# second one: there 6 examples wait, and 4 activations and a gradient of one example are there, 11 · 131,072 instead of
+# 20: 4,587,520.
 #
 # </details>
 
@@ -198,9 +198,9 @@ Model.check(out, puzzle="accumulate_in_place")
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is **gradient accumulation on a sharded batch**. AXLearn and Levanter reshape the batch so that a microbatch is every
-# n-th example of each device, and never a contiguous part of the whole. With *L* layers, *s* examples in a slice, *n* on a
-# device, *W* elements in a weight and *A* in an example:
+# This is **gradient accumulation on a sharded batch**. AXLearn and Levanter reshape the batch so that a microbatch is
+# every n-th example of each device, and never a contiguous part of the whole. With *L* layers, *s* examples in a slice,
+# *n* on a device, *W* elements in a weight and *A* in an example:
 #
 # ```
 # sums     = 2·L·W + L·W                    weights and optimizer states + sums of gradients
@@ -240,12 +240,15 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large a step is.* Llama 3 405B began with 4 million tokens a step and ended with 16 million [@llama3, sections 3.3.2 and 3.4.1]. It summed the
-#   gradients of microbatches in 32 bits: with 16 bits, small gradients vanish in a large sum.
-# - *What it saves.* Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic [@ml_engineering].
-# - *What went wrong.* Summing is not the whole story: the mean over microbatches is not the mean of their means where they
-#   have different numbers of tokens. In October 2024 this was found in the trainers of Hugging Face and torchtune at
-#   the same time [@transformers_34191] [@torchtune_1878]; half a year later the loss of one model was still four times too large, at four microbatches [@transformers_37197].
+# - **How large a step is.** Llama 3 405B began with 4 million tokens a step and ended with 16 million
+#   [@llama3, sections 3.3.2 and 3.4.1]. It summed the gradients of microbatches in 32 bits: with 16 bits, small
+#   gradients vanish in a large sum.
+# - **What it saves.** Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic
+#   [@ml_engineering].
+# - **What went wrong.** Summing is not the whole story: the mean over microbatches is not the mean of their means where
+#   they have different numbers of tokens. In October 2024 this was found in the trainers of Hugging Face and torchtune
+#   at the same time [@transformers_34191] [@torchtune_1878]; half a year later the loss of one model was still four
+#   times too large, at four microbatches [@transformers_37197].
 #
 # <!-- references -->
 

@@ -32,8 +32,8 @@
 # > **To tell a friend:** there are two batches, the one you mean and the one the machines run, and your code must
 # > record which row of the second is which row of the first.
 #
-# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal
-# parts of a data set; its reader gets every n-th example.
+# *The words, once more.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of
+# n equal parts of a data set; its reader gets every n-th example.
 #
 # *On a first pass you may skip this puzzle:* only puzzle $number_less_than_one builds on it, and that one may wait too.
 
@@ -87,8 +87,8 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds
 #
 # - With `indices` None the first feeds count, as many as possible: no more than there are feeds, and no more than there
 #   are examples.
-# - With `physical` None the batch is the smallest one that divides evenly among the devices and among the feeds, with room
-#   in each feed for its examples.
+# - With `physical` None the batch is the smallest one that divides evenly among the devices and among the feeds, with
+#   room in each feed for its examples.
 # - The data set has as many shards as feeds count. The first feed *in `indices`* reads shard 0, the second shard 1, and
 #   so on. The others, in the order of their numbers, read 0, 1, 2, ... too, and start again at 0 after the last shard.
 # - Impossible input is a `ValueError`: a number below 1; examples that do not divide among the feeds that count; slots
@@ -98,8 +98,8 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds
 # %% [markdown]
 # ### Predict first
 #
-# 8 examples in 16 slots, four feeds, `indices` [1, 3], eight devices: the second picture. Which data shard does each of the
-# four feeds read?
+# 8 examples in 16 slots, four feeds, `indices` [1, 3], eight devices: the second picture. Which data shard does each of
+# the four feeds read?
 #
 # <details><summary>Answer</summary>
 #
@@ -166,7 +166,8 @@ verdict = check_function(dispatch, puzzle="dispatch")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("dispatch")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("dispatch")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -199,9 +200,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models [@axlearn_input_dispatch]. It does one
-# thing more: each feed sends, beside its slots, a small table that says which example each slot holds. Inside the
-# program that table picks the logical batch out of the physical one, by a matrix product with ones and zeros:
+# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models
+# [@axlearn_input_dispatch]. It does one thing more: each feed sends, beside its slots, a small table that says which
+# example each slot holds. Inside the program that table picks the logical batch out of the physical one, by a matrix
+# product with ones and zeros:
 #
 # ```
 # logical[l] = sum over all slots p of  physical[p] · (1 if slot p is example l else 0)
@@ -215,12 +217,12 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Evaluation is where it happens.* In training you choose a batch that divides. You cannot choose the size of a test
-#   set.
-# - *Some ranks have more than others.* In PyTorch each process has its own loader, and if one has a batch more than the
-#   others, it waits in an all-reduce that no other process joins [@pytorch_38174].
-# - *Dividing by the wrong number.* A mean over 16 slots of which 8 are examples is half of what it should be. A related
-#   bug surfaced in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have
+# - **Evaluation is where it happens.** In training you choose a batch that divides. You cannot choose the size of a
+#   test set.
+# - **Some ranks have more than others.** In PyTorch each process has its own loader, and if one has a batch more than
+#   the others, it waits in an all-reduce that no other process joins [@pytorch_38174].
+# - **Dividing by the wrong number.** A mean over 16 slots of which 8 are examples is half of what it should be. A
+#   related bug surfaced in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have
 #   different numbers of tokens, and more than one library had it [@transformers_34191].
 #
 # <!-- references -->
@@ -255,8 +257,8 @@ picture
 #
 # </details>
 #
-# **3.** Six examples and four feeds are a `ValueError`, although three of the feeds could bring two each. Would you rather have
-# the function find that out?
+# **3.** Six examples and four feeds are a `ValueError`, although three of the feeds could bring two each. Would you
+# rather have the function find that out?
 #
 # <details><summary>Answer</summary>
 #

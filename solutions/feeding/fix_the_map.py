@@ -20,21 +20,20 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [@llama3]. So 128 GPUs worked on the same
-# examples. They had to: they held different parts of the same layers, and different layers of the same model.
+# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [@llama3]. So 128 GPUs worked on the
+# same examples. They had to: they held different parts of the same layers, and different layers of the same model.
 #
-# Now you write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
+# Now write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
 # *this* process need? Perhaps one (its GPUs share each layer), perhaps eight (each GPU has a part of its own), perhaps
-# something in between. A wrong answer makes no noise: training continues, on the wrong examples.
+# something in between. Get it wrong, and nothing crashes: training goes on, with the wrong examples.
 #
-# You do three small things here. You find out which rows a process feeds. You take a rule that was published, and break
-# it. And you write one that cannot break.
+# You do three small things: find which rows a process feeds, break a published rule, and write one that cannot break.
 #
-# > **To tell a friend:** ask for examples by the row they belong to, and no two processes can disagree.
+# > **To tell a friend:** a wrong data loader never crashes. Try it on every mesh, and you see it fail.
 #
-# *Reminder.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one device. From
-# here on a **process** is a Python program on a host that owns several devices: it reads data and hands each device what
-# it needs.
+# *The words, once more.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one
+# device. Here a **process** is a Python program on a host and owns several devices: it reads data, and hands each
+# device its part.
 
 # %%
 from drawing import draw_mesh
@@ -46,33 +45,28 @@ from lib.suite.submissions.function_check import solution_of
 # %% [markdown]
 # ## The idea
 #
-# Three axes are enough for most machines. Along `replica` and `data` the examples differ. Along `model` they are the
-# same, because those devices hold different parts of the same layers. All devices with the same `replica` and `data`
-# coordinates form a **row of data**. Here are 16 devices of four processes, with a colour for each process:
+# Along the axes `replica` and `data` the examples differ. Along `model` they are the same, because those devices hold
+# different parts of the same layers. All devices with the same `replica` and `data` coordinates form a **row of data**.
+# Here are 16 devices of four processes, a colour for each process:
 
 # %%
 grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
 draw_mesh(mesh_of(grid, per_process=4), holds={})
 
 # %% [markdown]
-# This picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to
-# 3, process 1 owns 4 to 7, and so on: that depends on the host they are plugged into. Where they *stand* in the mesh is
-# chosen so that neighbours in the mesh are neighbours on the wires, and then the numbers can come in any order.
+# The picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to
+# 3, process 1 owns 4 to 7, and so on: those plugged into its host. Where they *stand* is another matter: neighbours in
+# the mesh should be neighbours on the wires, so the numbers can come in any order. Rows are numbered through all
+# replicas.
 #
-# Rows are numbered through all replicas: with D rows in a replica, the row at replica r and data d has number r · D +
-# d.
-#
-# A process does two things in each step. It reads the examples of all its rows as one list. Then it cuts the list into
-# as many equal pieces as it has rows, and hands the first piece to the devices in its first row, the second piece to
-# those in its second row, and so on. So it needs a small table: for each row that it feeds, the **place** of the piece
-# in its list.
+# In each step a process reads the examples of all its rows as one list. It cuts the list into equal pieces, one for
+# each of its rows, and hands the first piece to the devices in its first row, the second to those in its second row,
+# and so on. So it needs a small table: for each row that it feeds, the **place** of the piece in its list.
 
 # %% [markdown]
 # ## The puzzle
 #
-# It has four parts, and the second is optional. The first: **which rows does a process feed?**
-#
-# Write `local_devices(grid, per_process, process)`.
+# It has three parts. The first: **which rows does a process feed?** Write `local_devices(grid, per_process, process)`.
 #
 # **Given:** the mesh as a list of lists (above), how many devices each process owns (process p owns the devices with
 # `device // per_process == p`), and the number of one process.
@@ -83,7 +77,7 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # **Rules**
 #
 # - A row counts once, however many devices of the process are in it.
-# - The devices of a process may stand anywhere.
+# - Devices may stand anywhere.
 
 # %% [markdown]
 # ### Predict first
@@ -94,7 +88,7 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # Process 1 owns devices 4 to 7. They are in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8 to
 # 11, which are in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same as
-# process 2. Remember that for the rule below.
+# process 2.
 #
 # </details>
 
@@ -110,8 +104,8 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # | in order: replica 2, data 2, model 2 | 2 | 0 | `{0: 0}` |
 # | in order: replica 1, data 8, model 1 | 4 | 0 | `{0: 0, 1: 1, 2: 2, 3: 3}` |
 #
-# The check tries these, the processes of every small mesh, and larger meshes with their devices in any order. If an
-# answer is wrong, you see the smallest mesh that breaks it, as a picture.
+# The check tries these, every small mesh, and larger ones with their devices in any order. Where you are wrong, you see
+# the smallest mesh that breaks your answer, as a picture.
 
 # %%
 goal("local_devices")
@@ -154,70 +148,32 @@ if verdict:
 picture
 
 # %% [markdown]
-# ## 2. A published rule
+# ## A published rule
 #
-# Most data sets can be opened as "part k of n": part k has the examples k, k + n, k + 2n, and so on. We call it a **data
-# shard**. So a process needs two numbers, its k and the n. Two processes with the same rows need the same k, and two with
-# different rows need different ones. In the mesh above processes 0 and 1 both have rows 0 and 3, and processes 2 and 3
-# both have rows 1 and 2. Two shards.
+# Most data sets open as "part k of n": the examples k, k + n, k + 2n, and so on. Call that a **data shard**. Two
+# processes with the same rows need the same k, two with different rows need different ones. Above, processes 0 and 1
+# share rows 0 and 3, processes 2 and 3 share rows 1 and 2: two shards.
 #
-# In 2024 a rule was published that finds them for any mesh [@levanter_588]. It names each group of processes after the owner of the
-# device in one corner:
+# In 2024 Levanter published a rule that finds them for any mesh [@levanter_588]. It names each group of processes after
+# the owner of the device in one corner:
 #
-# 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`. And
-#    `model` 0, whatever its own places there are.
-# 2. Find the device that stands there, and the process that owns it. The group is named after that process. (It may be
-#    the process itself or another one.)
-# 3. Go through the processes from 0 on, and number the names 0, 1, 2, ... in order of appearance. That number is the data
-#    shard.
+# 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`, and
+#    `model` 0.
+# 2. Find the device that stands there. Name the group after the process that owns it.
+# 3. Go through the processes from 0 on, and number the names 0, 1, 2, ... as they turn up. That is the data shard.
 #
-# Process 2, for example: its smallest row is 1, device 8 stands there at model 0, and process 2 owns it. Process 3 has the
-# smallest row 1 too, so its name is also process 2: the same shard. Process 0 and 1 get the name 0. All is well here.
-#
-# ### Write the rule yourself (optional)
-#
-# You need not: below you get it ready-made. `process_map(grid, per_process)` returns a dict with the data shard of every
-# process, by the rule exactly as it stands above.
+# Process 2, for example: its smallest row is 1, device 8 stands there at model 0, and process 2 owns it. Process 3
+# starts at row 1 too, so it is named after process 2 as well: the same shard. Processes 0 and 1 are named after process
+# 0. All is well here. The rule came with an argument, this example, and a claim: it works for any configuration of data
+# and tensor parallelism. Is that so?
 
 # %% [markdown]
-# <!-- part: hints process_map -->
-
-
-# %%
-def process_map(grid, per_process):
-    # First: the smallest replica and the smallest data of each process. Then the names, and their numbers.
-    # --- your code: process_map (about 12 lines) ---
-    smallest = {}
-    for r, replica in enumerate(grid):
-        for d, row in enumerate(replica):
-            for device in row:
-                before = smallest.setdefault(device // per_process, (r, d))
-                smallest[device // per_process] = min(before[0], r), min(before[1], d)
-
-    numbers, shards = {}, {}
-    for process in sorted(smallest):
-        r, d = smallest[process]
-        name = grid[r][d][0] // per_process
-        shards[process] = numbers.setdefault(name, len(numbers))
-    return shards
-    # --- end of your code ---
-
-
-# %%
-verdict = None
-verdict = check_function(process_map, puzzle="process_map")
-verdict
-
-# %% [markdown]
-# ## 3. Break it
+# ## Break it
 #
-# The rule came with an argument, an example, and the claim that it works for any configuration of data and tensor
-# parallelism. The example is right. Now test the claim, on **all** ways to give eight devices to four processes in pairs.
-# There are 105.
-#
-# One counterexample refutes a claim about all meshes, and you can find it without understanding the rule. You need two
-# things: a test of whether a mesh is fed correctly, and a loop over many meshes. That is **property-based testing**, and
-# it is how such bugs are found. `published` takes the rule, and says which examples each device gets:
+# Test the claim on **all** ways to give eight devices to four processes in pairs. There are 105. You need not
+# understand the rule to refute it: one counterexample will do. Write a test of whether a mesh is fed correctly, and
+# loop over many meshes. That is **property-based testing**, and it is how such bugs are found. `published` takes the
+# rule, and says which examples each device gets:
 
 
 # %%
@@ -245,34 +201,28 @@ grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
 draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title="The published example: all is well")
 
 # %% [markdown]
-# Now, what is "fed correctly"? Every row has one set of examples, and no two rows share any. Seen from one example:
-# **it is on all devices of one row, and on no others.** If that holds for every example of the batch, the mesh is fed
-# correctly. An example for which it fails proves the opposite. It may be in two rows (it counts twice in the step), in
-# none (it is never trained on), or on some devices of a row while the others hold something else (then the row computes
-# nonsense).
+# What is "fed correctly"? Look at one example: **it is on all devices of one row, and on no others.** If that holds for
+# every example of the batch, the mesh is fed correctly. Where it fails, the example may be in two rows (it counts
+# twice), in none (it is never trained on), or on some devices of a row while the others hold something else (the row
+# computes nonsense).
 
 # %% [markdown]
 # Write `break_the_map(grid, per_process, batch)`.
 #
-# **Given:** a mesh, the number of devices of each process, and the size of a batch, which the rows can divide among
-# them. And `published(grid, per_process, batch)`, as above.
+# **Given:** a mesh, the number of devices of each process, the size of a batch, which the rows divide evenly, and
+# `published(grid, per_process, batch)`, as above.
 #
-# **To do:** return the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of one
-# row. Where the rule is right there is no such example; then return `None`.
-#
-# **Rules**
-#
-# - Any such example will do.
+# **To do:** return the number of one example (0 to batch - 1), any one, that is *not* on exactly the devices of one
+# row. Where the rule is right, return `None`.
 
 # %% [markdown]
 # ### Predict
 #
-# Guess first: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how many is the
-# rule right? Write the number down. The claim says 105.
+# Of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how many is the rule right?
+# Write a number down. The claim says 105.
 
 # %% [markdown]
-# The check tries all 105, every small mesh, and larger ones. If an answer is wrong, you see the smallest mesh that
-# breaks it, with what each device gets there.
+# The check tries all 105, every small mesh, and larger ones.
 
 # %%
 goal("break_the_map")
@@ -330,7 +280,7 @@ if verdict:
 # %% [markdown]
 # ### The smallest
 #
-# Fewer rows are easier to look at. How few are enough, with rows of two devices and processes of two as before?
+# Fewer rows are easier to look at. How few are enough?
 
 # %%
 picture = None
@@ -348,40 +298,35 @@ if verdict:
 picture
 
 # %% [markdown]
-# ## 4. Fix it
+# ## Fix it
 #
-# The rule guesses. It looks at one corner of a process and hopes that processes with the same corner have the same rows.
-# You could add a special case for each way in which it fails. But there is a fix that is shorter than the mistake and
-# cannot fail. It must not make any process read more than it needs, though: reading a whole batch of 16 million tokens on
-# 2,048 hosts, where each needs 1/128 of it, would be 128 times as much as needed.
+# The rule guesses: it looks at one corner of a process, and hopes that processes with the same corner have the same
+# rows. There is a fix that is shorter than the mistake and cannot fail. It must not make a process read more than it
+# needs, though: on 2,048 hosts that each need 1/128 of a batch, reading all of it is 128 times too much.
 #
-# Look at the small mesh again. "Part k of n" cannot work there: processes 0 and 1 both feed row 0, and 1 and 2 both feed
-# another one, so all three would have to open one shard, and each needs a different part of it.
+# Look at the small mesh again. "Part k of n" cannot work here: processes 0 and 1 both feed row 0, and 1 and 2 both feed
+# another one. All three would have to open one shard, and each needs a different part of it.
 
 # %%
 grid = [[[0, 2], [3, 4], [1, 5]]]
 draw_mesh(mesh_of(grid, per_process=2), holds={})
 
 # %% [markdown]
-# Turn it round. Do not ask which shard belongs to a **process**. Ask which examples belong to a **row**. The answer
-# mentions no process, so it is the same for every process that asks. A process then reads the examples of its rows, one
-# after the other: the union, and not one more.
-#
-# The price: the data set must be read **by index** ("give me examples 8 to 11") instead of as "part k of n".
+# So read **by index** ("give me examples 8 to 11") instead of "part k of n". Then who reads what?
 
 # %% [markdown]
 # Write `fix_the_map(grid, per_process, batch)`.
 #
-# **Given:** a mesh, how many devices each process owns, and the size of a batch, which the rows can divide among them.
+# **Given:** a mesh, how many devices each process owns, and the size of a batch, which the rows divide evenly.
 #
-# **To do:** return a dict with one entry for each process: the list of examples that it reads, in the order in which it
-# cuts them into pieces for its rows.
+# **To do:** return a dict: for each process the list of examples that it reads, in the order in which it cuts them into
+# pieces for its rows.
 #
 # **Rules**
 #
-# - *Every row right.* All devices of a row get the same examples in the same order, and every example of the batch goes
-#   to exactly one row.
-# - *Reads minimal.* A process reads exactly as many examples as its rows need: batch / rows for each of them.
+# - **Every row right.** All devices of a row get the same examples in the same order, and every example of the batch
+#   goes to exactly one row.
+# - **Reads minimal.** A process reads exactly as many examples as its rows need: batch / rows for each of them.
 # - Which row gets which examples is up to you.
 
 # %% [markdown]
@@ -398,9 +343,7 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 # </details>
 
 # %% [markdown]
-# The check tries all 105 ways to give eight devices to four processes, every small mesh, and larger ones. You may
-# divide the examples among the rows as you like. If an answer is wrong, you see the smallest mesh that breaks it, with
-# what each device would get.
+# The check tries all 105, every small mesh, and larger ones.
 
 # %%
 goal("fix_the_map")
@@ -446,10 +389,6 @@ def handed_out(reads, grid, per_process):
     return held
 
 
-def in_words(held):
-    return {device: " ".join(map(str, examples)) for device, examples in held.items()}
-
-
 picture = None
 if verdict:
     held = handed_out(fix_the_map(grid, 2, 6), grid, 2)
@@ -473,6 +412,41 @@ if verdict:
     print(f"if every process read the whole batch: {4 * 16}")
 
 # %% [markdown]
+# ### Write the broken rule (optional)
+#
+# You had it ready-made. To write it yourself: `process_map(grid, per_process)` returns a dict with the data shard of
+# every process, by the published rule exactly as it stands above, mistakes and all.
+
+# %% [markdown]
+# <!-- part: hints process_map -->
+
+
+# %%
+def process_map(grid, per_process):
+    # First: the smallest replica and the smallest data of each process. Then the names, and their numbers.
+    # --- your code: process_map (about 12 lines) ---
+    smallest = {}
+    for r, replica in enumerate(grid):
+        for d, row in enumerate(replica):
+            for device in row:
+                before = smallest.setdefault(device // per_process, (r, d))
+                smallest[device // per_process] = min(before[0], r), min(before[1], d)
+
+    numbers, shards = {}, {}
+    for process in sorted(smallest):
+        r, d = smallest[process]
+        name = grid[r][d][0] // per_process
+        shards[process] = numbers.setdefault(name, len(numbers))
+    return shards
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(process_map, puzzle="process_map")
+verdict
+
+# %% [markdown]
 # ### With real processes (optional)
 #
 # `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, feeds three real processes: by
@@ -484,20 +458,21 @@ if verdict:
 #
 # <details><summary>Open this when your solutions pass</summary>
 #
-# **The table of a process.** Levanter, a training library for JAX, calls it `local_devices_mapping` [@levanter_588]. In PyTorch the
-# same question hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows and the number
-# of *your* row. World size and global rank are right only as long as no two ranks share a row.
+# **The table of a process.** Levanter, a training library for JAX, calls it `local_devices_mapping` [@levanter_588]. In
+# PyTorch the same question hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows
+# and the number of *your* row. World size and global rank are right only as long as no two ranks share a row.
 #
-# **A counterexample.** The rule is right for 13 of the 105 meshes and wrong for 92. In 80 of these, two rows get the same
-# example. In the other 12 no example appears twice, but two processes read more than they should and two read too little.
-# Look at the small failure: each process has two of the three rows, and no two have the same two. The rule only looks at
-# the corner, so it takes processes 0 and 1, which both start at row 0, for a group. It is right where any two processes
-# have **the same rows or none in common**, and all have the same number: as in every mesh in order whose sizes are powers
-# of two, and most sizes are.
+# **A counterexample.** The rule is right for 13 of the 105 meshes and wrong for 92. In 80 of these, two rows get the
+# same example. In the other 12 no example appears twice, but two processes read more than they should and two read too
+# little. Look at the small failure: each process has two of the three rows, and no two have the same two. The rule only
+# looks at the corner, so it takes processes 0 and 1, which both start at row 0, for a group. It is right where any two
+# processes have **the same rows or none in common**, and all have the same number: as in every mesh in order whose
+# sizes are powers of two, and most sizes are.
 #
-# **A loader by index,** as JAX programs use it today. Levanter's loader asks the mesh which indices of the batch each
-# device of this process holds, and reads only these [@levanter_loader]; the rule is gone. With R rows, and a process that feeds r of
-# them:
+# **A loader by index,** as JAX programs use it today. Do not ask which shard belongs to a process. Ask which examples
+# belong to a row: the answer mentions no process, so no two processes can disagree. Levanter's loader asks the mesh
+# which indices of the batch each device of this process holds, and reads only these [@levanter_loader]; the rule is
+# gone. With R rows, and a process that feeds r of them:
 #
 # ```
 # reads of a process = r·B/R          the union of its rows, and nothing else
@@ -508,15 +483,15 @@ if verdict:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
-#   of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
-# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed, and all made the same "random"
-#   changes to their images; fixed in version 1.9 [@pytorch_5059].
-# - *By index.* A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
-#   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards work,
-#   or you read more than you need.
-# - *One reader a host.* MegaScale found that the workers of a tensor parallel group on one host read identical data, and
-#   gave each host one reader with shared memory [@jiang2024].
+# - **Devices in any order.** `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the
+#   devices of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
+# - **The same mistake, elsewhere.** Forked workers of PyTorch's loader shared NumPy's seed, and all made the same
+#   "random" changes to their images; fixed in version 1.9 [@pytorch_5059].
+# - **By index.** A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
+#   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards
+#   work, or you read more than you need.
+# - **One reader a host.** MegaScale found that the workers of a tensor parallel group on one host read identical data,
+#   and gave each host one reader with shared memory [@jiang2024].
 #
 # <!-- references -->
 

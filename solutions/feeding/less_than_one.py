@@ -20,13 +20,14 @@
 # %% [markdown]
 # # $heading
 #
-# In its last stage Llama 3 405B was trained on texts of 131,072 tokens, with 16 million tokens a batch. That is 128 texts. There
-# were 16,384 GPUs, in 2,048 hosts: **one sixteenth of a text for each host**.
+# In its last stage Llama 3 405B was trained on texts of 131,072 tokens, with 16 million tokens a batch. That is 128
+# texts. There were 16,384 GPUs, in 2,048 hosts: **one sixteenth of a text for each host**.
 #
 # With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Instead,
-# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers [@llama3]. Then
-# every host computes something that counts. (Llama 3 also had 16 pipeline stages, so 16 such groups worked on the same
-# texts one after the other, and only the first and the last of them read. We leave the pipeline out.)
+# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers
+# [@llama3]. Then every host computes something that counts. (Llama 3 also had 16 pipeline stages, so 16 such groups
+# worked on the same texts one after the other, and only the first and the last of them read. We leave the pipeline
+# out.)
 #
 # But now 16 hosts must open *the same* text at the same moment, and the next 16 a different one. If a host reads the
 # wrong text, its 8 GPUs hold the middle of one story inside another, and you still get a loss.
@@ -34,9 +35,9 @@
 # > **To tell a friend:** when several hosts share an example, they read in groups, and the mesh, not the host number,
 # > decides which hosts form a group.
 #
-# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates. A process owns
-# `per_process` devices by number: process p has those from p · `per_process` on, wherever they stand. Here a process is
-# a host.
+# *The words, once more.* A **row of data** is all devices with the same `replica` and `data` coordinates. A process
+# owns `per_process` devices by number: process p has those from p · `per_process` on, wherever they stand. Here a
+# process is a host.
 
 # %%
 from drawing import draw_mesh
@@ -72,14 +73,16 @@ draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title="The same batch, w
 #
 # Write `less_than_one(grid, per_process, batch)`.
 #
-# **Given:** the mesh, `grid[replica][data][model]`, how many devices each process owns, and how many examples the batch has.
+# **Given:** the mesh, `grid[replica][data][model]`, how many devices each process owns, and how many examples the batch
+# has.
 #
 # **To do:** return a dict: for each process the list of the examples that it reads, in order.
 #
 # **Rules**
 #
 # - A process reads the examples of all rows in which it has a device, each once.
-# - The batch fits the rows: it is a multiple of their number, or it divides their number. Anything else is a `ValueError`.
+# - The batch fits the rows: it is a multiple of their number, or it divides their number. Anything else is a
+#   `ValueError`.
 # - Groups are clean: two processes read the same examples or have none in common. Where the mesh does not allow that,
 #   no data shard suits both, and that is a `ValueError`, too.
 # - So are a batch below 1 and devices that do not divide among processes.
@@ -87,8 +90,8 @@ draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title="The same batch, w
 # %% [markdown]
 # ### Predict first
 #
-# Sixteen devices stand like this in four rows: 0 1 4 5 · 8 9 12 13 · 10 11 14 15 · 2 3 6 7. Four processes of four. What do
-# they read of a batch of 4? Of a batch of 2?
+# Sixteen devices stand like this in four rows: 0 1 4 5 · 8 9 12 13 · 10 11 14 15 · 2 3 6 7. Four processes of four.
+# What do they read of a batch of 4? Of a batch of 2?
 #
 # <details><summary>Answer</summary>
 #
@@ -143,7 +146,8 @@ verdict = check_function(less_than_one, puzzle="less_than_one")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("less_than_one")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("less_than_one")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -187,15 +191,15 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Long texts.* Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs of a stage for one
+# - **Long texts.** Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs of a stage for one
 #   text, and 128 texts a batch [@llama3].
-# - *Reading it sixteen times costs next to nothing.* 131,072 tokens of four bytes are half a megabyte. So each of the
+# - **Reading it sixteen times costs next to nothing.** 131,072 tokens of four bytes are half a megabyte. So each of the
 #   16 hosts can read the whole text and keep its part. With images it is a different matter.
-# - *Numbers first, groups later.* A later version of AXLearn derives the groups from the mesh; the first one gave every
-#   host a number and padded [@axlearn_input_dispatch] [@axlearn_input_dispatch_test].
-# - *Cut along the wrong dimension.* In torchtitan context parallelism once gathered keys and values along the dimension
-#   that held the tokens before a transpose, and the heads after it [@torchtitan_3206]. The author of the slip called it a mistake in a
-#   refactoring.
+# - **Numbers first, groups later.** A later version of AXLearn derives the groups from the mesh; the first one gave
+#   every host a number and padded [@axlearn_input_dispatch] [@axlearn_input_dispatch_test].
+# - **Cut along the wrong dimension.** In torchtitan context parallelism once gathered keys and values along the
+#   dimension that held the tokens before a transpose, and the heads after it [@torchtitan_3206]. The author of the slip
+#   called it a mistake in a refactoring.
 #
 # <!-- references -->
 
@@ -229,7 +233,8 @@ picture
 #
 # </details>
 #
-# **3.** Three processes of two devices, three rows: 0 2 · 3 4 · 1 5. What happens for a batch of 3, and what for a batch of 1?
+# **3.** Three processes of two devices, three rows: 0 2 · 3 4 · 1 5. What happens for a batch of 3, and what for a
+# batch of 1?
 #
 # <details><summary>Answer</summary>
 #

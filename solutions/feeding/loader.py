@@ -21,18 +21,17 @@
 # # $heading
 #
 # The engineers of MegaScale looked at a host with eight GPUs and found eight data loaders in it, all reading the same
-# file at the same time [@jiang2024, section 3.4]. The eight GPUs shared one model by tensor parallelism, so they all worked on the same
-# examples, and each had its own process to fetch them. Seven of the eight reads were wasted, and every GPU waited for
-# the disk. Now one loader on each host reads into shared memory, and the GPUs take what they need from there.
+# file at the same time [@jiang2024, section 3.4]. The eight GPUs shared one model by tensor parallelism, so all of them
+# needed the same examples, and each had its own loader to fetch them. Seven of eight reads were wasted, and every GPU
+# waited for the disk.
 #
-# On a mesh with its devices in any order it is not even obvious which devices need the same examples. This puzzle has
-# sixteen devices, four processes and sixteen examples. With a loader for each device a process reads 16 examples. Eight
-# will be enough, and you will hide almost all of that reading behind computation.
+# This puzzle has sixteen devices in any order, four processes and sixteen examples. With a loader for each device a
+# process reads 16 examples. Read fewer, and hide the rest behind computation.
 #
-# > **To tell a friend:** read an example once per process, and ask for the next one before you need it.
+# > **To tell a friend:** read each example once for all the GPUs of a host, and never let them wait for the disk.
 #
-# *Reminder.* A **row of data** is the devices that work on the same examples. In a mesh with the axes `data` and
-# `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
+# *The words, once more.* A **row of data** is the devices that work on the same examples. In a mesh with the axes
+# `data` and `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
 # parallelism**): each has a part of every weight and needs all the examples of its row.
 
 # %%
@@ -43,8 +42,8 @@ from lib.analysis.feeding import examples_read
 # %% [markdown]
 # ## The idea
 #
-# Here are the sixteen devices. Process 0 owns the devices 0 to 3, process 1 the devices 4 to 7, and so on. Look for
-# process 0: it has two devices in row 0 and two in row 3.
+# Here are the sixteen devices. Process 0 owns the devices 0 to 3, process 1 the devices 4 to 7, and so on. Process 0
+# has two devices in row 0 and two in row 3.
 
 # %%
 order = [0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7]
@@ -52,20 +51,19 @@ mesh = Mesh({"data": 4, "model": 4}, ranks=order, processes=4)
 draw_mesh(mesh, holds={})
 
 # %% [markdown]
-# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. If every device has a loader
-# of its own, the same process reads 4 · 4 = 16. A process that reads the whole batch and throws most of it away also
-# reads 16.
+# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. With a loader for each
+# device it reads 4 · 4 = 16. Read the whole batch and throw most of it away, and that is 16 as well.
 #
-# In this puzzle reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for all
-# devices of its process. Copying an example from there to a device takes 0.1. You ask for examples with
+# Reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for all devices of its
+# process. Copying an example from there to a device takes 0.1. You ask for examples with
 #
 # ```python
 # activation = await model.read(batches)
 # ```
 #
-# As with any communication, the call starts the read, and `await` waits for it. A reader serves requests in order. Once
-# one device has asked for an example, the others only wait for the copy. This is what reading once saves, for rows of 4
-# examples and processes of 2, 4 and 8 devices:
+# The call starts the read, and `await` waits for it. A reader serves requests in order. Once one device has asked for
+# an example, the others only wait for the copy. What reading once saves, for rows of 4 examples and processes of 2, 4
+# and 8 devices:
 
 
 # %%
@@ -92,13 +90,11 @@ draw_curves(
 )
 
 # %% [markdown]
-# With *d* devices a process that lie in *r* different rows, reading once reads *r* parts where a loader for each device
-# reads *d*. The saving is a factor of *d/r*: two here, eight for MegaScale's hosts, and one, nothing, where each device
-# is a row.
+# A process with *d* devices in *r* different rows reads *r* parts instead of *d*: half as much here, an eighth on
+# MegaScale's hosts, and just as much where each device is a row of its own.
 #
-# Reading less is the first half. The second half is **when**. If all four examples are fetched at once, the devices of
-# row 3 wait until those of row 0 have everything. If they come one at a time, both rows can begin almost at once, and
-# the reader continues while the devices compute.
+# Reading less is the first half. The second half is **when**. Fetch all four examples with one call, and the devices of
+# row 3 wait until those of row 0 have everything. When would you ask?
 #
 # ## The puzzle
 #
@@ -135,8 +131,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# A run in which every process reads all 16 examples takes 15 and only passes. For the second goal a process reads 8,
-# and the devices wait only for the first one. For the third goal you have to hide one more latency.
+# Let every process read all 16 examples: that takes 15.2 and passes. For the second goal a process reads 8, and its
+# devices wait only for the first one. For the third, hide one more latency.
 
 # %%
 goal("loader")
@@ -168,7 +164,7 @@ async def loader(model: Model) -> None:
             grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
         del grad_activations[0]
 
-    # Which examples are those of my row? Read each, and ask for the next one in time. Then forward and backward.
+    # Which examples are those of my row? Read them, and take each forward and backward.
     # --- your code (about 11 lines) ---
     row, rows = model.coord["data"], len(model.group("data"))
     mine = range(row, model.BATCHES, rows)
@@ -194,14 +190,14 @@ async def loader(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(loader, puzzle="loader")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # With one call for the whole row, the reader of a process serves the first row, 4 · 0.5 = 2, and then the second, until
 # 4. The devices of the second row then copy 4 · 0.1 = 0.4 and begin at 4.4. Forward takes 4 examples through 2 quarter
@@ -281,14 +277,14 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Once a host.* In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host puts
-#   it into shared memory for all eight [@jiang2024].
-# - *How much there is to read.* Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part was
-#   the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small beside that; images and
-#   video are not.
-# - *What goes wrong.* Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
-#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine go from 5 to
-#   17 GB within half an hour [@pytorch_5902].
+# - **Once a host.** In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host
+#   puts it into shared memory for all eight [@jiang2024].
+# - **How much there is to read.** Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part
+#   was the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small
+#   beside that; images and video are not.
+# - **What goes wrong.** Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
+#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine
+#   go from 5 to 17 GB within half an hour [@pytorch_5902].
 #
 # <!-- references -->
 

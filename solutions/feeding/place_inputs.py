@@ -20,23 +20,22 @@
 # %% [markdown]
 # # $heading
 #
-# Split a layer between two GPUs, and both need the same input. Where does it come from? You have one batch, two devices
-# and three ways: give each device half and let them gather the rest from each other; give both all that they need; or
-# give every device everything and let each pick its part.
+# Split a layer between two GPUs, and both need the same input. Where does it come from? You have three ways: give each
+# device half, and let them gather the rest from each other; give both all that they need; or give every device
+# everything, and let each pick its part.
 #
 # AXLearn, Apple's training library, has all three, and calls them **FULL**, **BATCH** and **REPLICATED**. The choice is
 # yours. On the four devices of this puzzle the first hands each device 131,072 elements, the second twice as much, the
-# third four times as much; and the first needs a collective that the others do not. So when is which faster? You will
-# measure it.
+# third four times as much; and the first needs a collective that the others do not. When is which faster? Measure it.
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
-# *Reminder.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a **group**. A weight has
-# 262,144 elements, an activation of one batch 131,072.
+# *The words, once more.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a
+# **group**. A weight has 262,144 elements, an activation of one batch 131,072.
 
 # %%
-from drawing import compare, draw, draw_collective, draw_curves, draw_group, draw_mesh
-from lib import Links, Mesh, Model, PuzzleError, Trace, check, goal, predict, retime, simulate
+from drawing import compare, draw, draw_curves, draw_mesh
+from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules.mesh_parallel import tensor_parallel
 
@@ -51,56 +50,11 @@ mesh = Mesh({"data": 2, "model": 2})
 draw_mesh(mesh)
 
 # %% [markdown]
-# You did that in puzzle $number_tensor_parallel. In short: a layer is cut into **columns** (`dim="out"`), which give
-# some of the *features*, and the next into **rows** (`dim="in"`), which take just these and give a **partial sum**. The
-# other rank has the other terms, and an all-reduce over `model` adds them up.
+# You did that in puzzle $number_tensor_parallel: columns (`dim="out"`), then rows (`dim="in"`), and one all-reduce over
+# `model` for each pair, forward and backward. A rank computes half of each layer, in half the time. The gradient of a
+# weight shard covers the batches of its row; it only has to be summed over `data`.
 #
-# So layers come in pairs, columns then rows, and each pair **needs one all-reduce**. A rank computes half of each
-# layer, in half the time. Here is the first pair on rank 1 of two:
-
-
-# %%
-async def one_pair(model: Model) -> None:
-    columns, _ = model.load_weights(0, model.rank, 2, dim="out")
-    rows, _ = model.load_weights(1, model.rank, 2, dim="in")
-    data = model.get_activation([0, 1])
-    features = model.forward(0, data, columns)
-    partial = model.forward(1, features, rows)
-    shown.append([columns, rows, data, features, partial])
-    summed = await model.allreduce(partial, 2)
-    shown.append([summed])
-
-
-shown: list = []
-demo = simulate(one_pair, layers=2, batches=2, ranks=2)
-draw_group(shown[1])
-
-# %%
-draw_collective(demo, "allreduce")
-
-# %% [markdown]
-# Forget the all-reduce, and the next operation tells you:
-
-
-# %%
-async def too_early(model: Model) -> None:
-    columns, _ = model.load_weights(0, model.rank, 2, dim="out")
-    rows, _ = model.load_weights(1, model.rank, 2, dim="in")
-    data = model.get_activation([0, 1])
-    model.loss(model.forward(1, model.forward(0, data, columns), rows))
-
-
-try:
-    simulate(too_early, layers=2, batches=2, ranks=2)
-except PuzzleError as error:
-    print(error)
-
-# %% [markdown]
-# Backward is the mirror image. The row layer gives the gradient of the features that the rank has. The column layer
-# then gives a partial sum of the gradient of its input, which needs an all-reduce too. The gradient of a weight shard
-# already covers the batches of this row; it only has to be summed over `data`.
-#
-# Now the question. Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
+# Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
 # row has two batches and two devices:
 #
 # | placement | each device is given | then |
@@ -119,8 +73,8 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|
 # | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
 #
-# **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of layers
-# 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
+# **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of
+# layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
 #
 # **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`;
 # the cells after it run all three.
@@ -144,9 +98,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, with any placement. The first goal tolerates one collective too many; the second
-# does not. For the third, hide the sums over `data` behind something else. For the fourth, hide those over `model` as
-# well, with what you know from the chapter before: a rank has two batches.
+# The first goal is a correct step, and tolerates one collective too many; the second does not. For the third, hide the
+# sums over `data`. For the fourth, hide those over `model` as well, as in puzzle $number_tensor_parallel.
 
 # %%
 goal("place_inputs")
@@ -221,14 +174,14 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(place_inputs, puzzle="place_inputs")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where does this number come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # The copy of two batches takes 0.1. A rank computes half of each layer for two batches: 4 forward, 4 backward. Four
 # updates take 2. That is 10.1 whatever you do. The collectives that you wait for: two sums forward, one backward (layer
@@ -351,8 +304,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A row of **tensor parallel** ranks, fed in three ways. With *b* batches in a row, *D* rows, *M* devices along `model` and
-# *L* layers, waiting for every collective:
+# A row of **tensor parallel** ranks, fed in three ways. With *b* batches in a row, *D* rows, *M* devices along `model`
+# and *L* layers, waiting for every collective:
 #
 # ```
 # FULL          input = to_device·b/M + gather
@@ -370,16 +323,16 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Eight.* Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
-#   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two all-reduces
-#   forward and two backward [@narayanan2021].
-# - *How fast is the link?* An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of a
-#   host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host, because
-#   the pair has a single card on each side. There, let every host read its own copy.
-# - *How large is the input?* In a language model it is token numbers: 4 bytes each. The activation of one token has
+# - **Eight.** Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
+#   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two
+#   all-reduces forward and two backward [@narayanan2021].
+# - **How fast is the link?** An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of
+#   a host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host,
+#   because the pair has a single card on each side. There, let every host read its own copy.
+# - **How large is the input?** In a language model it is token numbers: 4 bytes each. The activation of one token has
 #   8,192 features in a 70B model, 16,384 bytes. Gather the token numbers instead of the features, and all this is about
 #   kilobytes. For video, weather or pathology slides it is about gigabytes.
-# - *Who has it.* AXLearn's `DataPartitionType` has the three; the function that turns the arrays of a host into one
+# - **Who has it.** AXLearn's `DataPartitionType` has the three; the function that turns the arrays of a host into one
 #   over the mesh defaults to FULL [@axlearn_utils].
 #
 # <!-- references -->
@@ -409,9 +362,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# In BATCH and REPLICATED. If each device crops or flips its copy by its own random numbers, the two halves of a layer work on
-# different pictures, and no shape is wrong: the loss is just worse. With FULL each example is prepared once and then
-# copied, so the two agree by themselves. Give all devices of a row the same seed.
+# In BATCH and REPLICATED. If each device crops or flips its copy by its own random numbers, the two halves of a layer
+# work on different pictures, and no shape is wrong: the loss is just worse. With FULL each example is prepared once and
+# then copied, so the two agree by themselves. Give all devices of a row the same seed.
 #
 # </details>
 #

@@ -20,19 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch
-# hid that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [@he2024]. So for up to a
-# sixth of forward the GPUs of the 70B model had been watching a link.
+# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? PyTorch hid
+# that wait, and forward of the 70B model became up to 20 % faster, of the small one up to 29 % [@he2024]. So for up to
+# a sixth of forward the 70B model's GPUs had been watching a link.
 #
-# With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no
-# next. But look at a multiplication: a row of its output needs one row of its input, and not the other 255. So the
-# first can be multiplied before the last arrives. That is **async tensor parallelism**.
+# In tensor parallelism you hid the sum of one batch behind the multiplications of the next. Now there is one batch, and
+# no next. But look at a multiplication: a row of its output needs one row of its input, not the other 255. So multiply
+# the first before the last arrives. That is **async tensor parallelism**.
 #
 # > **To tell a friend:** don't gather and then multiply. Multiply the rows you have while the next ones travel.
 #
-# *The words, once more.* Sequence parallelism calls the two halves of an all-reduce separately: a **reduce-scatter** leaves
-# each rank with the sum of its own rows, and an **all-gather** brings the rows together again. `model.shift(value,
-# layer)` passes a value to the next rank, and the last one passes it to the first.
+# *The words, once more.* Sequence parallelism calls the two halves of an all-reduce separately: a **reduce-scatter**
+# leaves each rank with the sum of its own rows, and an **all-gather** brings the rows together again.
+# `model.shift(value, layer)` passes a value to the next rank, and the last one passes it to the first.
 
 # %%
 from drawing import draw, draw_curves, draw_group
@@ -45,11 +45,11 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and needs all rows. An
-# all-gather takes three steps of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of 0.05, four
-# multiplications of 0.0625. The first multiplication needs no shift at all.
+# Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and needs all rows.
+# An all-gather takes three steps of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of
+# 0.05, four multiplications of 0.0625. The first multiplication needs no shift at all.
 #
-# Here are two steps of that. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
+# Two steps of that. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
 
 
 # %%
@@ -78,13 +78,12 @@ draw_group(shown[2][0])
 draw_group(shown[2][1])
 
 # %% [markdown]
-# Two more shifts, and it has its features of all rows. They are the same numbers as after a gather: a row is multiplied with
-# the same columns, whenever it comes.
+# Two more shifts, and it has its features of all rows: the same numbers as after a gather.
 #
 # The row layer is the other half. It makes a part of a sum for all rows, and each rank wants the whole sum of its own.
-# So let the *sum* travel: a rank makes its part for one chunk, sends it on, and makes the part for another chunk while
-# the first one travels. What arrives is added to what it has just made. In the end each sum has been on all four ranks.
-# It should end on the rank that owns those rows, and that depends on where you start. With your own rows, for instance?
+# So let the *sum* travel: make your part for one chunk, send it on, and make the part for another chunk meanwhile. Add
+# what arrives to what you have just made. In the end each sum has been on all four ranks. It should end on the rank
+# that owns those rows, and that depends on where it starts. With your own rows, for instance?
 
 
 # %%
@@ -103,9 +102,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward has the same two halves. The gradient of a block's output comes as chunks, and the row layer takes them as they
-# come. The gradient of a block's input is a sum that has to get to its owner. And each chunk gives a part of the gradient of a
-# weight: add them up.
+# Backward has the same two halves. Which of its two layers takes chunks as they come, and which sends sums home? Each
+# chunk gives a part of the gradient of a weight: add them up.
 #
 # ## The puzzle
 #
@@ -115,23 +113,23 @@ except PuzzleError as error:
 #
 # Forward and backward take the same time. An all-reduce of all rows takes 0.3, each of its halves 0.15.
 #
-# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
-# The data come whole to each rank.
+# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer
+# states. The data come whole to each rank.
 #
 # **To do:** one training step in which all ranks work on all rows.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - You may keep pending calls in a dict or a list of your own.
 # - A layer may be updated as soon as the gradient of its weight is whole.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
 # ### Predict first
 #
-# Cut each of the three all-reduces into shifts of a chunk, six of them, and await each shift where you call it. How many
-# collectives does a rank call, and when is the step over?
+# Cut each of the three all-reduces into shifts of a chunk, six of them, and await each shift where you call it. How
+# many collectives does a rank call, and when is the step over?
 
 # %%
 guess = predict("async_tensor_parallel", end=..., collectives=...)
@@ -140,9 +138,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, with any collectives. For the second, no rank waits for a chunk, and what has been
-# gathered may be kept for backward. For the third you keep only your own rows of each block's input, as in sequence
-# parallelism, and gather them again for backward. Find something to hide *that* behind.
+# The first goal is a correct step, with any collectives. For the second, no rank waits for a chunk; keep for backward
+# what you like. For the third, keep only your own rows of each block's input, as in sequence parallelism, and gather
+# them again. Find something to hide *that* behind.
 
 # %%
 goal("async_tensor_parallel")
@@ -245,8 +243,8 @@ guess.against(out)
 # 18 collectives for three. If each is awaited where it is called, they take 0.9 as well, and the step is over at 4.9.
 # More collectives, and no gain. The gain is in *what you do* between the call and the `await`.
 #
-# Sent chunk by chunk and not awaited, each 0.05 fits behind a multiplication of 0.0625: 4.0, all of it computing. Gathering
-# two inputs again for backward makes it 20 collectives.
+# Sent chunk by chunk and not awaited, each 0.05 fits behind a multiplication of 0.0625: 4.0, all of it computing.
+# Gathering two inputs again for backward makes it 20 collectives.
 #
 # </details>
 
@@ -265,8 +263,8 @@ Model.check(out, puzzle="async_tensor_parallel")
 # %% [markdown]
 # ## What a step costs
 #
-# Until now a shift cost only what it moves. On real links each one has a start-up cost too, its **latency**. Here is that
-# run with more and more of it, beside a step that awaits everything.
+# Until now a shift cost only what it moves. On real links each one has a start-up cost too, its **latency**. Here is
+# that run with more and more of it, beside a step that awaits everything.
 
 # %%
 run, _ = run_of("async_tensor_parallel")  # yours, once it is correct
@@ -289,8 +287,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Async tensor parallelism**, which the field also calls a **collective matmul** or overlapped tensor parallelism. With *n*
-# ranks, *B* batches, *L = 2K* layers, updates of *u* and a latency of *a*:
+# **Async tensor parallelism**, which the field also calls a **collective matmul** or overlapped tensor parallelism.
+# With *n* ranks, *B* batches, *L = 2K* layers, updates of *u* and a latency of *a*:
 #
 # ```
 # a chunk is multiplied in     c = B/n²
@@ -309,14 +307,17 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How much.** Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 % [@he2024]. On
-#   256 H100s each did 876 tokens of the 70B model a second instead of 829 [@torchtitan_llama3_h100, in float8].
+# - **How much.** Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 %
+#   [@he2024]. On 256 H100s each did 876 tokens of the 70B model a second instead of 829
+#   [@torchtitan_llama3_h100, in float8].
 # - **Who writes it.** The compiler. `torch.compile` looks for a gather before a multiplication, and for a
 #   multiplication before a reduce-scatter, and fuses each pair: `fused_all_gather_matmul` is the first half of what you
-#   wrote [@vllm]. In torchtitan it is an option, and refuses to run without `torch.compile` [@torchtitan_tensor_parallel].
+#   wrote [@vllm]. In torchtitan it is an option, and refuses to run without `torch.compile`
+#   [@torchtitan_tensor_parallel].
 # - **A trap.** It looks for a pattern. Write the layer as a batched product, `torch.bmm`, and nothing matches, nothing
 #   is hidden, and nothing tells you [@automodel_docs, `tp_linear`].
-# - **Elsewhere.** Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, at an MFU of 47 to 48 % [@megatron].
+# - **Elsewhere.** Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, at an MFU of 47 to 48 %
+#   [@megatron].
 #
 # <!-- references -->
 
@@ -337,14 +338,14 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Its own rows are the only ones that it has. After one shift come those of the rank before, then of the one before that. A
-# sum travels the same way round, and after three shifts it is on the rank before the one where it began. So on rank *r* the
-# sum for rank *r* - 1 begins, and its own sum comes by last, with every part but its own.
+# Its own rows are the only ones that it has. After one shift come those of the rank before, then of the one before
+# that. A sum travels the same way round, and after three shifts it is on the rank before the one where it began. So on
+# rank *r* the sum for rank *r* - 1 begins, and its own sum comes by last, with every part but its own.
 #
 # </details>
 #
-# **2.** Cut the rows into two halves, treat them as two batches, and hide the all-reduce of the one behind the other, as you
-# did with batches. No ring, no shift, 4.0. Why go to the trouble?
+# **2.** Cut the rows into two halves, treat them as two batches, and hide the all-reduce of the one behind the other,
+# as you did with batches. No ring, no shift, 4.0. Why go to the trouble?
 #
 # <details><summary>Answer</summary>
 #
@@ -360,9 +361,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Here, nothing: a half is sent in 0.025 and multiplied in 0.03125, and all shifts are hidden already. With latency it gets
-# worse, because there are twice as many to start. It would help if two shifts could run at once: the halves could go round
-# in opposite directions, and use both directions of the links.
+# Here, nothing: a half is sent in 0.025 and multiplied in 0.03125, and all shifts are hidden already. With latency it
+# gets worse, because there are twice as many to start. It would help if two shifts could run at once: the halves could
+# go round in opposite directions, and use both directions of the links.
 #
 # </details>
 #
@@ -371,8 +372,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# In backward, nearly: update layer 3 and then layer 2 while the sum for layer 1 is on its way, as a plain all-reduce. What an
-# update cannot hide is what comes before the first of them: the sums of forward, and the gather of the loss's gradient.
+# In backward, nearly: update layer 3 and then layer 2 while the sum for layer 1 is on its way, as a plain all-reduce.
+# What an update cannot hide is what comes before the first of them: the sums of forward, and the gather of the loss's
+# gradient.
 #
 # </details>
 #

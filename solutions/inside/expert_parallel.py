@@ -20,12 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [@lepikhin2020]. In a dense model of that size
-# every token is multiplied by all 600 billion. Here each token used only a small part of them.
+# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [@lepikhin2020]. A dense model of
+# that size multiplies every token by all 600 billion. Here each token met only a small part of them.
 #
-# The trick is a layer that has many weights, the **experts**, and a **router** that chooses two of them for each token.
-# Add experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. There is one catch: the
-# experts do not all fit on one GPU. So they live on different GPUs.
+# The trick: give a layer many weights, the **experts**, and let a **router** choose two of them for each token. Add
+# experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. The catch: the experts do
+# not all fit on one GPU. So they live on different GPUs.
 #
 # > **To tell a friend:** the weights stay where they are, and each token goes to see its experts.
 
@@ -51,8 +51,8 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, four experts, one on each rank. Each rank has a batch of its own, 256 tokens, and each token has chosen
-# two experts. An MoE layer has three steps, which are layers of their own here:
+# Four ranks, four experts, one on each rank. Each rank has its own batch of 256 tokens, and each token has chosen two
+# experts. An MoE layer has three steps, here three layers:
 #
 # | layer | what forward gives | weight |
 # |---|---|---|
@@ -60,12 +60,10 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # | 2, **experts** | what each expert makes of its tokens | four, one for each expert |
 # | 3, **combine** | each token once again: its two results, added, each as much as the router trusts that expert | none |
 #
-# After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So between layers 1 and 2
-# the ranks exchange tokens: each cuts what it has into parts for experts 0, 1, 2 and 3, and sends each part to the rank
-# with that expert. An **all-to-all** does that for all ranks at once. After layer 2 another one brings the results
-# home.
-#
-# Cutting and joining are a line or two each, so here they are:
+# After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So before layer 2 the ranks
+# exchange tokens: each cuts what it has into parts for experts 0, 1, 2 and 3, and sends each part to the rank with that
+# expert. An **all-to-all** does that for all ranks at once. After layer 2 another one brings the results home. Forward,
+# with two helpers for cutting and joining:
 
 
 # %%
@@ -118,8 +116,7 @@ draw_group({"arrived": shown[2]["arrived"]})
 draw_collective(balanced, "alltoall")
 
 # %% [markdown]
-# Now leave out the second exchange. Combine adds the results that it is given, and the next operation says which ones
-# are missing:
+# Leave out the second exchange, and the next operation says which results are missing:
 
 
 # %%
@@ -137,9 +134,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward takes the same route in the other direction. The gradient of each result goes to the expert that computed it;
-# the expert computes the gradients of its weight and of its tokens; the latter go home, where dispatch adds the two
-# gradients of each token.
+# Backward takes the same route in the other direction. Where does the gradient of each result arise, and where is it
+# needed?
 #
 # ## The puzzle
 #
@@ -149,14 +145,15 @@ except PuzzleError as error:
 #
 # These are times forward on a rank; backward takes the same again. Dispatch and combine take no time.
 #
-# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, and the data of this rank's batches.
+# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, and the data of this rank's
+# batches.
 #
 # **To do:** one training step.
 #
 # - Dispatch and combine have no weight: `model.forward(1, tokens)`, and `model.backward(1, tokens, gradient)` gives one
 #   gradient. Neither needs its input for that: pass `None` for `tokens`.
-# - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along `"batch"` on
-#   the way home.
+# - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along
+#   `"batch"` on the way home.
 #
 # **Rules**
 #
@@ -167,8 +164,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take all tokens at once, and await every collective where you call it. How many collectives does a rank call, and when is
-# the step over?
+# Take all tokens at once, and await every collective where you call it. How many collectives does a rank call, and when
+# is the step over?
 
 # %%
 guess = predict("expert_parallel", end=..., collectives=...)
@@ -177,8 +174,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, wherever the experts are. For the second, they stay on their ranks and only tokens
-# travel. For the third, a rank computes while tokens are in flight. For the last, it never waits for a token at all.
+# The first goal is a correct step, wherever you put the experts. For the second, they stay on their ranks and only
+# tokens travel. For the third, compute while tokens are in flight. For the last, never wait for a token.
 
 # %%
 goal("expert_parallel")
@@ -252,20 +249,20 @@ async def expert_parallel(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(expert_parallel, puzzle="expert_parallel")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A rank computes 1 and 2 forward, 2 and 1 backward, and two updates take 1: at least 7. There are two exchanges in each
 # direction, 0.3 each, and an all-reduce of 0.6: five collectives, over at 8.8.
 #
-# The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and receives as
-# many. Four exchanges and an all-reduce are 1,179,648 elements sent.
+# The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and
+# receives as many. Four exchanges and an all-reduce are 1,179,648 elements sent.
 #
 # In four parts, the tokens of one travel while those of another are computed. Only the all-reduce is exposed, 0.1
 # longer than the update beside it: over at 7.1.
@@ -287,8 +284,8 @@ Model.check(out, puzzle="expert_parallel")
 # %% [markdown]
 # ## When all want the same expert
 #
-# A router is trained, and nothing makes it balanced. Suppose that 7 of 8 tokens choose expert 0. Here is forward alone,
-# with the function from above:
+# A router is trained, and nothing makes it balanced. Suppose that 7 of 8 tokens choose expert 0. Forward alone, with
+# the function from above:
 
 # %%
 hot = simulate(only_forward, layers=layers(7, 3, 3, 3), batches=4, ranks=4, costs=PRICES)
@@ -298,8 +295,8 @@ draw_experts(hot)
 draw(hot)
 
 # %% [markdown]
-# Rank 0 has more than twice the work of any other rank, and they all wait for it, because their results come home in
-# one exchange. That exchange takes longer, too: it lasts as long as the rank that sends or receives the most.
+# Rank 0 has more than twice the work of any other rank, and all of them wait for it: their results come home in one
+# exchange. That exchange takes longer, too. It lasts as long as the rank that sends or receives the most.
 #
 # One answer is a **capacity**: an expert takes only so many tokens of each rank. First choices come before second
 # choices, and tokens in their order, so each rank decides alone what it sends. The rest is **dropped**: those tokens do
@@ -352,17 +349,19 @@ draw_experts(run)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [@lepikhin2020].
-# - *Where the link is slow.* An all-to-all over two hosts with H100s takes more than four times as long as inside one
-#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
-#   token.
-# - *A library of its own.* DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
-#   90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too, so up to half of it never
-#   leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30 billion parameters, its
-#   experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU [@nous_torchtitan_19].
-# - *Without dropping.* MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
+# - **How large.** GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [@lepikhin2020].
+# - **Where the link is slow.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
+#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few
+#   hosts for each token.
+# - **A library of its own.** DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it
+#   reports 90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too,
+#   so up to half of it never leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30
+#   billion parameters, its experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU
+#   [@nous_torchtitan_19].
+# - **Without dropping.** MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
 #   has, and drops none: up to 40 % faster than Tutel [@gale2022].
-# - *And with pipelines.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads [@torchtitan_1689].
+# - **And with pipelines.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads
+#   [@torchtitan_1689].
 #
 # <!-- references -->
 
@@ -420,9 +419,10 @@ draw_experts(run)
 #
 # ## Where this leads
 #
-# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums what
-# with whom. Whatever is inside a layer, some GPUs of a pipeline always wait. The chapter on pipelines asks how few. (Two
-# chapters in between are deeper: what if a single example is too large for a GPU, and where do all those batches come from?)
+# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums
+# what with whom. Whatever is inside a layer, some GPUs of a pipeline always wait. The chapter on pipelines asks how
+# few. (Two chapters in between are deeper: what if a single example is too large for a GPU, and where do all those
+# batches come from?)
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,17 +20,17 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 knows 128,000 words, or pieces of words [@llama3]. So at the end of the model each token becomes 128,000 numbers: how
-# likely is each of them to come next? These are the **logits**. A text of 8,192 tokens has a billion of them, 2 GB in half
-# precision. What came into that last layer was 0.27 GB.
+# Llama 3 knows 128,000 words, or pieces of words [@llama3]. So the last layer turns each token into 128,000 numbers,
+# the **logits**: how likely is each word to come next? A text of 8,192 tokens has a billion of them, 2 GB in half
+# precision. What came into that layer was 0.27 GB.
 #
-# With tensor parallelism the last layer is cut into columns, like any other. Each of eight GPUs has the logits of an eighth
-# of the words, 262 MB, and that fits. Then comes the loss, and the loss wants to see all words. The obvious way is to
-# gather the logits: all of the 2 GB to all of the GPUs, and all of it at once in the memory of each.
+# Cut the last layer into columns, like any other. Each of eight GPUs has the logits of an eighth of the words, 262 MB,
+# and that fits. Then comes the loss, and it wants to see all words. The obvious way is to gather the logits: all of the
+# 2 GB to all of the GPUs, and all of it at once in the memory of each.
 #
-# But what comes out of the loss is *one* number for a token. Do 128,000 have to travel for that?
+# But the loss is *one* number for a token. Do 128,000 have to travel for that?
 #
-# > **To tell a friend:** to split the loss over the vocabulary, sum two numbers a token. No logit ever travels.
+# > **To tell a friend:** the loss needs all 128,000 logits of a token, and not one of them has to travel.
 #
 # *The words, once more.* An activation of one batch has 131,072 elements (256 rows, here tokens, of 512 features). A
 # layer that is cut into columns gives a part of the features, right as they are; one that is cut into rows gives a
@@ -55,9 +55,7 @@ LAST = [Layer(outputs=2048), Layer("cross_entropy", inputs=2048, outputs=1)]
 # loss  =  log( exp(logit 0) + exp(logit 1) + ... over all words )  -  logit of the right word
 # ```
 #
-# The first term has a sum in it, and a sum can be cut: each rank adds up the exponentials of its own words. The second
-# is a sum as well: the rank that has the right word brings its logit, and every other rank 0. So each rank brings **two
-# numbers for each token**. Here are 16 tokens and 32 words on four ranks, in plain Python:
+# Each rank has the logits of a quarter of the words. Here are 16 tokens and 32 words on four ranks, in plain Python:
 
 
 # %%
@@ -82,9 +80,11 @@ def loss_of(row: int, words: range, answer: int) -> float:
 everything = sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)) / TOKENS
 
 # %% [markdown]
-# A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary. The softmax
-# is then over those 8, and the right word is one of them too (word 19 of 32 becomes word 3 of 8). The mean over the ranks is
-# the loss. And the right way: each rank brings its two numbers, and they are added up.
+# A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary, and the
+# loss is the mean over the ranks. (Word 19 of 32 becomes word 3 of 8.)
+#
+# **Before you go on:** which numbers should each rank bring instead, for each token, so that adding them up gives the
+# loss? How many do you need? The next cell compares the mistake with an answer.
 
 # %%
 parts = [range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)]
@@ -101,14 +101,15 @@ print(f"all words at once: {everything:.4f}   own words only: {own:.4f}", end=" 
 print(f"two numbers a token, summed: {summed:.4f}")
 
 # %% [markdown]
-# The mistake has a *smaller* loss: each word had a quarter of the rivals. Training runs, the loss goes down, and the
-# model learns something else.
+# **Two numbers a token** are enough: each rank adds up the exponentials of its own words, and the one that has the
+# right word brings its logit, the others 0. The mistake has a *smaller* loss, because each word had a quarter of the
+# rivals. Training runs, the loss goes down, and the model learns something else.
 #
-# In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of the
-# words they are for, and gives a part of a sum: two numbers a token. (The first is the *logarithm* of your sum of
-# exponentials, because the sum itself may be too large for a float. The all-reduce knows how to add those up.) Here is rank
-# 1 of four, with one batch, in a model that has nothing but its last two layers. First its logits, then what the loss makes
-# of them, then the sum over all ranks:
+# In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of
+# the words they are for, and gives a part of a sum: two numbers a token. (The first is the *logarithm* of your sum of
+# exponentials, because the sum itself may be too large for a float. The all-reduce knows how to add those up.) Rank 1
+# of four, with one batch, in a model of just these two layers: its logits, what the loss makes of them, the sum over
+# all ranks:
 
 
 # %%
@@ -132,12 +133,11 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Then backward. The gradient of a logit is the probability of its word, minus 1 if it is the right word. The
-# probability is `exp(logit) / sum of all exponentials`, and this sum has just been on its way. So each rank can go back
-# through its own logits, and through its columns of the output layer, without asking any other. What comes out at the
-# other end, the gradient of the output layer's input, is a part of a sum, as after any layer that is cut into columns.
+# Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1
+# if it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the
+# other end?
 #
-# Forget the sum of the losses, and the next operation notices:
+# Forget the sum of the losses, and the next operation refuses:
 
 
 # %%
@@ -161,11 +161,11 @@ except PuzzleError as error:
 # | 2 | the **output layer**: 512 features to 2,048 logits, cut into columns | 1 (a rank's part is as large as a whole layer) |
 # | 3 | the **loss**: cross entropy, without a weight | 0 |
 #
-# There are 4 ranks and 4 batches. An update takes 0.5, the all-reduce of an activation 0.3 a batch, that of two numbers a
-# token 0.0012.
+# There are 4 ranks and 4 batches. An update takes 0.5, the all-reduce of an activation 0.3 a batch, that of two numbers
+# a token 0.0012.
 #
-# **Given:** the columns of layers 0 and 2 and the rows of layer 1 that are this rank's, with their optimizer states. `output`
-# is the number of the output layer, `loss` that of the last layer.
+# **Given:** the columns of layers 0 and 2 and the rows of layer 1 that are this rank's, with their optimizer states.
+# `output` is the number of the output layer, `loss` that of the last layer.
 #
 # **To do:** one training step in which all ranks work on all batches.
 #
@@ -175,15 +175,16 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start
+#   on.
+# - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard, of each layer that has a weight.
 
 # %% [markdown]
 # ### Predict first
 #
-# Take all four batches at once, await every collective where you call it, and sum the losses: two numbers a token. How many
-# collectives does a rank call, and when is the step over?
+# Take all four batches at once, await every collective where you call it, and sum the losses: two numbers a token. How
+# many collectives does a rank call, and when is the step over?
 
 # %%
 guess = predict("loss_parallel", end=..., collectives=...)
@@ -274,13 +275,13 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# A rank computes a quarter of the two layers of the block, 0.5 a batch, and of the output layer as much as a whole layer, 1
-# a batch. Forward and backward of four batches: 12. Three updates take 1.5. That is 13.5 in any case.
+# A rank computes a quarter of the two layers of the block, 0.5 a batch, and of the output layer as much as a whole
+# layer, 1 a batch. Forward and backward of four batches: 12. Three updates take 1.5. That is 13.5 in any case.
 #
-# Three sums: after the block, of the losses, and of the gradient that the output layer leaves. The first and the last are
-# whole activations, 1.2 each for four batches. That of the losses has 2,048 numbers for all four batches and takes 0.0047:
-# over at 15.9047. Gather the logits instead, and this 0.0047 becomes 2.4. All four ranks then hold four batches of logits
-# for all 2,048 words, 2,097,152 elements: more than all the rest of their activations.
+# Three sums: after the block, of the losses, and of the gradient that the output layer leaves. The first and the last
+# are whole activations, 1.2 each for four batches. That of the losses has 2,048 numbers for all four batches and takes
+# 0.0047: over at 15.9047. Gather the logits instead, and this 0.0047 becomes 2.4. All four ranks then hold four batches
+# of logits for all 2,048 words, 2,097,152 elements: more than all the rest of their activations.
 #
 # </details>
 
@@ -299,8 +300,8 @@ Model.check(out, puzzle="loss_parallel")
 # %% [markdown]
 # ## How much does a larger vocabulary cost?
 #
-# Here is how long a rank waits at the loss of one batch, and how many elements it then holds, with more and more words: for
-# logits, and for two numbers a token.
+# Here is how long a rank waits at the loss of one batch, and how many elements it then holds, with more and more words:
+# for logits, and for two numbers a token.
 
 
 # %%
@@ -348,8 +349,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Loss parallelism**, or in Megatron-LM's words the *vocabulary parallel cross entropy*. With *n* ranks, *T* tokens and *V*
-# words:
+# **Loss parallelism**, or in Megatron-LM's words the *vocabulary parallel cross entropy*. With *n* ranks, *T* tokens
+# and *V* words:
 #
 # ```
 # logits gathered        sent by a rank    T·V·(n - 1)/n        at the peak    T·V logits
@@ -365,13 +366,13 @@ draw_curves(
 # ## On real GPUs
 #
 # - **Three sums.** Megatron-LM all-reduces three numbers a token, one after the other: the maximum, so that no
-#   exponential overflows; then the logit of the right word; then the sum of the exponentials [@megatron_cross_entropy]. Ours merges the first
-#   and the last into one, the logarithm of the sum.
-# - **In PyTorch** it is a context: `with loss_parallel(): loss = F.cross_entropy(logits, labels); loss.backward()`, where the
-#   logits are a DTensor that is sharded along the words. It also sums three numbers a token forward, and backward it
-#   does not communicate at all [@pytorch_loss].
-# - **How much it is.** The 8,192 tokens of a text and 128,000 words make 1.05 billion logits. Cross entropy is mostly done in
-#   32-bit floats, 4.2 GB, and the gradient has as many again. An eighth of that is 0.5 GB each.
+#   exponential overflows; then the logit of the right word; then the sum of the exponentials [@megatron_cross_entropy].
+#   Ours merges the first and the last into one, the logarithm of the sum.
+# - **In PyTorch** it is a context: `with loss_parallel(): loss = F.cross_entropy(logits, labels); loss.backward()`,
+#   where the logits are a DTensor that is sharded along the words. It also sums three numbers a token forward, and
+#   backward it does not communicate at all [@pytorch_loss].
+# - **How much it is.** The 8,192 tokens of a text and 128,000 words make 1.05 billion logits. Cross entropy is mostly
+#   done in 32-bit floats, 4.2 GB, and the gradient has as many again. An eighth of that is 0.5 GB each.
 # - **And the other end.** The embedding is a table with a row for each word, and it is cut among the ranks too: each
 #   looks up the words that it has, 0 for the others, and an all-reduce makes it whole.
 #
@@ -426,8 +427,8 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # At the start all words are about equally likely, so the loss should be `log(words)`: 11.76 for 128,000. If it is
-# `log(words / ranks)`, 9.68 with eight ranks, each rank compares with its own words only. A check that costs nothing, before
-# the first step.
+# `log(words / ranks)`, 9.68 with eight ranks, each rank compares with its own words only. A check that costs nothing,
+# before the first step.
 #
 # </details>
 #

@@ -21,12 +21,13 @@
 # # $heading
 #
 # DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course can use well. So it combines three:
-# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all [@scaling_book].
+# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all
+# [@scaling_book].
 #
-# You know all three. What is new is that they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and
-# to a group that sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
+# You know all three. Now they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a group that
+# sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
 #
-# > **To tell a friend:** ask of each gradient whose tokens it has seen. The missing ones tell you with whom to sum it.
+# > **To tell a friend:** every gradient has its own answer to "with whom do I sum?". Ask whose tokens it has seen.
 
 # %%
 from drawing import draw, draw_experts, draw_mesh
@@ -65,7 +66,7 @@ draw_mesh(MESH)
 # | `expert` | 0 | tokens that want the other expert, and their way home |
 # | `data` | 3 | gradients, of something |
 #
-# To exchange tokens takes a few lines that you know. Here they are, for the group along `expert`:
+# You know the few lines that exchange tokens. Here they are, for the group along `expert`:
 
 
 # %%
@@ -82,7 +83,7 @@ async def exchange(model: Model, value, dim: str, layer: int):
 
 
 # %% [markdown]
-# Here is one stage on its own, with one batch for each rank and without its two sums. Look at who has what at the end:
+# One stage on its own, with one batch for each rank and without its two sums. Look at what each rank has at the end:
 
 
 # %%
@@ -106,8 +107,7 @@ for rank, (of_layer_0, of_expert) in seen.items():
     print(f"rank {rank}   layer 0: {of_layer_0}   expert: {of_expert}")
 
 # %% [markdown]
-# Layer 0 has seen one batch on each rank. An expert has seen two: its rank's own, and that of the rank it exchanges
-# with. **So they are not summed over the same ranks.** What happens if you sum both over all four?
+# Which batches are in each gradient, and which are missing? Sum both over all four ranks, and the simulator refuses:
 
 
 # %%
@@ -131,8 +131,8 @@ except PuzzleError as error:
 #
 # Backward takes as long as forward. Dispatch and combine take no time.
 #
-# **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches of its
-# pipeline, and its weights.
+# **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches
+# of its pipeline, and its weights.
 #
 # **To do:** one training step. Stage 0 gets batches `mine`, stage 1 has the loss, and each sums its gradients.
 #
@@ -148,8 +148,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# The simplest pipeline: all four batches forward, then all backward, and everything awaited where it is called. How many
-# collectives does a rank call, and when is the step over?
+# The simplest pipeline: all four batches forward, then all backward, and everything awaited where it is called. How
+# many collectives does a rank call, and when is the step over?
 
 # %%
 guess = predict("moe_pipeline", end=..., collectives=...)
@@ -255,21 +255,22 @@ async def moe_pipeline(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(moe_pipeline, puzzle="moe_pipeline")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A batch takes 2.2 through a block, forward and again backward: 1 + 1, and two exchanges. Stage 0 has four of them,
 # 17.6. At the turn it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for
 # each that it sends or receives, and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two
 # updates of 0.5: over at 26.0. A rank calls 4 exchanges a batch and two all-reduces: 18 collectives.
 #
-# Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums: 2,228,224.
+# Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums:
+# 2,228,224.
 #
 # Memory: two weights and two optimizer states are 1,048,576. At the turn stage 1 has four batches in flight, each with
 # two activations and a gradient of 131,072, and makes the first gradient of an expert, 262,144: 2,883,584. With two
@@ -321,15 +322,15 @@ draw_experts(run, layer=1)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
+# - **Three axes.** DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
 #   data-parallel ranks (ZeRO-1), on 2,048 H800s [@scaling_book].
-# - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
-#   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
-#   share a host, as far as one host can hold them.
-# - *Not all stages are alike.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads
-#   [@torchtitan_1689].
-# - *Zero bubble.* Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more
-#   [@qi2023].
+# - **Exchanges cost.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
+#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of
+#   a mesh: its neighbours share a host, as far as one host can hold them.
+# - **Not all stages are alike.** In torchtitan a stage without any MoE layer crashed in the step that balances the
+#   loads [@torchtitan_1689].
+# - **Zero bubble.** Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with
+#   more [@qi2023].
 #
 # <!-- references -->
 

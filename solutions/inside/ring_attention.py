@@ -20,19 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# On eight H100s an 8-billion-parameter model can be trained on texts of 262,144 tokens [@torchtitan_llama3_h100]. In attention each token
-# looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has the time for them, or
-# the memory for the activations of such a text.
+# On eight H100s you can train an 8-billion-parameter model on texts of 262,144 tokens [@torchtitan_llama3_h100]. In
+# attention each token looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has
+# the time for them, or the memory for the activations of such a text.
 #
-# So the *text* is cut: each GPU takes an eighth of the tokens. Most of a model does not notice: a linear layer works
-# row by row. Attention does notice. A token in the last eighth attends to all tokens before it, and nearly all of those
+# So cut the *text*: each GPU takes an eighth of the tokens. Most of the model does not notice, because a linear layer
+# works row by row. Attention does. A token in the last eighth attends to all tokens before it, and nearly all of those
 # are on other GPUs.
 #
 # > **To tell a friend:** queries stay at home, keys and values go round, and no GPU ever holds the whole text.
 #
-# *Reminder.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared with the keys of
-# all tokens up to its own. Each comparison gives a **score**; the result is the mean of the values, weighted by the
-# exponentials of the scores. That weighting is the **softmax**.
+# *The words, once more.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared
+# with the keys of all tokens up to its own. Each comparison gives a **score**; the result is the mean of the values,
+# weighted by the exponentials of the scores. That weighting is the **softmax**.
 
 # %%
 from math import exp
@@ -53,7 +53,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, each with a quarter of the tokens. Cut the pairs of queries and keys in the same way, and you get 16 **blocks**:
+# Give each of four ranks a quarter of the tokens. Cut the pairs of queries and keys the same way, and you get 16
+# **blocks**:
 #
 # | | keys of rank 0 | of rank 1 | of rank 2 | of rank 3 |
 # |---|---|---|---|---|
@@ -63,15 +64,15 @@ LAYERS = [
 # | **of rank 3** | all | all | all | half |
 #
 # A token attends to no later token (the **causal mask**), so blocks above the diagonal are empty, and those on it are
-# half full. Each row of the table is one rank's work. A rank can start with its own block. For the others it needs keys
-# and values that it does not have.
+# half full. Each row of the table is one rank's work. A rank starts with its own block. For the others it lacks the
+# keys and values.
 #
 # Let them go round. Each rank passes its keys and values to the next one, and gets those of the one before: a
-# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it gets those of rank
+# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it has those of rank
 # 3, which come later in the text: the mask leaves nothing to compute, and that takes no time.
 #
-# One question is left: how do you take a softmax over keys that arrive bit by bit? Its weights add up to 1 over *all*
-# keys. Here is one query with four keys, two at a time:
+# But how do you take a softmax over keys that arrive bit by bit? Its weights add up to 1 over *all* keys. Try one query
+# with four keys, two at a time:
 
 # %%
 scores, values = [0.0, 1.0, 4.0, 2.0], [1.0, 2.0, 3.0, 4.0]
@@ -89,13 +90,13 @@ print(f"mean of the two results:      {(first[0] / first[1] + second[0] / second
 print(f"both sums added, then divided: {(first[0] + second[0]) / (first[1] + second[1]):.4f}")
 
 # %% [markdown]
-# The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So a partial
-# result keeps two *sums*, of the weighted values and of the weights, and divides them once it has seen all keys. (A
-# real kernel also keeps the highest score so far, because the exponential of a large score overflows. That is the
-# **online softmax**: two extra numbers for each query and head.)
+# The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So keep two
+# *sums*, of the weighted values and of the weights, and divide once you have seen all keys. (A real kernel also keeps
+# the highest score so far, because the exponential of a large score overflows. That is the **online softmax**: two
+# extra numbers for each query and head.)
 #
-# You need not write this: `forward(1, queries, keys)` gives these sums for the keys that it is handed, and `+` adds
-# them up correctly. Here is rank 2, first with its own keys, then after one shift:
+# You need not write this: `forward(1, queries, keys)` gives these sums for the keys that you hand it, and `+` adds them
+# up correctly. Rank 2, first with its own keys, then after one shift:
 
 
 # %%
@@ -124,7 +125,7 @@ draw_group(shown[2][1])
 draw_collective(demo, "shift")
 
 # %% [markdown]
-# Use a result that has not seen all its keys, and the next operation refuses it:
+# Use a result before it has seen all its keys, and the next operation refuses it:
 
 
 # %%
@@ -142,8 +143,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward has the same blocks, and each gives two gradients. That of the queries belongs to this rank; here the queries
-# are the data, so it is not needed. That of the keys and values is a partial sum: **every rank that attended to a key
+# Backward has the same blocks, and each gives two gradients. The one of the queries belongs to this rank; here the
+# queries are the data, so drop it. The one of the keys and values is a partial sum: **every rank that attended to a key
 # owes it a gradient**, and the rank that owns the key needs the whole sum.
 #
 # ## The puzzle
@@ -152,16 +153,16 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|---|
 # | 4 | 4,096, so 1,024 each | 8 | 16 | 8.008 | 4 | 1.6 |
 #
-# These are times forward on a rank; backward takes the same again. An update takes 1 for layer 0 and 0.5 for layer 2, and the
-# all-reduces of their weights' gradients 1.2 and 0.6. Why 4,096 tokens and not the 256 of other puzzles? Twice the tokens
-# are four times the pairs, but only twice the keys to pass on. With 64 tokens on a rank a block takes 0.0625, a pass 0.1, and
-# there is nothing to hide a pass behind. Ring attention is for long texts.
+# These are times forward on a rank; backward takes the same again. An update takes 1 for layer 0 and 0.5 for layer 2,
+# and the all-reduces of their weights' gradients 1.2 and 0.6. Why 4,096 tokens and not the 256 of other puzzles? Twice
+# the tokens are four times the pairs, but only twice the keys to pass on. With 64 tokens on a rank a block takes
+# 0.0625, a pass 0.1, and there is nothing to hide a pass behind. Ring attention is for long texts.
 #
 # **Given:** the weights of layers 0 and 2, whole on every rank, and the data of this rank's tokens.
 #
-# **To do:** one training step. Attention, layer 1, has no weight: `model.forward(1, queries, keys)` takes activation 0 and
-# activation 1, and `model.backward(1, queries, gradient, keys)` gives the gradient of the keys (and values) and that of the
-# queries, in this order.
+# **To do:** one training step. Attention, layer 1, has no weight: `model.forward(1, queries, keys)` takes activation 0
+# and activation 1, and `model.backward(1, queries, gradient, keys)` gives the gradient of the keys (and values) and
+# that of the queries, in this order.
 #
 # **Rules**
 #
@@ -172,8 +173,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Await every shift and every all-reduce where you call it, and begin with your own block, forward and backward. The gradient
-# of the keys follows them round, and then goes home. How many collectives does a rank call, and when is the step over?
+# Await every shift and every all-reduce where you call it. Begin with your own block, forward and backward, and keep no
+# keys but your own in between. How many collectives does a rank call, and when is the step over?
 
 # %%
 guess = predict("ring_attention", end=..., collectives=...)
@@ -182,8 +183,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. For the
-# third, find a pass in backward that nothing hides, and one that you can do without.
+# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. One
+# pass in backward is still exposed; for the third, do without it.
 
 # %%
 goal("ring_attention")
@@ -247,14 +248,14 @@ async def ring_attention(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(ring_attention, puzzle="ring_attention")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other
 # layers, twice, and 1.5 for the updates that is 137.516: with these tokens rank 3 computes for that long, whatever the
@@ -281,9 +282,9 @@ Model.check(out, puzzle="ring_attention")
 # %% [markdown]
 # ## The table fills up
 #
-# The table of blocks again, as this run filled it forward: queries down, keys across, each block in the colour of the
-# rank that worked on it, paler when it is done. After each shift the blocks lie one step further from the diagonal, and
-# one more rank is idle. The bars show how long each rank works.
+# The table of blocks again, as your run filled it: queries down, keys across, each block in the colour of the rank that
+# worked on it, paler when it is done. After each shift the blocks lie one step further from the diagonal, and one more
+# rank is idle. The bars show how long each rank works.
 
 # %%
 run, _ = run_of("ring_attention")  # yours, once it is correct
@@ -292,8 +293,8 @@ draw_attention(run)
 # %% [markdown]
 # ## How slow may the link be?
 #
-# A pass takes a tenth of a block here. Forward there is one pass to hide behind each block, in backward there are two:
-# keys and a gradient. Here is that run on slower links, next to the time it would take with every pass awaited.
+# A pass takes a tenth of a block here. Forward, one pass hides behind each block; backward, two: keys and a gradient.
+# Here is your run on slower links, next to the time with every pass awaited.
 
 # %%
 SLOW = (1, 2, 4, 5, 6, 8, 10, 12)
@@ -314,8 +315,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Ring attention**, one way to do **context parallelism**. With *n* ranks and *t* tokens on each, 512 features, and a block of
-# *b* = *t*²/65,536, a pass of *p* = *t*/640 time units:
+# **Ring attention**, one way to do **context parallelism**. With *n* ranks and *t* tokens on each, 512 features, and a
+# block of *b* = *t*²/65,536, a pass of *p* = *t*/640 time units:
 #
 # ```
 # attention, forward, awaited      (n - 1)·(b + p) + b/2
@@ -332,17 +333,18 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [@torchtitan_llama3_h100]. Those H100s
-#   have 96 GB; the usual ones have 80.
-# - *Where it comes from.* Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block, a kernel
-#   like FlashAttention does the same with smaller blocks and keeps the same two numbers.
-# - *Or gathered.* Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its keys and
-#   values are small: several query heads share one key head.
-# - *How well.* On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
-#   of the work, forward and backward [@ring_flash_attention]. Look at the timeline of rank 0, and imagine eight ranks: waiting alone would
-#   explain a loss of almost half.
-# - *Which dim?* Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
-#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number [@torchtitan_3206].
+# - **How long.** An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU
+#   [@torchtitan_llama3_h100]. Those H100s have 96 GB; the usual ones have 80.
+# - **Where it comes from.** Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block,
+#   a kernel like FlashAttention does the same with smaller blocks and keeps the same two numbers.
+# - **Or gathered.** Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its
+#   keys and values are small: several query heads share one key head.
+# - **How well.** On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
+#   of the work, forward and backward [@ring_flash_attention]. Look at the timeline of rank 0, and imagine eight ranks:
+#   waiting alone would explain a loss of almost half.
+# - **Which dim?** Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
+#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number
+#   [@torchtitan_3206].
 #
 # <!-- references -->
 
@@ -402,8 +404,8 @@ draw_curves(
 # ## Where this leads
 #
 # All ranks have the same number of tokens, and one has seven times the work of another. Must a rank's share be a single
-# piece of the text? That is the deeper puzzle, zigzag. The core path goes on with experts: what if not every token needs
-# every weight?
+# piece of the text? That is the deeper puzzle, zigzag. The core path goes on with experts: what if not every token
+# needs every weight?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,14 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. Everything you
-# have split so far was split by the batch: a text for you, a text for me. Here there are eight GPUs for every text.
-# Seven of them would watch.
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. So far
+# you have split the batch: a text for you, a text for me. Here there are eight GPUs for every text, and seven of them
+# would watch.
 #
-# So eight GPUs have to work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a
-# large matrix, and a matrix can be cut. That is **tensor parallelism**. It shortens the time of one layer, where data
-# parallelism, FSDP and pipelines only get more of them done. The price: the ranks have to talk inside every layer, and
-# somebody waits for each word.
+# So eight GPUs work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a large
+# matrix, and a matrix can be cut: **tensor parallelism**. Data parallelism, FSDP and pipelines get more layers done;
+# this makes one layer take less time. The price: the ranks talk inside every layer, and wait for every word.
 #
 # > **To tell a friend:** cut the first matrix into columns and the second into rows, and two layers cost one sum.
 #
@@ -46,20 +45,20 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # %% [markdown]
 # ## The idea
 #
-# A layer here is `y = tanh(x) @ W`: each row of `x` is multiplied with the matrix `W`. There are two ways to cut `W` among
-# four ranks.
+# A layer here is `y = tanh(x) @ W`: each row of `x` is multiplied with the matrix `W`. There are two ways to cut `W`
+# among four ranks.
 #
-# **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the columns
-# makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
+# **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the
+# columns makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
 #
-# **Into rows** (`dim="in"`). A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows needs a
-# quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is only a
-# **part of a sum**: the other ranks have the other terms.
+# **Into rows** (`dim="in"`). A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows
+# needs a quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is
+# only a **part of a sum**: the other ranks have the other terms.
 #
 # Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put one after the
-# other, and the quarter that comes out of the first is just the quarter that the second needs. Here is rank 1 of four,
-# with one batch. First what it holds after layer 0, then the **partial sum** that layer 1 makes of it (a *partial*, in
-# PyTorch's words):
+# other: the quarter that leaves the first is just the quarter that the second needs. Look at rank 1 of four, with one
+# batch: what it holds after layer 0, then the **partial sum** that layer 1 makes of it (*partial* is PyTorch's word,
+# too):
 
 
 # %%
@@ -81,13 +80,13 @@ draw_group(shown[1][0])
 draw_group(shown[1][1])
 
 # %% [markdown]
-# Pale means: not done yet, a part of a sum. Only an all-reduce makes it whole, and then all four have the same:
+# Pale means: a part of a sum. An all-reduce makes it whole, on all four ranks:
 
 # %%
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Forget the sum, and the next operation notices. The `tanh` of a partial sum is not a part of the `tanh` of the sum.
+# Forget the sum, and the next operation refuses. The `tanh` of a partial sum is not a part of the `tanh` of the sum.
 # All you can do with partial sums is add them up:
 
 
@@ -104,10 +103,8 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Two layers like this are a **block**. Backward runs through it from the other end, and everything is the other way round:
-# `backward` of the row layer needs the gradient of all features and gives that of a quarter of them, right as it is.
-# `backward` of the column layer takes this quarter, and what it gives for the block's input is a part of a sum again. The
-# gradient of each shard of a weight is right at once: the rank has seen all batches.
+# Two layers like this are a **block**. Backward runs through it from the other end: `backward` of the row layer, then
+# `backward` of the column layer. One of the two leaves a partial sum. Which one is for you to work out.
 #
 # ## The puzzle
 #
@@ -115,15 +112,17 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|
 # | 4 | 4 | 4 | 0.25 a batch on a quarter | 0.5 | 0.3 a batch |
 #
-# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
+# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer
+# states.
 #
-# **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the batches
-# take half of the time.
+# **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the
+# batches take half of the time.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start
+#   on.
+# - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
@@ -139,8 +138,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. In the second you sum only what is read. For the third, no rank waits for a sum:
-# there is always another batch to go on with. The fourth does so with half of the activations.
+# The first goal is a correct step. For the second, sum only what something reads. For the third, no rank waits for a
+# sum: there is always another batch to go on with. The fourth does that with half of the activations.
 
 # %%
 goal("tensor_parallel")
@@ -214,8 +213,8 @@ guess.against(out)
 # the first would sum is the gradient of the data, which nothing reads. Three sums of four batches, 1.2 each, are 3.6:
 # over at 13.6. Sum the gradient of the data as well, and it is 14.8.
 #
-# Batch by batch you call more all-reduces, twelve instead of three, and each takes a quarter of the time. Nothing is
-# lost, because here a message costs only what it carries.
+# Batch by batch you call twelve all-reduces instead of three, and each takes a quarter of the time. That costs nothing
+# extra, because here a message costs only what it carries.
 #
 # </details>
 
@@ -228,7 +227,7 @@ Model.check(out, puzzle="tensor_parallel")
 # %% [markdown]
 # ### What four ranks could do instead
 #
-# The same step on the same links, by DDP, by FSDP, and by tensor parallelism. Note what the first two need: a batch for
+# The same step on the same links: DDP, FSDP, and your tensor parallelism. Note what the first two need: a batch for
 # every rank.
 
 # %%
@@ -248,9 +247,8 @@ compare({**others, "tensor parallel": run})
 # %% [markdown]
 # ## How fast must the link be?
 #
-# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the harder it is
-# to hide. Here is that run again, under links of other speeds, and with a **latency**: a time that each message takes,
-# however little is in it.
+# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the harder that
+# is. Here is your run on links of other speeds, and with a **latency**: what every message takes, however small it is.
 
 # %%
 draw_curves(
@@ -265,16 +263,16 @@ draw_curves(
 )
 
 # %% [markdown]
-# As long as a sum takes no longer than a block of the other batch, the curve is flat: no rank waits. Then it rises as
-# fast as the link gets slower. Between hosts each message starts later, and there is less bandwidth, or the same only
-# with all cards at work: this bend is why tensor parallelism usually ends at the walls of a host.
+# While a sum takes no longer than a block of the other batch, the curve is flat: no rank waits. Then it climbs with the
+# slowness of the link. Between hosts every message starts later, and one card carries 50 GB/s where NVLink carries 450.
+# This bend is why tensor parallelism usually stops at the walls of a host.
 #
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Tensor parallelism** as Megatron-LM does it: a column layer and a row layer make a block, and *K* blocks owe *2K - 1*
-# all-reduces a step. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
+# **Tensor parallelism** as Megatron-LM does it: a column layer and a row layer make a block, and *K* blocks owe *2K -
+# 1* all-reduces a step. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
 #
 # ```
 # waiting for all    time: 2·L·B/n + u·L + (2K - 1)·B·s
@@ -283,21 +281,21 @@ draw_curves(
 # ```
 #
 # The weights, gradients and optimizer states of a rank are *1/n* of the model, as in FSDP, and they never travel. The
-# activations between the blocks are whole on every rank: that is the memory that is left, and the next puzzle is about it.
+# activations between the blocks are whole on every rank: that memory is left, for puzzle $number_sequence_parallel.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Two in a transformer.** Attention and the network after it are a block each: the heads are the columns of the first. So
-#   a transformer layer owes two all-reduces forward and two backward [@narayanan2021].
+# - **Two in a transformer.** Attention and the network after it are a block each: the heads are the columns of the
+#   first. So a transformer layer owes two all-reduces forward and two backward [@narayanan2021].
 # - **Eight.** With tensor parallelism over 8 GPUs each did 10,903 tokens a second; over 16, in two hosts, 6,246; over
 #   32, 2,146 [@ultrascale_playbook]. It worked best when it filled a host and went no further [@narayanan2021].
-# - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
-#   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [@scaling_book].
-# - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: there is no second batch in
-#   flight, as there is here. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
+# - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to
+#   what is between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [@scaling_book].
+# - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: it has no second batch in
+#   flight. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
 #   $number_async_tensor_parallel.
 # - **In PyTorch** you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
 #   `RowwiseParallel` for the second.
@@ -307,10 +305,10 @@ draw_curves(
 # %% [markdown]
 # ## What is simplified here
 #
-# Our layers are all 512 by 512; in a real block the features between the two are four times as many, so that there is more
-# to compute for what is sent. An update takes 0.5 however small the shard is. The all-reduce of a batch runs beside the
-# multiplications of another as if they had nothing to do with each other; on a GPU they share its memory, and some of its
-# cores are busy sending.
+# Our layers are all 512 by 512; in a real block the features between the two are four times as many, so that there is
+# more to compute for what is sent. An update takes 0.5 however small the shard is. The all-reduce of a batch runs
+# beside the multiplications of another at full speed; on a GPU the two share its memory, and some of its cores are busy
+# sending.
 
 # %% [markdown]
 # ## Questions to think about
@@ -341,9 +339,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Each rank has seen all the batches. No other rank has the gradient of its shard, so there is nothing to add up. With data
-# parallelism as well, say two rows of four, each shard is on two ranks that have seen different batches, and those two sum
-# its gradient: over the other axis of the mesh.
+# Each rank has seen all the batches. No other rank has the gradient of its shard, so there is nothing to add up. With
+# data parallelism as well, say two rows of four, each shard is on two ranks that have seen different batches, and those
+# two sum its gradient: over the other axis of the mesh.
 #
 # </details>
 #
@@ -352,14 +350,14 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # Where the activation is whole: before the column layer. There every rank computes the same, which is little work done
-# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. The next puzzle takes the rows of
-# that activation apart.
+# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. Puzzle
+# $number_sequence_parallel cuts that activation.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Between two blocks all ranks hold the same activation, and do the same with it. How much of that could you save?
+# Between two blocks all ranks hold the same activation, and do the same with it. How much of it could each rank drop?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,16 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# In a ring, nearly all keys and values of the text pass every rank: with 4 ranks three quarters of them, with 64 ranks
-# 98 %. Add GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the
-# time.
+# In a ring, nearly all keys and values of the text pass every rank: three quarters of them with 4 ranks, 98 % with 64.
+# Add GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the time.
 #
 # DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link
 # carries 4*Nh*/*P* for the attention of a layer. With the sequence parallelism that they compare it with, it is 4*Nh*,
 # however many GPUs there are. They report up to 2.5 times the speed [@jacobs2023].
 #
-# > **To tell a friend:** tokens need each other, heads do not. So for attention, swap some tokens of all heads for all tokens
-# > of some heads.
+# > **To tell a friend:** tokens need each other, heads do not. So for attention, swap some tokens of all heads for all
+# > tokens of some heads.
 
 # %%
 from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
@@ -51,7 +50,7 @@ def layers(tokens: int) -> list[Layer]:
 # %% [markdown]
 # ## The idea
 #
-# With the text cut among four ranks, most layers need nothing from other ranks: they work row by row. Attention needs
+# Cut the text among four ranks, and most layers need nothing from other ranks: they work row by row. Attention needs
 # other rows, because a query attends to the keys of all rows before it. But only to those of its own **head**: the 512
 # features of a query are 8 heads of 64, and heads do not interact.
 #
@@ -63,8 +62,7 @@ def layers(tokens: int) -> list[Layer]:
 # | **of rank 3** | to rank 0 | to rank 1 | to rank 2 | stays |
 #
 # Before the swap a rank has a row of this table, afterwards a column: 2 of the 8 heads, for all rows. Every rank has
-# something different for every other rank, and that is an **all-to-all**. Here are the queries of rank 1, before and
-# after:
+# something different for every other rank: an **all-to-all**. The queries of rank 1, before and after:
 
 
 # %%
@@ -108,11 +106,10 @@ draw_collective(demo, "alltoall")
 draw_attention(demo)
 
 # %% [markdown]
-# The result has all rows and some features, and the next layer wants it the other way round. So swap back. In backward,
-# whatever came by an all-to-all has a gradient that goes back by one.
+# The result has all rows and some features, and the next layer wants it the other way round. And backward? You decide.
 #
-# There is one condition. Cut between heads, and each rank has a complete attention of its own. Cut through a head, and
-# no score is right. Here are 16 ranks for 8 heads:
+# One condition: cut between heads, and each rank has a complete attention of its own. Cut through a head, and no score
+# is right. 16 ranks for 8 heads:
 
 # %%
 try:
@@ -127,8 +124,8 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|---|---|
 # | 4 | 4,096, so 1,024 each | 4 | 8 | 32.008 | 4 | 0.6 | 1.2 |
 #
-# These are times forward on a rank; backward takes the same again. Updates take 0.5, 1 and 0.5, and the all-reduces of the
-# weights' gradients 0.6, 1.2 and 0.6. To swap half of the features takes half as long.
+# These are times forward on a rank; backward takes the same again. Updates take 0.5, 1 and 0.5, and the all-reduces of
+# the weights' gradients 0.6, 1.2 and 0.6. To swap half of the features takes half as long.
 #
 # **Given:** the weights of layers 0, 1 and 3, whole on every rank, and the data of this rank's tokens.
 #
@@ -145,8 +142,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Swap all heads at once, and await every all-to-all and every all-reduce where you call it. How many collectives does a rank
-# call, and when is the step over?
+# Swap all heads at once, and await every all-to-all and every all-reduce where you call it. How many collectives does a
+# rank call, and when is the step over?
 
 # %%
 guess = predict("ulysses", end=..., collectives=...)
@@ -242,18 +239,18 @@ async def ulysses(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(ulysses, puzzle="ulysses")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# Layers 0, 1 and 3 take 16, attention 32.008, twice, and the updates 2: 98.016 to compute. Awaited there are three swaps
-# forward, of queries, keys and results, 2.4, three of their gradients, 2.4 again, and three all-reduces, 2.4: nine collectives,
-# over at 105.216.
+# Layers 0, 1 and 3 take 16, attention 32.008, twice, and the updates 2: 98.016 to compute. Awaited there are three
+# swaps forward, of queries, keys and results, 2.4, three of their gradients, 2.4 again, and three all-reduces, 2.4:
+# nine collectives, over at 105.216.
 #
 # Queries travel behind layer 1, their gradients behind its backward, and the all-reduces behind what is computed after
 # them. What remains are the keys and results forward, and their gradients: 3.6, so 101.616. Taken head by head, half of
@@ -362,14 +359,15 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How well.* On up to 64 A100s with 40 GB, DeepSpeed reports more than 175 TFLOP/s per GPU, over 54 % of the peak
+# - **How well.** On up to 64 A100s with 40 GB, DeepSpeed reports more than 175 TFLOP/s per GPU, over 54 % of the peak
 #   [@jacobs2023].
-# - *How many ranks.* Llama 3 has 8 heads of keys and values [@llama3]. Swap those as they are, and Ulysses stops at 8 ranks.
-#   Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
-# - *Across hosts.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
-#   of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one host.
-# - *What a ring can do.* On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [@ring_flash_attention]. Which
-#   of the two is better on your machines? Measure it.
+# - **How many ranks.** Llama 3 has 8 heads of keys and values [@llama3]. Swap those as they are, and Ulysses stops at 8
+#   ranks. Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
+# - **Across hosts.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
+#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one
+#   host.
+# - **What a ring can do.** On eight H800s zigzag reached 90 % of the speed of attention with nothing to send
+#   [@ring_flash_attention]. Which of the two is better on your machines? Measure it.
 #
 # <!-- references -->
 

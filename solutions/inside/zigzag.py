@@ -21,15 +21,15 @@
 # # $heading
 #
 # In a ring of four, the rank with the first quarter of the text computes attention for 8 time units, forward. The rank
-# with the last quarter needs 56 for the same number of tokens. The others wait for it: of the time that four ranks
-# spend in attention, three sevenths is waiting.
+# with the last quarter needs 56 for as many tokens, and the others wait for it: three sevenths of the time that four
+# ranks spend in attention is waiting.
 #
 # It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31
 # times as much, and nearly half of a very expensive machine stands idle. On eight H800s a plain ring reached 54 % of
 # the speed of FlashAttention with an even share of the work, forward and backward. Dealing out the tokens differently,
 # and changing nothing else, raised that to 90 % [@ring_flash_attention].
 #
-# > **To tell a friend:** deal out the text so that every rank gets easy tokens and hard ones.
+# > **To tell a friend:** equal shares of a text are not equal work. Deal it out like cards.
 
 # %%
 from drawing import draw, draw_attention, draw_curves, draw_group
@@ -48,8 +48,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# Here is the forward pass of a ring for any way to deal out the text. Cut the text into equal pieces and say which of
-# them each rank gets. The ring itself is the one you know.
+# The forward pass of a ring, for any way to deal out the text. Cut the text into equal pieces and say which of them
+# each rank gets. The ring itself is the one you know.
 
 
 # %%
@@ -76,8 +76,8 @@ def ring_of(*shares: tuple[int, ...]) -> list[Model]:
 draw_attention(ring_of((0,), (1,), (2,), (3,)))
 
 # %% [markdown]
-# This is the table of blocks from the last puzzle, with queries down and keys across. A block has the colour of the
-# rank that works on it; finished blocks are paler. The bars show how long each rank works in each step.
+# The table of blocks again, queries down and keys across, each block in the colour of its rank. The bars show how long
+# each rank works in each step.
 #
 # From step 1 on, some rank always has a whole block and another has nothing. The keys move in lockstep, so each step
 # takes as long as its longest bar: 56.008 in all. The four ranks together have 128.03 to do. Dealt out evenly, that is
@@ -111,10 +111,11 @@ draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you 
 # |---|---|---|---|---|---|
 # | 4 | 4,096, so 1,024 each | 8 | 32.008 | 4 | 1.6 |
 #
-# The layers and the prices are those of *Ring attention*. Times are forward on a rank; backward takes the same again. An update
-# takes 1 for layer 0 and 0.5 for layer 2, and the all-reduces of their weights' gradients 1.2 and 0.6.
+# The layers and the prices are those of *Ring attention*. Times are forward on a rank; backward takes the same again.
+# An update takes 1 for layer 0 and 0.5 for layer 2, and the all-reduces of their weights' gradients 1.2 and 0.6.
 #
-# **Given:** the weights of layers 0 and 2, whole on every rank, and `data`: all tokens, of which a rank keeps a quarter.
+# **Given:** the weights of layers 0 and 2, whole on every rank, and `data`: all tokens, of which a rank keeps a
+# quarter.
 #
 # **To do:** choose the tokens of each rank, and write the training step. Reuse your ring: it is correct whichever
 # tokens a rank has. At the end every rank has the updated weights.
@@ -123,8 +124,8 @@ draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you 
 #
 # - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
 # - You may keep pending operations in a dict or a list of your own.
-# - `model.shard(value, "rows", i, n)` cuts what a value has into *n* equal parts, in order: of rows 0-511 and 3584-4095 the
-#   second of two is 3584-4095.
+# - `model.shard(value, "rows", i, n)` cuts what a value has into *n* equal parts, in order: of rows 0-511 and 3584-4095
+#   the second of two is 3584-4095.
 
 # %% [markdown]
 # ### Predict first
@@ -214,14 +215,14 @@ async def zigzag(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(zigzag, puzzle="zigzag")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the
 # updates that is 89.516: all there is to compute. The ring of the last puzzle then waits only for the end of the last
@@ -298,14 +299,15 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How much.* On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
-#   nothing to send: a plain ring 54 %, zigzag 90 % [@ring_flash_attention]. The text is cut once, when it is loaded, so it costs nothing
-#   later.
-# - *In PyTorch* it is the default: `context_parallel` rearranges causal text in this way unless you turn it off. After
-#   its own block, a rank takes either all its queries and the early half of the keys, or the late half of its queries
-#   and all keys: always half a block, and never one with a mask in it [@pytorch_context_parallel, head-tail load balance].
-# - *Without a ring.* Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [@llama3].
-# - *In stripes.* Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and the work is almost even too. But now
+# - **How much.** On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
+#   nothing to send: a plain ring 54 %, zigzag 90 % [@ring_flash_attention]. The text is cut once, when it is loaded, so
+#   it costs nothing later.
+# - **In PyTorch** it is the default: `context_parallel` rearranges causal text in this way unless you turn it off.
+#   After its own block, a rank takes either all its queries and the early half of the keys, or the late half of its
+#   queries and all keys: always half a block, and never one with a mask in it
+#   [@pytorch_context_parallel, head-tail load balance].
+# - **Without a ring.** Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [@llama3].
+# - **In stripes.** Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and the work is almost even too. But now
 #   every block of every step has a mask along its whole diagonal. It reached 83 % [@ring_flash_attention].
 #
 # <!-- references -->
