@@ -32,7 +32,7 @@
 
 # %%
 from drawing import draw
-from lib import Model, PuzzleError, check, goal, predict, schedule, simulate
+from lib import Costs, Model, PuzzleError, check, goal, predict, schedule, simulate
 
 # %% [markdown]
 # ## The idea
@@ -64,13 +64,14 @@ def with_a_short_one(rank, ranks, batches):
 
 
 # %% [markdown]
-# On 4 ranks with 6 microbatches (groups of 4 and of 2) it runs:
+# On 4 ranks with 6 microbatches (groups of 4 and of 2) it runs. A layer takes 1 forward and 2 backward:
 
 # %%
-draw(simulate(with_a_short_one, layers=8, batches=6, ranks=4))
+thirds = Costs(backward=2)
+draw(simulate(with_a_short_one, layers=8, batches=6, ranks=4, costs=thirds))
 
 # %% [markdown]
-# It ends at 44.2, which is a lot: 8 microbatches take 44.6. Do you see the hole in the middle? The second group has
+# It ends at 63.2, which is a lot: 8 microbatches take 63.6. Do you see the hole in the middle? The second group has
 # only two microbatches. After two forwards a rank is done with them on its first stage, turns to its second one, and
 # has to wait until they come round.
 #
@@ -114,15 +115,16 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Messages are posted: the output of a pass is on the next rank 0.4 after the pass ends.
+# - A layer takes 1 forward and 2 backward. Messages are posted: the output of a pass is on the next rank 0.4 after the
+#   pass ends.
 # - A larger group has more microbatches in flight at once, so it needs more memory. One group for everything is too
 #   much for the last goal.
 
 # %% [markdown]
 # ### Predict first
 #
-# 5 microbatches end at 36.2, and each further one adds 4 of work to every rank. With a short last group 11 end at
-# 70.4. When can they end, at best?
+# 5 microbatches end at 50.2, and each further one adds 6 of work to every rank. With a short last group 11 end at
+# 102. When can they end, at best?
 
 # %%
 guess = predict("ragged", end=...)
@@ -165,10 +167,11 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# 11 // 5 is 2: there is room for two full groups, so two groups, of 6 and of 5. A rank works for 11 · 4 = 44, and 1
-# for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6, and the last gradient takes as long back
-# to rank 0: together 56.2. Once round takes 5 · 1.4 = 7. The first group keeps a rank busy for 6, so rank 4 waits for
-# 1 on the way in. The last group keeps it busy for 5, so it waits for 2 on the way out: 59.2.
+# 11 // 5 is 2: there is room for two full groups, so two groups, of 6 and of 5. A rank works for 11 · 6 = 66, and 1
+# for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6, and the last gradient takes 4 · 2.4 = 9.6
+# back to rank 0: together 82.2. Once round takes 5 · 1.4 = 7. The first group keeps a rank busy for 6, so rank 4 waits
+# for 1 on the way in. Back it takes 5 · 2.4 = 12. The last group keeps a rank busy for 10, so it waits for 2 on the way
+# out: 85.2.
 #
 # </details>
 
@@ -199,7 +202,8 @@ def one_group(rank, ranks, batches):
 
 def figures(function, ranks, batches):
     try:
-        verdict = check(simulate(function, layers=2 * ranks, batches=batches, ranks=ranks))
+        sizes = {"layers": 2 * ranks, "batches": batches, "ranks": ranks}
+        verdict = check(simulate(function, **sizes, costs=thirds))
     except PuzzleError as error:
         return "waits in a circle" if "wait for each other" in str(error) else "not a legal list"
     return f"{verdict.time:4g} / {verdict.memory / 1e6:.2f}"
@@ -265,7 +269,7 @@ if out:
 #
 # </details>
 #
-# **2.** On 4 ranks 9 microbatches are groups of 5 and 4. One group of 9 ends at 45.4 and yours at 47.6. Why not
+# **2.** On 4 ranks 9 microbatches are groups of 5 and 4. One group of 9 ends at 66.4 and yours at 68.6. Why not
 # always one group?
 #
 # <details><summary>Answer</summary>
