@@ -100,10 +100,10 @@ draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4, costs=thirds))
 # %% [markdown]
 # Two things are new, and they stay for the rest of the chapter.
 #
-# **Messages are posted.** Until now sender and receiver stood still while a message travelled: it was *awaited*. That is
-# simple, and large pipelines avoid it where they can. Here every receive is issued as early as possible, and all ranks
-# go on computing while messages travel. This GPipe ends at 69.4; with awaited messages it would end at 75. Twice as
-# many stages send twice as many messages, so from now on this matters.
+# **Messages are posted.** Until now sender and receiver stood still while a message travelled: it was *awaited*. That
+# is simple, and large pipelines avoid it where they can. Here every receive is issued as early as possible, and all
+# ranks go on computing while messages travel. This GPipe ends at 69.4; with awaited messages it would end at 75. Twice
+# as many stages send twice as many messages, so from now on this matters.
 #
 # **A backward takes 2.** It multiplies twice, a forward once: once for the gradient of its input (`I`), once for the
 # gradient of its weight (`W`). So F = I = W = 1 for each layer, as in most papers on schedules.
@@ -140,7 +140,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("breadth_first")

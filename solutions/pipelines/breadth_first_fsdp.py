@@ -126,7 +126,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("breadth_first_fsdp")
@@ -146,7 +146,8 @@ def breadth_first_fsdp(rank, ranks, batches):
     def backwards(stage):
         return [f"{stage}B{b}" for b in range(batches)]
 
-    # Both stages forward, both back, and the weights gathered, freed and reduced in between.
+    # Both stages forward, both back, and the weights gathered, freed and reduced in
+    # between.
     # --- your code (about 7 lines) ---
     order = [f"{first}UNSHARD"]
     order += [*forwards(first)[:-1], f"{second}UNSHARD", *forwards(first)[-1:]]
@@ -168,10 +169,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Breadth-first alone: 48 of work, 1 of updates, 4.2 of waiting at the beginning and 7.2 at the end: 60.4. What
-# is added? Rank 0 begins with an all-gather, 0.3, and all others get their first microbatch that much later. The other
-# ranks gather while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run while the
-# rank computes, if they are issued in time: 61.0.
+# **Time.** Breadth-first alone: 48 of work, 1 of updates, 4.2 of waiting at the beginning and 7.2 at the end: 60.4.
+# What is added? Rank 0 begins with an all-gather, 0.3, and all others get their first microbatch that much later. The
+# other ranks gather while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run
+# while the rank computes, if they are issued in time: 61.0.
 #
 # **Memory.** The peak is where it is without sharding, on the last rank when its first backward begins: the inputs of
 # both stages for eight microbatches, and the outputs of the last one, for which the loss is still

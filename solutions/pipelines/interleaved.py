@@ -114,7 +114,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("interleaved")
@@ -128,7 +128,8 @@ goal("interleaved")
 def interleaved(rank, ranks, batches):
     stages = (rank, rank + ranks)
     groups = [range(start, start + ranks) for start in range(0, batches, ranks)]
-    # All forwards in their order, and all backwards in theirs. How long is the warm-up? Then merge the two lists.
+    # All forwards in their order, and all backwards in theirs. How long is the warm-up?
+    # Then merge the two lists.
     # --- your code (about 8 lines) ---
     forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
     backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
@@ -253,10 +254,11 @@ for batches in (4, 8, 16):
 # - *What it brings.* Megatron-LM measured at least 10 % more throughput than with 1F1B, and another 11 % from sending
 #   each message only once to a host and spreading it there [@narayanan2021].
 # - *At the largest size.* A model of a trillion parameters on 3,072 A100s, 64 pipeline ranks of 8 GPUs, 6 pipelines
-#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.) [@narayanan2021]
-# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The
-#   peak fell from 82.5 to 72.7 GiB [@torchtitan_llama3_h100], although you have just seen that interleaving holds *more* activations. The
-#   table does not say why; something else must have changed, too.
+#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.)
+#   [@narayanan2021]
+# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The peak
+#   fell from 82.5 to 72.7 GiB [@torchtitan_llama3_h100], although you have just seen that interleaving holds *more*
+#   activations. The table does not say why; something else must have changed, too.
 # - *Uneven on purpose.* Llama 3 put one layer less on the first and the last stage, which also have the embedding and
 #   the head [@llama3].
 #
@@ -304,10 +306,11 @@ for batches in (4, 8, 16):
 # %% [markdown]
 # ## Where this leads
 #
-# Both ways to shrink the bubble so far cost messages or memory. But look into a backward: it makes two gradients, one that
-# the stage before is waiting for, and one that only the update reads. What if you split it?
+# Both ways to shrink the bubble so far cost messages or memory. But look into a backward: it makes two gradients, one
+# that the stage before is waiting for, and one that only the update reads. What if you split it?
 #
-# (And microbatches rarely come in multiples of the number of ranks. What happens to the groups then is a deeper puzzle.)
+# (And microbatches rarely come in multiples of the number of ranks. What happens to the groups then is a deeper
+# puzzle.)
 
 # %% [markdown]
 # <!-- part: links -->

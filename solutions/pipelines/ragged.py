@@ -133,7 +133,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("ragged")
@@ -145,7 +145,7 @@ goal("ragged")
 # %%
 @schedule(messages="posted")
 def ragged(rank, ranks, batches):
-    # How many groups? How large is each? Then: return shuffled(rank, ranks, [range(...), range(...), ...])
+    # How many groups? How large is each? Then hand their ranges to `shuffled`, as above.
     # --- your code (about 7 lines) ---
     count = max(1, batches // ranks)
     groups, start = [], 0
@@ -238,13 +238,13 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [@narayanan2021, section 2.2]. Today the size of a group is an
-#   option, `microbatch_group_size_per_vp_stage`, and what is left for the last group must be nothing, or at least as
-#   many microbatches as there are ranks [@megatron_schedules].
+# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [@narayanan2021, section 2.2]. Today the
+#   size of a group is an option, `microbatch_group_size_per_vp_stage`, and what is left for the last group must be
+#   nothing, or at least as many microbatches as there are ranks [@megatron_schedules].
 # - *Llama 3* made the size of a group free: fewer microbatches than pipeline ranks, or more, up to all of them if
 #   memory allows [@llama3, section 3.3.2].
-# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [@pytorch_129597] [@pytorch_schedules]. Yours need
-#   not.
+# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [@pytorch_129597]
+#   [@pytorch_schedules]. Yours need not.
 # - *Deadlocks are found late.* In an evaluation of llm-foundry ranks hung in an all-gather, and the watchdog took 10
 #   minutes to end the run [@llm_foundry_423].
 #

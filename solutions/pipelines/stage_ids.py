@@ -31,8 +31,8 @@
 # > **To tell a friend:** in a loop the microbatch comes round again; in a V it turns round and comes back, and the
 # > turn is free.
 #
-# *Reminder.* A **stage** is a run of layers. Stage s works on what stage s - 1 gives. Forward a microbatch goes from stage
-# 0 to the last one, and its gradient comes back the same way.
+# *Reminder.* A **stage** is a run of layers. Stage s works on what stage s - 1 gives. Forward a microbatch goes from
+# stage 0 to the last one, and its gradient comes back the same way.
 
 # %%
 from drawing import picture_of
@@ -128,7 +128,8 @@ verdict = check_function(stage_ids, puzzle="stage_ids")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("stage_ids")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("stage_ids")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -164,10 +165,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The first function that an interleaved pipeline calls. torchtitan takes a V for the schedules ZB-V and DualPipe-V,
-# and a loop for all others [@torchtitan_pipeline_parallel]. PyTorch has the same table the other way round, from a stage to its rank
-# (`style="loop"` or `"v"`) [@pytorch_pipelining_utils]. Megatron-LM calls these stages *model chunks*, papers *virtual stages*. With R ranks,
-# for rank r in round k:
+# The first function that an interleaved pipeline calls. torchtitan takes a V for the schedules ZB-V and DualPipe-V, and
+# a loop for all others [@torchtitan_pipeline_parallel]. PyTorch has the same table the other way round, from a stage to
+# its rank (`style="loop"` or `"v"`) [@pytorch_pipelining_utils]. Megatron-LM calls these stages *model chunks*, papers
+# *virtual stages*. With R ranks, for rank r in round k:
 #
 # ```
 # loop           k·R + r
@@ -184,8 +185,8 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v times
-#   smaller, and sends v times as much [@narayanan2021].
+# - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v
+#   times smaller, and sends v times as much [@narayanan2021].
 # - *Level memory.* ZB-V needs no more activation memory than 1F1B, and has no bubble if F, B and W take equally long
 #   [@zero_bubble_demo].
 # - *The same V from another side.* DeepSeek-V3 runs two pipelines through the same ranks in opposite directions, with
@@ -244,16 +245,16 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# To begin as soon as they can, the first four stages must be on four different ranks. That is 3 messages. The other four
-# stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6, and the V is the
-# layout that has them, with the ranks of the second half in any order that begins at the rank of stage 3.
+# To begin as soon as they can, the first four stages must be on four different ranks. That is 3 messages. The other
+# four stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6, and the V
+# is the layout that has them, with the ranks of the second half in any order that begins at the rank of stage 3.
 #
 # </details>
 #
 # ## Where this leads
 #
-# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next, and no rank of it
-# will wait.
+# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next, and no rank
+# of it will wait.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -128,7 +128,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("zero_bubble")
@@ -166,14 +166,15 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **The lag** is *r* on rank *r*: the last rank has the time at the end, and *R - r* forwards ahead and a lag of *r* make
-# *R* microbatches in flight everywhere, as many as rank 0 had anyway. The others had that memory and did not use it.
+# **The lag** is *r* on rank *r*: the last rank has the time at the end, and *R - r* forwards ahead and a lag of *r*
+# make *R* microbatches in flight everywhere, as many as rank 0 had anyway. The others had that memory and did not use
+# it.
 #
-# **Time.** Follow rank 0. It works for 49, updates included. After four forwards, at 8, it waits for the first gradient.
-# That takes three forwards with messages (7.2), a forward and an input half on rank 3 (4), and two input halves with
-# three messages (5.2): it comes at 16.4, after 8.4. Whole backwards would have taken 6 longer. Then rank 0 has all it
-# needs, until the last three gradients: each makes it wait for 0.8, two messages that nothing hides. 49 + 8.4 + 2.4 =
-# 59.8.
+# **Time.** Follow rank 0. It works for 49, updates included. After four forwards, at 8, it waits for the first
+# gradient. That takes three forwards with messages (7.2), a forward and an input half on rank 3 (4), and two input
+# halves with three messages (5.2): it comes at 16.4, after 8.4. Whole backwards would have taken 6 longer. Then rank 0
+# has all it needs, until the last three gradients: each makes it wait for 0.8, two messages that nothing hides. 49 +
+# 8.4 + 2.4 = 59.8.
 #
 # **Memory.** Every rank has four microbatches in flight now, of two inputs each. Those that wait for their weight half
 # also keep the gradients of the outputs of both layers: a weight half needs them beside the input. So late ranks hold

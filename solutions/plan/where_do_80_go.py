@@ -20,8 +20,8 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [@torchtitan_llama3_h100, tables 1 and 3]. You get 128 GPUs. With 16 times as
-# many to share the state, how much of the 77 is left?
+# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [@torchtitan_llama3_h100, tables 1 and 3].
+# You get 128 GPUs. With 16 times as many to share the state, how much of the 77 is left?
 #
 # 62.0. Sixteen times the GPUs, a fifth less memory on each. Where do 80 GiB go?
 #
@@ -112,7 +112,8 @@ goal("where_do_80_go")
 
 # %%
 def where_do_80_go(state, rest, room):
-    # What is left of a GPU when the rest is on it? How many shares of that size make the state?
+    # What is left of a GPU when the rest is on it? How many shares of that size make
+    # the state?
     # --- your code (about 5 lines) ---
     if state <= 0:
         return 1 if rest <= room else None
@@ -207,8 +208,8 @@ if verdict:
 #
 # ## Where this leads
 #
-# So shard everything, over as many GPUs as there are? The bytes say yes. The network has its own opinion (that is the deeper
-# puzzle after this one). A plan has to do justice to both: now you make one.
+# So shard everything, over as many GPUs as there are? The bytes say yes. The network has its own opinion: that is the
+# deeper puzzle after this one. A plan has to satisfy both. Now you make one.
 
 # %% [markdown]
 # <!-- part: links -->
