@@ -63,7 +63,7 @@ from lib.suite.course.solutions import run_of
 
 # %%
 run, is_yours = run_of("one_f_one_b")
-print("your 1F1B:" if is_yours else "our 1F1B (yours, once you have passed that puzzle):")
+print("your 1F1B:" if is_yours else "our 1F1B (yours, once it passes):")
 order = order_of(run)
 for rank, words in enumerate(order):
     print(f"rank {rank}:", *words)
@@ -79,7 +79,7 @@ for name, models in {
     "its lists": simulate(program_of(order), layers=8, batches=8, ranks=4),
 }.items():
     verdict = check(models)
-    print(f"{name:12} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
+    print(f"{name:12} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %% [markdown]
 # From now on you answer with a list of words for each rank. They are PyTorch's words. Where a rank has only one

@@ -76,7 +76,8 @@ def gathers(run):
 mesh = Mesh({"stage": 4, "data": 2})
 sizes = {"layers": 8, "batches": 16, "mesh": mesh, "costs": Costs(backward=2)}
 often = simulate(careful, **sizes)
-print(f"{gathers(often)} all-gathers a rank, ends at {check(often).time:g}, peak {check(often).memory:,.0f}")
+verdict = check(often)
+print(f"{gathers(often)} all-gathers a rank, ends at {verdict.time:g}")
 draw(often)
 
 # %% [markdown]
@@ -203,9 +204,9 @@ Model.check(out, puzzle="breadth_first_fsdp")
 order = with_weights(interleaved_order(4, 8), keep=1)
 changes = simulate(program_of(order, messages="posted"), **sizes)
 print(" ".join(map(str, order[0])))
-print(f"interleaved: {gathers(changes)} all-gathers a rank, ends at {check(changes).time:g}")
-if out:
-    print(f"yours:       {gathers(out)} all-gathers a rank, ends at {check(out).time:g}")
+for name, run in {"interleaved": changes, "yours": out}.items():
+    if run:
+        print(f"{name:11} {gathers(run)} all-gathers a rank, ends at {check(run).time:g}")
 compare(interleaved=changes, breadth_first=out) if out else None
 
 # %% [markdown]

@@ -47,12 +47,11 @@ from lib.schedules.pipelines.program import program_of
 # %%
 sizes = {"layers": 8, "batches": 8, "ranks": 4, "costs": Costs(backward=2)}
 orders = {"1F1B": one_f_one_b_order(4, 8), "breadth-first": breadth_first_order(4, 8)}
-runs = {
-    name: simulate(program_of(order, messages="posted"), **sizes) for name, order in orders.items()
-}
-for name, run in runs.items():
-    verdict = check(run)
-    print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
+runs = {}
+for name, order in orders.items():
+    runs[name] = simulate(program_of(order, messages="posted"), **sizes)
+    verdict = check(runs[name])
+    print(f"{name:14} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %% [markdown]
 # One is lean, the other is fast. Breadth-first must hold everything, because *all* microbatches take the first stage
@@ -183,7 +182,8 @@ Model.check(out, puzzle="interleaved")
 # ### Three schedules, one below the other
 
 # %%
-compare(one_f_one_b=runs["1F1B"], interleaved=out, breadth_first=runs["breadth-first"]) if out else None
+before, after = runs["1F1B"], runs["breadth-first"]
+compare(one_f_one_b=before, interleaved=out, breadth_first=after) if out else None
 
 # %% [markdown]
 # ### One loop, two sliders
@@ -217,7 +217,8 @@ for batches in (4, 8, 16):
         ("interleaved", in_turn(4, batches, chunks=2, ahead=2)),
     ):
         for messages in ("awaited", "posted"):
-            run = simulate(program_of(order, messages=messages), **sizes | {"batches": batches})
+            program = program_of(order, messages=messages)
+            run = simulate(program, **sizes | {"batches": batches})
             line.append(f"{name} {messages} {check(run).time:g}")
     print(f"{batches:2} microbatches: {', '.join(line)}")
 

@@ -145,7 +145,8 @@ goal("ragged")
 # %%
 @schedule(messages="posted")
 def ragged(rank, ranks, batches):
-    # How many groups? How large is each? Then hand their ranges to `shuffled`, as above.
+    # How many groups? How large is each? Then hand their ranges to `shuffled`, as
+    # above.
     # --- your code (about 7 lines) ---
     count = max(1, batches // ranks)
     groups, start = [], 0

@@ -148,9 +148,9 @@ if verdict:
         print(f"{style:<5}  {Stages(mine).messages():>8}  {', '.join(map(str, waits))}")
 
 # %% [markdown]
-# The V is level. A rank with an early stage, which waits long, also has a late one, which hardly waits at all. That
-# is the real reason for the V: not the one message that it saves, but that all ranks need the same memory. Try three
-# rounds, and other numbers of ranks; then have a look:
+# The V is level, so pipelines whose stages lie like this, **V schedules**, need equal memory everywhere. A rank with an
+# early stage, which waits long, also has a late one, which hardly waits at all. That is the real reason for the V, not
+# the one message that it saves. Try three rounds, and other numbers of ranks; then have a look:
 
 # %%
 picture = None
@@ -201,10 +201,9 @@ picture
 # %% [markdown]
 # ## What is simplified here
 #
-# The stages of a rank are half of a schedule; the other half is their order, which is what the chapter on pipelines
-# is about. Puzzle $number_zb_v runs one on a V. The sums of waits
-# count every stage as one unit of work, and no microbatch ever waits for another. In a real schedule a rank has
-# several microbatches in flight, and holds the activations of all of them.
+# The stages of a rank are half of a schedule; the other half is their order, and puzzle $number_zb_v has one for a V.
+# The sums of waits count every stage as one unit of work, and no microbatch ever waits for another. In a real schedule
+# a rank has several microbatches in flight, and holds the activations of all of them.
 
 # %% [markdown]
 # ## Questions to think about

@@ -34,7 +34,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, Uneven, goal, predict, simulate, stages, what_if
+from lib import Model, Uneven, critical_path, goal, predict, simulate, stages, what_if
 from lib.schedules.pipelines.generators import one_f_one_b
 
 # %% [markdown]
@@ -119,8 +119,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Rank 3 where it stands, five layers on each rank, ends at 37.8 and does not pass. The limits answer your prediction, so
-# guess first.
+# Rank 3 where it stands, five layers on each rank, ends at 37.8 and does not pass. The limits answer your prediction,
+# so guess first.
 
 # %%
 goal("straggler")
@@ -186,12 +186,25 @@ Model.check(out, puzzle="straggler")
 
 # %%
 if out:
-    at_the_back = stages(one_f_one_b)(lambda layers, ranks: [(0, 5), (1, 5), (2, 5), (3, 5)])
-    for name, models in {"yours": out, "rank 3 last": simulate(at_the_back, puzzle="straggler")}.items():
+    at_the_back = stages(one_f_one_b)(lambda layers, ranks: [(rank, 5) for rank in range(4)])
+    last = simulate(at_the_back, puzzle="straggler")
+    for name, models in {"yours": out, "rank 3 last": last}.items():
         print(f"{name}:", str(what_if(models, rank=3, faster=1.2)).splitlines()[0])
 
 # %% [markdown]
 # A repair would gain 4.8 at the end of the pipeline. Your placement gains 2.28 of these, without a repair.
+#
+# Why so much at the end? Follow the **critical path**: the operations that wait for each other from the beginning of a
+# run to its end. Only what is on it can make the step shorter. What has no slack must not be late at all.
+
+# %%
+if out:
+    for name, models in {"yours": out, "rank 3 last": last}.items():
+        print(f"{name}:", critical_path(models), "", sep="\n")
+
+# %% [markdown]
+# At the end everything that rank 3 does is on it, all 80 passes. In your placement the path runs mostly through a rank
+# that is fast, and three quarters of what rank 3 does may be late.
 
 # %% [markdown]
 # ## What you built
@@ -202,7 +215,7 @@ if out:
 # on its rank. No pipeline of this kind ends before
 #
 # ```
-# for each stage: what lies before it, there and back, for one batch, and all that it has to do itself     sum(w before) + B·w
+# for each stage: what lies before it, there and back, for one batch; and all of its own   sum(w before) + B·w
 # ```
 #
 # Every stage has such a limit, and the largest counts. For the first stage there is nothing before it. The later a

@@ -104,7 +104,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Stages of equally many layers pass. The picture answers your prediction, so guess first.
+# Stages of equally many layers pass. The limits answer your prediction, so guess first.
 
 # %%
 goal("uneven")
@@ -117,9 +117,8 @@ goal("uneven")
 @stages(one_f_one_b)
 def uneven(layers: list[float], ranks: list[float]) -> list[int]:
     # For each stage how many layers it has: with 3, 3, 2, 2 the last has layers 8 and
-    # 9. Fill the stages as far as a
-    # limit allows, and search for the smallest limit with which all layers find a
-    # place.
+    # 9. Fill the stages as far as a limit allows, and search for the smallest limit
+    # with which all layers find a place.
     # --- your code: uneven (about 12 lines) ---
     def filled(limit: float) -> list[int]:  # if no stage may weigh more, nor take what a later one needs
         counts, used = [], 0

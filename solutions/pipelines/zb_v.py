@@ -134,9 +134,8 @@ goal("zb_v")
 @schedule(messages="posted")
 def zb_v(rank, ranks, batches):
     # How often, and what: down until the first comes up; both ways until its gradient
-    # comes; then what frees memory
-    # before anything new; then everything in turn; and at the end first what others
-    # wait for.
+    # comes; then what frees memory before anything new; then everything in turn; and at
+    # the end first what others wait for.
     # --- your code (about 9 lines) ---
     phases = [
         (2 * (ranks - rank) - 1, "Fd"),  # until the first microbatch comes up again

@@ -142,8 +142,8 @@ goal("zero_bubble")
 def zero_bubble(rank, ranks, batches):
     ahead = min(batches, ranks - rank)
     order = [f"F{b}" for b in range(ahead)]
-    # Then, for each batch: its input half, perhaps a weight half, perhaps a forward.
-    # At the end the weight halves that are left.
+    # Then, for each batch: its input half, perhaps a weight half, perhaps a forward. At
+    # the end the weight halves that are left.
     # --- your code (about 8 lines) ---
     for b in range(batches):
         order.append(f"I{b}")
@@ -215,7 +215,7 @@ if out:
     h2 = simulate(program_of(zb_h2_order(4, 8), messages="posted"), **sizes)
     for name, run in (("1F1B", one_f_one_b), ("ZB-H1, yours", out), ("ZB-H2", h2)):
         verdict = check(run)
-        print(f"{name:14} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
+        print(f"{name:12} ends at {verdict.time:g}, peak {verdict.memory:,.0f}")
 
 # %% [markdown]
 # None of them has a zero bubble, because messages take time here. Take the case of the paper: they cost nothing. How
@@ -234,7 +234,7 @@ if out:
         run = simulate(program_of(order, messages="posted"), **free)
         work = 8 * 2 * 3  # eight microbatches, two layers, F + I + W
         waits = [f"{model.time - 2 * rank - work:g}" for rank, model in enumerate(run)]
-        print(f"{name:6} ends at {check(run).time:g}, rank by rank idle for {', '.join(waits)}")
+        print(f"{name:6} ends at {check(run).time:g}, ranks idle for {', '.join(waits)}")
     no_bubble = draw(run)
 no_bubble
 

@@ -42,8 +42,10 @@ from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of
 
 # %%
-a100, naive = CLUSTERS["a100"], Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=STACKS["megatron"])
-draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.memory, "GPT-3 on 64 A100")
+gpt3, a100 = MODELS["gpt3-175b"], CLUSTERS["a100"]
+sizes = {"tp": 8, "pp": 8, "v": 3, "zero": 0, "stack": STACKS["megatron"]}
+naive = Plan(64, 64, **sizes, sp=False)
+draw_memory({"as written down": memory_of(gpt3, naive)}, a100.memory, "GPT-3 on 64 A100")
 
 # %% [markdown]
 # ## The idea
@@ -127,11 +129,11 @@ goal("will_it_fit")
 
 # %%
 def will_it_fit(model, plan):
-    # The state in three kinds, each sharded from its stage of ZeRO on.
-    # Then a layer's activations: outside, inside, the squares. And how many layers'
-    # worth are in flight?
+    # The state in three kinds, each sharded from its stage of ZeRO on. Then a layer's
+    # activations: outside, inside, the squares. And how many layers' worth are in
+    # flight?
     # --- your code (about 16 lines) ---
-    layers, h, a, s = model["layers"], model["hidden"], model["heads"], model["sequence"]
+    layers, h, a, s = (model[key] for key in ("layers", "hidden", "heads", "sequence"))
     t, p, v = plan["tp"], plan["pp"], plan["v"]
     weights = 12 * h * h * layers / (t * p)
 
@@ -170,12 +172,11 @@ verdict
 # %%
 picture = None
 if verdict:
-    gpt3, megatron = MODELS["gpt3-175b"], STACKS["megatron"]
     ways = {
-        "as written down": Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=megatron),
-        "sequence parallel": Plan(64, 64, tp=8, pp=8, v=3, zero=0, stack=megatron),
-        "selective": Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, recompute="selective", stack=megatron),
-        "both": Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=megatron),
+        "as written down": naive,
+        "sequence parallel": Plan(64, 64, **sizes),
+        "selective": Plan(64, 64, **sizes, sp=False, recompute="selective"),
+        "both": Plan(64, 64, **sizes, recompute="selective"),
     }
     memories = {name: memory_of(gpt3, plan) for name, plan in ways.items()}
     picture = draw_memory(memories, a100.memory, "GPT-3 on 64 A100")
@@ -335,6 +336,7 @@ def will_it_fit_accepts(answer, model, plan):
     if same(kind, right[kind] / plan["pp"]):
         return start + "a rank has L/p layers, and p microbatches of them in flight"
     return (
-        start + "count what backward reads of one layer (2 bytes a number, 1 for a mask), inside the cut matrices, outside "
+        start
+        + "count what backward reads of one layer (2 bytes a number, 1 for a mask), inside the cut matrices, outside "
         "of them, and the squares; then multiply by the layers' worth that are in flight"
     )
