@@ -84,7 +84,8 @@ def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     function = load_function(reference(puzzle), puzzle)
     assert PUZZLES[puzzle].size == tuple(SIZES[puzzle][0])
     for ranks, layers, batches in SIZES[puzzle]:
-        verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)))
+        sizes = {"ranks": ranks, "layers": layers, "batches": batches}
+        verdict = check(Trace.of(simulate(function, **sizes, costs=PUZZLES[puzzle].costs)))
         holds(verdict, **formulas, R=ranks, L=layers, B=batches, V=2)
 
 
