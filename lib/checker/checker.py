@@ -133,7 +133,7 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
         if record is not None and rebuilt is not None and not faults:
             left_out = notes.left_out(timed, rebuilt.flaws.keys())
             remarks += [odd] if (odd := notes.other_layer(timed)) is not None else []
-            reasons = [left_out, notes.posted(timed, record.messages), notes.undivided(timed, record.domain)]
+            reasons = [left_out, notes.undivided(timed, record.domain)]
             missing = [reason for reason in reasons if reason is not None]
             counting = 0 if missing else counting
             remarks += missing
