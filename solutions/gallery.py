@@ -77,7 +77,7 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # </details>
 #
-# **4.** ZB-H2 ends when ZB-H1 ends, and takes much more memory. Why would anybody want it? (There are two bubbles in
+# **4.** ZB-H2 ends when ZB-H1 ends, and takes much more memory. Why would you want it? (There are two bubbles in
 # the figures.)
 #
 # <details><summary>Answer</summary>
@@ -125,7 +125,7 @@ for messages in ("posted", "awaited"):
 # ## Beat it
 #
 # In the page above, the line on the plane of time and memory is proved: a solver has shown that no schedule of that
-# kind is to its left. Where a dot does not touch it, nobody knows a better one yet, or a better one is known to the
+# kind is to its left. Where a dot does not touch it, no better one is known yet, or a better one is known to the
 # solver alone.
 #
 # Write one of your own. It begins as 1F1B. Then run both cells, and find it in the page under the name *yours*.

@@ -56,7 +56,7 @@ picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: down through all
 # %% [markdown]
 # Follow the first microbatch, with F = I = W = 1 on every virtual stage and messages that cost nothing. Rank 0 takes it
 # down at time 0, rank 3 at time 3. Rank 3 takes it up at once, and at time 7 it is back on rank 0, which has the loss.
-# There it can begin the backward without asking anybody: at time 8.
+# There it can begin the backward at once: at time 8.
 #
 # **Predict:** between its first `F` and the moment when the first microbatch comes up again, how many more microbatches
 # can rank 0 take down? And rank 3?
