@@ -26,7 +26,7 @@
 # gather went over the network.
 #
 # A program that crashes is fixed the same day. These three did not crash. They trained, for weeks, in libraries that
-# many people use, until somebody looked at a number and did not believe it. Now it is your turn. Here is the code as
+# many people use, until a user looked at a number and did not believe it. Now it is your turn. Here is the code as
 # it was, in our own words. Find the line.
 #
 # > **To tell a friend:** with the worst training bugs the loss still goes down. You find them with a number that you
@@ -160,7 +160,7 @@ print(f"the mean of 2, 4, 6, 8 is 5;   in the log: {logged:g};   in weight.grad:
 # ### 3. The gradient that never grew
 #
 # A pipeline cuts its batch into microbatches itself. When it is done it divides by their number, so that `weight.grad`
-# is the mean. That is right, once. Then somebody calls it several times before an update, to accumulate: after the
+# is the mean. That is right, once. Then a trainer calls it several times before an update, to accumulate: after the
 # first call there should be one mean in `weight.grad`, after the second the sum of two, and so on.
 
 
@@ -216,7 +216,7 @@ draw_curves(
 # %% [markdown]
 # ### Predict first
 #
-# In history 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125, and should be 3.
+# In history 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125.
 # What will it be after a hundred calls?
 #
 # <details><summary>Answer</summary>
@@ -232,9 +232,17 @@ draw_curves(
 #
 # | history | given | as it was | as it should be |
 # |---|---|---|---|
-# | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | shards 0 1 2 3, copies 0 4 |
-# | 2 | [2, 4] and [6, 8] | logged 5, gradient 10 | logged 5, gradient 5 |
-# | 3 | three calls of four microbatches [@torchtitan_711] [@torchtitan_713] | 1, 1.25, 1.3125 | 1, 2, 3 |
+# | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | ? |
+# | 2 | the microbatches `[2, 4]` and `[6, 8]` | logged 5, gradient 10 | ? |
+# | 3 | three calls of four microbatches, each `[1]` | 1, 1.25, 1.3125 | ? |
+#
+# Work the last column out by hand first: it is the number that would have shown the bug on the first day.
+#
+# <details><summary>The last column</summary>
+#
+# 1: shards on ranks 0, 1, 2 and 3, a copy on rank 4. 2: logged 5, gradient 5. 3: 1, 2, 3.
+#
+# </details>
 #
 # Your function is tried on these and others: all small meshes, and microbatches of all sizes and numbers. After a
 # wrong answer you see the smallest input that it fails on.
