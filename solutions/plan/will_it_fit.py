@@ -335,8 +335,13 @@ def will_it_fit_accepts(answer, model, plan):
         return start + "the square of attention is divided by tp too: heads are shared out"
     if same(kind, right[kind] / plan["pp"]):
         return start + "a rank has L/p layers, and p microbatches of them in flight"
-    return (
-        start
-        + "count what backward reads of one layer (2 bytes a number, 1 for a mask), inside the cut matrices, outside "
-        "of them, and the squares; then multiply by the layers' worth that are in flight"
+    entries = model["sequence"] * plan["micro"] * model["hidden"]
+    layers = with_factor if plan["v"] > 1 else model["layers"]
+    off = (answer[kind] - right[kind]) / (layers * entries)
+    if plan["tp"] == 1 and off == round(off):
+        square = model["heads"] * model["sequence"] / model["hidden"]
+        start += f"{abs(off):g}·s·b·h too {'much' if off > 0 else 'little'} a layer, and a·s·s·b is {square:g} of these here; "
+    return start + (
+        "count what backward reads of one layer (2 bytes a number, 1 for a mask), inside the cut matrices, outside of "
+        "them, and the squares; then multiply by the layers' worth that are in flight"
     )
