@@ -55,7 +55,8 @@ def shuffled(rank, ranks, groups):
 
 
 def short_last(ranks, batches):
-    return [range(start, min(start + ranks, batches)) for start in range(0, batches, ranks)]
+    starts = range(0, batches, ranks)
+    return [range(start, min(start + ranks, batches)) for start in starts]
 
 
 @schedule(messages="posted")
@@ -213,8 +214,9 @@ def figures(function, ranks, batches):
 if out:
     print(f"{'':24}{'a short last group':>20}{'one group':>20}{'yours':>20}")
     for ranks, batches in ((4, 5), (4, 7), (4, 9), (4, 11), (5, 7), (5, 9), (5, 11)):
-        line = [figures(function, ranks, batches) for function in (with_a_short_one, one_group, ragged)]
-        print(f"{ranks} ranks, {batches:2} microbatches " + "".join(f"{entry:>20}" for entry in line))
+        ways = (with_a_short_one, one_group, ragged)
+        line = "".join(f"{figures(way, ranks, batches):>20}" for way in ways)
+        print(f"{ranks} ranks, {batches:2} microbatches {line}")
 
 # %% [markdown]
 # ## What you built

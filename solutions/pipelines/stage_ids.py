@@ -46,14 +46,16 @@ from lib.cluster.stages import Stages
 # rank 0, as the first did:
 
 # %%
-picture_of(Stages([(0, 4), (1, 5), (2, 6), (3, 7)], title="A loop: eight stages on four ranks"))
+loop = [(0, 4), (1, 5), (2, 6), (3, 7)]
+picture_of(Stages(loop, title="A loop: eight stages on four ranks"))
 
 # %% [markdown]
 # Look at the long arrow in the middle: from rank 3 the microbatch has to get back to rank 0. In a **V** it turns
 # round instead. Rank 3 has stage 3 and also stage 4, and hands the microbatch to itself:
 
 # %%
-picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages, the other way round"))
+v = [(0, 7), (1, 6), (2, 5), (3, 4)]
+picture_of(Stages(v, title="A V: the same stages, the other way round"))
 
 # %% [markdown]
 # Nothing is sent at the turn. And rank 0 has both ends now: the first stage, with the embedding, and the last, with the

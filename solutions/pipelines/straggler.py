@@ -186,7 +186,8 @@ Model.check(out, puzzle="straggler")
 
 # %%
 if out:
-    at_the_back = stages(one_f_one_b)(lambda layers, ranks: [(rank, 5) for rank in range(4)])
+    five_each = [(rank, 5) for rank in range(4)]
+    at_the_back = stages(one_f_one_b)(lambda layers, ranks: five_each)
     last = simulate(at_the_back, puzzle="straggler")
     for name, models in {"yours": out, "rank 3 last": last}.items():
         print(f"{name}:", str(what_if(models, rank=3, faster=1.2)).splitlines()[0])

@@ -37,7 +37,7 @@
 
 # %%
 from drawing import compare, draw, picture_of
-from lib import Model, Uneven, check, goal, predict, schedule, simulate
+from lib import Costs, Model, check, goal, predict, schedule, simulate
 from lib.cluster.stages import Stages
 from lib.schedules.pipelines.catalogue import dualpipe_v as dualpipe_v_order
 from lib.schedules.pipelines.generators import interleaved as interleaved_order
@@ -51,7 +51,8 @@ from lib.schedules.pipelines.program import program_of
 # Eight virtual stages on four ranks. Rank *r* has stage *r*, on the way **down**, and stage 7 - *r*, on the way **up**:
 
 # %%
-picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: down through all ranks, and up again"))
+layout = [(0, 7), (1, 6), (2, 5), (3, 4)]
+picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 
 # %% [markdown]
 # Follow the first microbatch, with F = I = W = 1 on every virtual stage and messages that cost nothing. Rank 0 takes it
@@ -75,7 +76,7 @@ picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: down through all
 
 # %%
 def in_phases(rank, ranks, batches, phases):
-    """The list of a rank from its phases, such as (3, "Fu Iu Wu"): three times these words."""
+    """The list of a rank; a phase such as (3, "Fu Iu Wu") is three times these words."""
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, {}, []
     for times, words in phases:
         for word in words.split() * times:
@@ -191,15 +192,21 @@ Model.check(out, puzzle="zb_v")
 # The same model, the same costs. Look at the holes on the left and on the right, and at the bars of memory.
 
 # %%
-thirds = Uneven(forward=1, backward=2, update=0, p2p=0)
-others = {"1F1B": one_f_one_b_order(4, 8), "interleaved": interleaved_order(4, 8), "ZB-H1": zb_h1_order(4, 8)}
+free = Costs(backward=2, update=0, p2p=0)
+sizes = {"layers": 8, "batches": 8, "ranks": 4, "costs": free}
+others = {
+    "1F1B": one_f_one_b_order(4, 8),
+    "interleaved": interleaved_order(4, 8),
+    "ZB-H1": zb_h1_order(4, 8),
+}
+runs = {}
 for name, order in others.items():
-    verdict = check(simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4, costs=thirds))
+    runs[name] = simulate(program_of(order, messages="posted"), **sizes)
+    verdict = check(runs[name])
     print(f"{name:12} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %%
-h1 = simulate(program_of(others["ZB-H1"], messages="posted"), layers=8, batches=8, ranks=4, costs=thirds)
-compare(zb_h1=h1, zb_v=out) if out else None
+compare(zb_h1=runs["ZB-H1"], zb_v=out) if out else None
 
 # %% [markdown]
 # ## Further: a forward beside a backward
@@ -230,8 +237,8 @@ for rank in (0, 3):
 # paid for it: the backward in a pair is not split, so its weight half cannot fill a hole elsewhere.
 
 # %%
-pairs = simulate(program_of(dualpipe_v_order(4, 8), messages="posted"), layers=8, batches=8, ranks=4, costs=thirds)
-draw(pairs)
+pairs = program_of(dualpipe_v_order(4, 8), messages="posted")
+draw(simulate(pairs, **sizes))
 
 # %% [markdown]
 # ## What you built

@@ -234,7 +234,7 @@ if out:
         run = simulate(program_of(order, messages="posted"), **free)
         work = 8 * 2 * 3  # eight microbatches, two layers, F + I + W
         waits = [f"{model.time - 2 * rank - work:g}" for rank, model in enumerate(run)]
-        print(f"{name:6} ends at {check(run).time:g}, ranks idle for {', '.join(waits)}")
+        print(f"{name:6} ends at {check(run).time:g}, ranks idle {', '.join(waits)}")
     no_bubble = draw(run)
 no_bubble
 

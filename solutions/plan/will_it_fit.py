@@ -45,7 +45,8 @@ from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of
 gpt3, a100 = MODELS["gpt3-175b"], CLUSTERS["a100"]
 sizes = {"tp": 8, "pp": 8, "v": 3, "zero": 0, "stack": STACKS["megatron"]}
 naive = Plan(64, 64, **sizes, sp=False)
-draw_memory({"as written down": memory_of(gpt3, naive)}, a100.memory, "GPT-3 on 64 A100")
+bars = {"as written down": memory_of(gpt3, naive)}
+draw_memory(bars, a100.memory, "GPT-3 on 64 A100")
 
 # %% [markdown]
 # ## The idea

@@ -185,7 +185,8 @@ if verdict:
     for axis, group in who["groups"].items():
         apart = group[1] - group[0] if len(group) > 1 else "-"
         hosts = len({member // 8 for member in group})
-        print(f"{axis:<13} {who['sizes'][axis]:>5} {who['place'][axis]:>6} {apart:>6} {hosts:>6}")
+        size, place = who["sizes"][axis], who["place"][axis]
+        print(f"{axis:<13} {size:>5} {place:>6} {apart:>6} {hosts:>6}")
 
 # %% [markdown]
 # Only `tp` stays in its host, so it can afford to communicate most. And here is a rank of your choice, on a smaller
