@@ -78,10 +78,11 @@ for name, order in orders.items():
 #
 # </details>
 #
-# And the rank before it? In 1F1B it was one more. **Predict again:** how many more here? Follow one microbatch: its
-# forward on rank 2, its forward on rank 3, and its two backwards on the way back. How long is it under way, with
-# messages of 0.4? If that is longer than rank 2 has something to do, it waits, turn after turn. A turn takes 3. With a
-# warm-up that is one forward longer, rank 2 has two turns to fill that time; with each further forward, one turn more.
+# And the rank before it? In 1F1B it was one more. **Predict again:** how many more here? Follow one turn of rank 3. Its
+# forward is done on rank 2 first, and its backward is done on rank 2 afterwards. How long does that take, from the
+# beginning of the first to the end of the last of these four passes, with messages of 0.4? If it is longer than rank 2
+# has something to do, rank 2 waits, turn after turn. A turn takes 3. With a warm-up that is one forward longer, rank 2
+# has two turns to fill that time; with each further forward it has one turn more.
 
 # %% [markdown]
 # ## The puzzle
@@ -151,8 +152,8 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **The warm-up.** The microbatch is under way for 1 + 1 + 2 + 2 and two messages, 6.8. Two turns take 6: too few. Three
-# take 9. So each rank warms up with two forwards more than the next one.
+# **The warm-up.** The four passes and two messages take 1 + 1 + 2 + 2 + 0.8 = 6.8. Two turns take 6: too few. Three take
+# 9. So each rank warms up with two forwards more than the next one.
 #
 # **Time.** Each rank works for 49, updates included, so all else is waiting. Rank 3 begins at 3 · 1.4 = 4.2, as in
 # breadth-first, and when it is done the last gradient still has 3 · 2.4 = 7.2 to go. That makes 60.4. Our run ends at
