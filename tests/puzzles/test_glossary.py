@@ -5,7 +5,8 @@ import re
 import pytest
 
 from lib.puzzles.records import PUZZLES, glossary
-from lib.suite.submissions.locations import reference
+from lib.suite.notebooks.shared_cells import glossary_page
+from lib.suite.submissions.locations import home, reference
 
 
 @pytest.mark.parametrize("word", glossary())
@@ -17,3 +18,8 @@ def test_a_word_stands_in_the_notebook_that_teaches_it(word: str) -> None:
 
 def test_each_of_our_words_is_another() -> None:
     assert not [word for word, term in glossary().items() if term.ours.strip("`").lower() == word.lower()]
+
+
+def test_the_page_has_the_words_of_the_records() -> None:
+    page = (home() / "docs" / "glossary.md").read_text("utf-8")
+    assert glossary_page(page) == page
