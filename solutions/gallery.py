@@ -20,10 +20,12 @@
 # %% [markdown]
 # # The gallery: pipelines on one axis
 #
-# Between GPipe (2018) and DualPipe (2024) lie a dozen papers about the same question: in which order does a GPU take what comes by? Each has a name, a picture of its own, and another way of counting. Here they all are on one
-# time axis, counted in one way.
+# Between GPipe (2018) and DualPipe (2024) lie a dozen papers about the same question: in which order does a GPU take
+# what comes by? Each has a name, a picture of its own, and another way of counting. Here they all are on one time axis,
+# counted in one way.
 #
-# **Seven of them are one loop.** A rank takes some forwards to warm up, then forwards and backwards in turn, then the backwards that are left. Four sliders say how:
+# **Seven of them are one loop.** A rank takes some forwards to warm up, then forwards and backwards in turn, then the
+# backwards that are left. Four sliders say how:
 #
 # | slider | what it says |
 # |---|---|
@@ -32,8 +34,9 @@
 # | forwards ahead | how many more forwards a rank has done before its first backward, for each rank that follows |
 # | weight halves | whether the backward is split, and how far its weight halves lag behind, for each rank before |
 #
-# Each forward, input half and weight half takes 1 for a whole rank's share of the layers, so a backward takes 2, as on real GPUs. Messages take no time. Memory is counted in **microbatches**:
-# the activations of one microbatch for all layers of a rank.
+# Each forward, input half and weight half takes 1 for a whole rank's share of the layers, so a backward takes 2, as on
+# real GPUs. Messages take no time. Memory is counted in **microbatches**: the activations of one microbatch for all
+# layers of a rank.
 
 # %%
 from drawing import draw_gallery
@@ -51,7 +54,8 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # <details><summary>Answer</summary>
 #
-# *Forwards ahead*, from everything to 1. The end stays at 33, and so does the bubble, 27.3 %. The peaks go down from 8, 8, 8, 8 to 4, 3, 2, 1.
+# *Forwards ahead*, from everything to 1. The end stays at 33, and so does the bubble, 27.3 %. The peaks go down from 8,
+# 8, 8, 8 to 4, 3, 2, 1.
 #
 # </details>
 #
@@ -59,8 +63,8 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # <details><summary>Answer</summary>
 #
-# Two *stages of a rank*: 28.5. Or *weight halves* 1 behind, which is ZB-H1: 27. The highest peak stays at 4 in both, but all ranks come closer to it: what the later ranks did not need
-# is now used.
+# Two *stages of a rank*: 28.5. Or *weight halves* 1 behind, which is ZB-H1: 27. The highest peak stays at 4 in both,
+# but all ranks come closer to it: what the later ranks did not need is now used.
 #
 # </details>
 #
@@ -68,17 +72,20 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # <details><summary>Answer</summary>
 #
-# Two stages, four in a row, 1 ahead, 1 behind: the interleaved zero bubble, 25.5. ZB-V, which the sliders cannot make, is as good. And it is proved that nothing with two stages a rank is better in
-# that memory.
+# Two stages, four in a row, 1 ahead, 1 behind: the interleaved zero bubble, 25.5. ZB-V, which the sliders cannot make,
+# is as good. And it is proved that nothing with two stages a rank is better in that memory.
 #
 # </details>
 #
-# **4.** ZB-H2 ends when ZB-H1 ends, and takes much more memory. Why would anybody want it? (There are two bubbles in the figures.)
+# **4.** ZB-H2 ends when ZB-H1 ends, and takes much more memory. Why would you want it? (There are two bubbles in
+# the figures.)
 #
 # <details><summary>Answer</summary>
 #
-# Look at the second one, of a rank's own time: 0 %. Each rank works without a gap from its first action to its last. They only begin and end at different times. In training one step follows the next, so a rank that ends early begins early. If nothing
-# forces the ranks to wait for each other between two steps (no norm of all gradients, no check for overflow), then all of that time is won.
+# Look at the second one, of a rank's own time: 0 %. Each rank works without a gap from its first action to its last.
+# They only begin and end at different times. In training one step follows the next, so a rank that ends early begins
+# early. If nothing forces the ranks to wait for each other between two steps (no norm of all gradients, no check for
+# overflow), then all of that time is won.
 #
 # </details>
 #
@@ -86,7 +93,8 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # <details><summary>Answer</summary>
 #
-# For example two stages, two in a row, 2 ahead: fewer microbatches go round than there are ranks on the way. To run further ahead a rank wants microbatches that cannot have come round yet.
+# For example two stages, two in a row, 2 ahead: fewer microbatches go round than there are ranks on the way. To run
+# further ahead a rank wants microbatches that cannot have come round yet.
 #
 # </details>
 #
@@ -94,14 +102,16 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # <details><summary>Answer</summary>
 #
-# V-min, with 2: half of 1F1B's first rank, and it ends at 29.5, earlier than 1F1B all the same. Both stages of a rank in a V are such that what is held for long in one is held shortly in the other.
+# V-min, with 2: half of 1F1B's first rank, and it ends at 29.5, earlier than 1F1B all the same. Both stages of a rank
+# in a V are such that what is held for long in one is held shortly in the other.
 #
 # </details>
 
 # %% [markdown]
 # ## When messages take time
 #
-# The same with messages of 0.2 that travel while ranks compute, and again with messages for which both sides stand still, half of the time each. Compare 1F1B with the interleaved one.
+# The same with messages of 0.2 that travel while ranks compute, and again with messages for which both sides stand
+# still, half of the time each. Compare 1F1B with the interleaved one.
 
 # %%
 for messages in ("posted", "awaited"):
@@ -114,8 +124,9 @@ for messages in ("posted", "awaited"):
 # %% [markdown]
 # ## Beat it
 #
-# In the page above, the line on the plane of time and memory is proved: a solver has shown that no schedule of that kind is to its left. Where a dot does not touch it, nobody knows a better
-# one yet, or a better one is known to the solver alone.
+# In the page above, the line on the plane of time and memory is proved: a solver has shown that no schedule of that
+# kind is to its left. Where a dot does not touch it, no better one is known yet, or a better one is known to the
+# solver alone.
 #
 # Write one of your own. It begins as 1F1B. Then run both cells, and find it in the page under the name *yours*.
 
@@ -142,7 +153,8 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2), own={"yours": yours.orde
 # ## What is simplified here
 #
 # - All stages are alike, and all microbatches.
-# - Only activations are counted. Weights, gradients and optimizer states are the same in all of these, but for DualPipe: the original has two copies of the weights, and its V, shown here, one.
+# - Only activations are counted. Weights, gradients and optimizer states are the same in all of these, but for
+#   DualPipe: the original has two copies of the weights, and its V, shown here, one.
 # - An activation is there from the start of its forward to the end of its backward, or of its weight half.
 # - DualPipe's point is to hide communication between experts behind computation. There is none here.
 

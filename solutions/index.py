@@ -43,6 +43,9 @@ puzzle_map(PUZZLES, solved=solved())
 # <!-- part: table -->
 
 # %% [markdown]
+# <!-- part: words -->
+
+# %% [markdown]
 # ## How to work
 #
 # - **Predict before you run.** Each puzzle asks you for a number or two. Being wrong is how you remember it.

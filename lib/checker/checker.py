@@ -98,7 +98,7 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
     that is kept with the Trace is asked: somebody may have changed it since."""
     faults, rebuilt = _rebuilt(trace, record, sandbox)
-    # A run that breaks a rule has figures too, those that it states: a student looks at them while mending it. They
+    # A run that breaks a rule has figures too, those that it states: a student looks at them while repairing it. They
     # reach no goal, as it has a fault.
     timed = trace if rebuilt is None else rebuilt.run
     # Whether the next step could follow is asked of runs that are right so far: what is wrong already would be told
@@ -191,10 +191,10 @@ def _against(
         said.append(notes.over_sent(timed, found.sent, goals[over], alone=over > 0))
     if record is None:
         return over, said
-    # These make a puzzle easier than it is: work left out, messages that wait in no store, a layer on one rank.
+    # These make a puzzle easier than it is: work left out, a batch on one rank that a domain is to share.
     left_out = notes.left_out(timed, rebuilt.flaws.keys())
     said += [odd] if (odd := notes.other_layer(timed)) is not None else []
-    reasons = [left_out, notes.posted(timed, record.messages), notes.undivided(timed, record.domain)]
+    reasons = [left_out, notes.undivided(timed, record.domain)]
     easier = [reason for reason in reasons if reason is not None]
     return 0 if easier else over, said + easier
 

@@ -163,20 +163,6 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     )
 
 
-def posted(trace: Trace, messages: str | None) -> str | None:
-    """Why no goal counts: the puzzle says that `messages` are "awaited", and here some travel while ranks compute."""
-    every = trace.events() if messages == "awaited" else ()
-    loose = [(rank, event) for rank, event in every if event.op in COMMUNICATION and not event.blocking]
-    if not loose:
-        return None
-    return remark(
-        "correct, but in this puzzle messages are awaited, and its goals are for that",
-        got=f"{operation(loose[0][1])} that is not awaited where it is called" + more(loose, "call"),
-        where=places(loose),
-        fix="write await in front of each pass_to and receive; what may travel meanwhile is for other puzzles",
-    )
-
-
 def undivided(trace: Trace, domain: bool) -> str | None:
     """Why no goal counts: ranks share each batch in the puzzle, and here one of them worked on all of it."""
     images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)

@@ -114,6 +114,14 @@ class Chapter(NamedTuple):
     about: str
 
 
+class Term(NamedTuple):
+    """A word of the field: what it is, the puzzle that teaches it, and our word for it, where that is another."""
+
+    says: str
+    puzzle: str
+    ours: str = ""
+
+
 class Row(NamedTuple):
     """One line of a table: what a function is given, and what it has to answer; or which error it has to raise, and
     why."""
@@ -298,6 +306,12 @@ def chapters() -> dict[str, Chapter]:
         if data.keys() != set(Chapter._fields):
             raise ValueError(f"chapters.toml: {name} has {' and '.join(Chapter._fields)}; got {', '.join(data)}")
     return {name: Chapter(data["title"], data["about"].strip()) for name, data in every.items()}
+
+
+def glossary() -> dict[str, Term]:
+    """Return the words of the field in alphabetical order. TypeError for an entry with a field that there is not."""
+    words = sorted(_read("glossary").items(), key=lambda entry: entry[0].lower())
+    return {word: Term(**data) for word, data in words}
 
 
 def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:

@@ -1,13 +1,13 @@
 """Split the backward, and do each weight half right behind its input half.
 
-Two thirds of what there is to win, for two gradients more than 1F1B holds: the gradient of the input leaves each rank
+Three quarters of what there is to win, and no more memory than 1F1B holds: the gradient of the input leaves each rank
 before the weight half begins.
 """
 
 from lib import schedule
 
 
-@schedule(messages="awaited")
+@schedule(messages="posted")
 def zero_bubble(rank, ranks, batches):
     ahead = min(batches, ranks - rank)
     order = [f"F{b}" for b in range(ahead)]

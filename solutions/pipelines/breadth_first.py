@@ -35,7 +35,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, check, goal, predict, schedule, simulate
+from lib import Costs, Model, check, goal, predict, schedule, simulate
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
 from lib.schedules.pipelines.program import program_of
@@ -63,7 +63,7 @@ from lib.suite.course.solutions import run_of
 
 # %%
 run, is_yours = run_of("one_f_one_b")
-print("your 1F1B:" if is_yours else "our 1F1B (yours, once you have passed that puzzle):")
+print("your 1F1B:" if is_yours else "our 1F1B (yours, once it passes):")
 order = order_of(run)
 for rank, words in enumerate(order):
     print(f"rank {rank}:", *words)
@@ -79,7 +79,7 @@ for name, models in {
     "its lists": simulate(program_of(order), layers=8, batches=8, ranks=4),
 }.items():
     verdict = check(models)
-    print(f"{name:12} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
+    print(f"{name:12} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %% [markdown]
 # From now on you answer with a list of words for each rank. They are PyTorch's words. Where a rank has only one
@@ -94,13 +94,19 @@ def gpipe_as_a_list(rank, ranks, batches):
 
 
 print("rank 0 of 4, 3 microbatches:", " ".join(gpipe_as_a_list(0, 4, 3)))
-draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
+thirds = Costs(backward=2)
+draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4, costs=thirds))
 
 # %% [markdown]
-# **Posted** is new. Until now sender and receiver stood still while a message travelled: it was *awaited*. That is
-# simple, and large pipelines avoid it where they can. Here every receive is issued as early as possible, and all
-# ranks go on computing while messages travel. So this GPipe ends at 47.4; with awaited messages it ends at 53.0.
-# Twice as many stages send twice as many messages, so from now on this matters.
+# Two things are new, and they stay for the rest of the chapter.
+#
+# **Messages are posted.** Until now sender and receiver stood still while a message travelled: it was *awaited*. That
+# is simple, and large pipelines avoid it where they can. Here every receive is issued as early as possible, and all
+# ranks go on computing while messages travel. This GPipe ends at 69.4; with awaited messages it would end at 75. Twice
+# as many stages send twice as many messages, so from now on this matters.
+#
+# **A backward takes 2.** It multiplies twice, a forward once: once for the gradient of its input (`I`), once for the
+# gradient of its weight (`W`). So F = I = W = 1 for each layer, as in most papers on schedules.
 
 # %% [markdown]
 # ## The puzzle
@@ -116,6 +122,7 @@ draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
 #
 # **Rules**
 #
+# - A layer takes 1 forward and 2 backward.
 # - Messages are posted. They cost their ranks no time: the output of a pass is on the next rank 0.4 after the pass
 #   ends.
 # - You only give the order. It has every forward and every backward of each microbatch once, for both stages.
@@ -123,7 +130,7 @@ draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
 # %% [markdown]
 # ### Predict first
 #
-# GPipe with one long stage on each rank ends at 47.4, and 33 of that is work. When will this one end? And what will
+# GPipe with one long stage on each rank ends at 69.4, and 49 of that is work. When will this one end? And what will
 # the highest peak be: lower, the same, or higher than the 4,456,448 of GPipe?
 
 # %%
@@ -133,7 +140,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("breadth_first")
@@ -164,11 +171,11 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Every rank computes 32 (8 microbatches, 2 layers, forward and backward), and then updates two layers: 33.
-# Waiting comes on top. The first microbatch is on rank 3 after three stages of 1 and three messages of 0.4: 4.2. From
-# there on rank 3 always has something to do. At the end it is the same: rank 3 is done, and the last gradient goes
-# through three stages of 1 with three messages: 4.2. Together 33 + 2 · 4.2 = 41.4. With long stages it is 33 + 2 · 3
-# · (2 + 0.4) = 47.4.
+# **Time.** Every rank computes 48 (8 microbatches, 2 layers, 1 forward and 2 backward), and then updates two layers:
+# 49. Waiting comes on top. The first microbatch is on rank 3 after three forwards of 1 and three messages of 0.4: 4.2.
+# From there on rank 3 always has something to do. When it is done, the last gradient still goes through three
+# backwards of 2, with three messages: 7.2. Together 49 + 4.2 + 7.2 = 60.4. With long stages the passes on the way take
+# twice as long: 49 + 7.2 + 13.2 = 69.4.
 #
 # **Memory.** When rank 3 begins with its first backward, it has the inputs of two layers for 8 microbatches, and the
 # outputs of the last one, for which the loss is still to come, as in GPipe. Two short stages are as large as one long
@@ -195,7 +202,7 @@ Model.check(out, puzzle="breadth_first")
 # after the one before it, with short ones 1.4 after it.
 
 # %%
-gpipe = simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4)
+gpipe = simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4, costs=thirds)
 compare(gpipe=gpipe, breadth_first=out) if out else None
 
 # %% [markdown]
@@ -206,13 +213,14 @@ compare(gpipe=gpipe, breadth_first=out) if out else None
 # %%
 if out:
     awaited = schedule(messages="awaited")
-    waiting = simulate(awaited(breadth_first.__wrapped__), layers=8, batches=8, ranks=4)
-    one_stage = simulate(program_of(gpipe_order(4, 8), messages="awaited"), layers=8, batches=8, ranks=4)
+    sizes = {"layers": 8, "batches": 8, "ranks": 4, "costs": thirds}
+    waiting = simulate(awaited(breadth_first.__wrapped__), **sizes)
+    one_stage = simulate(program_of(gpipe_order(4, 8), messages="awaited"), **sizes)
     print(f"GPipe         {one_stage[0].time:g}\nbreadth-first {waiting[0].time:g}")
 
 # %% [markdown]
-# Breadth-first has lost its lead, 53.4 to 53.0. The bubble is smaller, but each microbatch crosses seven borders
-# instead of three, and stops at each of them. More stages pay only if messages travel while ranks compute.
+# A lead of 9 has shrunk to 2.6. The bubble is as small as before, but each microbatch crosses seven borders instead of
+# three, and both ranks stop at each of them. More stages pay only if messages travel while ranks compute.
 
 # %% [markdown]
 # ## What you built
@@ -225,12 +233,12 @@ if out:
 # least 3, *B* at least 1.4 · *R*):
 #
 # ```
-# time = 2·V·B + 2·(R - 1)·(1 + 0.4) + 0.5·V
+# time = 3·V·B + (R - 1)·(3 + 0.8) + 0.5·V
 # peak = (2·V + 1)·W + (V + 1)·B·A
 # ```
-# The first term is work, and the second one the bubble. Cut the same layers into long stages, and the 1 in it becomes
-# *V*, the layers of a rank. Without messages twice as many stages are half the bubble. The peak still grows with *B*,
-# as in GPipe. That is the next thing to fix.
+# The first term is work, and the second one the bubble. Cut the same layers into long stages, and the 3 in it becomes
+# 3·*V*: all layers of a rank, there and back. Without messages twice as many stages are half the bubble. The peak still
+# grows with *B*, as in GPipe. That is the next thing to fix.
 #
 # </details>
 
@@ -263,7 +271,7 @@ if out:
 #
 # Then the two are one long stage in two pieces, and breadth-first takes all eight microbatches through the first
 # piece before any of them goes through the second. Rank 1 gets its first microbatch after nine forwards of rank 0,
-# and so on: 89.4 instead of 41.4. Virtual stages have to go round, so that every rank has something to do early.
+# and so on: 132.4 instead of 60.4. Virtual stages have to go round, so that every rank has something to do early.
 #
 # </details>
 #
@@ -283,10 +291,10 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# A quarter of GPipe's, as far as computing goes, which brings the end from 92.4 to 74.4. But the 0.4 of each message
-# stays: with 16 layers the bubble is 2 · 3 · (4 + 0.4) for GPipe, 2 · 3 · (2 + 0.4) for two stages, and 2 · 3 · (1 +
-# 0.4) for four. Each halving brings less, and doubles the messages. That is the price of virtual stages: the bubble
-# divided by *V*, the traffic multiplied by *V* [@narayanan2021].
+# A quarter of GPipe's, as far as computing goes, which brings the end from 136.4 to 109.4. But the 0.4 of each message
+# stays: with 16 layers the bubble is 3 · (12 + 0.8) for GPipe, 3 · (6 + 0.8) for two stages, and 3 · (3 + 0.8) for
+# four. Each halving brings less, and doubles the messages. That is the price of virtual stages: the bubble divided by
+# *V*, the traffic multiplied by *V* [@narayanan2021].
 #
 # </details>
 

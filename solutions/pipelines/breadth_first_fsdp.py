@@ -33,7 +33,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Mesh, Model, Trace, check, goal, predict, schedule, simulate
+from lib import Costs, Mesh, Model, Trace, check, goal, predict, schedule, simulate
 from lib.schedules.pipelines.generators import interleaved as interleaved_order
 from lib.schedules.pipelines.lowering import with_weights
 from lib.schedules.pipelines.program import program_of
@@ -74,8 +74,10 @@ def gathers(run):
 
 
 mesh = Mesh({"stage": 4, "data": 2})
-often = simulate(careful, layers=8, batches=16, mesh=mesh)
-print(f"{gathers(often)} all-gathers a rank, ends at {check(often).time:g}, peak {check(often).memory:,.0f}")
+sizes = {"layers": 8, "batches": 16, "mesh": mesh, "costs": Costs(backward=2)}
+often = simulate(careful, **sizes)
+verdict = check(often)
+print(f"{gathers(often)} all-gathers a rank, ends at {verdict.time:g}")
 draw(often)
 
 # %% [markdown]
@@ -105,7 +107,7 @@ draw(often)
 #
 # **Rules**
 #
-# - Messages are posted.
+# - A layer takes 1 forward and 2 backward, and messages are posted.
 # - Between passes a rank needs only shards of its two layers. A whole weight takes memory until you free it, used or
 #   not.
 # - The second and the third goal have a limit on what is sent, too.
@@ -115,7 +117,7 @@ draw(often)
 # %% [markdown]
 # ### Predict first
 #
-# Without any sharding, breadth-first ends at 42 on this mesh (with an all-reduce of the gradients at the end). When
+# Without any sharding, breadth-first ends at 61 on this mesh (with an all-reduce of the gradients at the end). When
 # will it end with sharded weights, at best?
 
 # %%
@@ -125,7 +127,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("breadth_first_fsdp")
@@ -145,7 +147,8 @@ def breadth_first_fsdp(rank, ranks, batches):
     def backwards(stage):
         return [f"{stage}B{b}" for b in range(batches)]
 
-    # Both stages forward, both back, and the weights gathered, freed and reduced in between.
+    # Both stages forward, both back, and the weights gathered, freed and reduced in
+    # between.
     # --- your code (about 7 lines) ---
     order = [f"{first}UNSHARD"]
     order += [*forwards(first)[:-1], f"{second}UNSHARD", *forwards(first)[-1:]]
@@ -167,10 +170,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Breadth-first alone: 32 of work, 1 of updates, and 4.2 of waiting at each end: 41.4. What is added? Rank 0
-# begins with an all-gather, 0.3, and all others get their first microbatch that much later. The other ranks gather
-# while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run while the rank
-# computes, if they are issued in time: 42.0.
+# **Time.** Breadth-first alone: 48 of work, 1 of updates, 4.2 of waiting at the beginning and 7.2 at the end: 60.4.
+# What is added? Rank 0 begins with an all-gather, 0.3, and all others get their first microbatch that much later. The
+# other ranks gather while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run
+# while the rank computes, if they are issued in time: 61.0.
 #
 # **Memory.** The peak is where it is without sharding, on the last rank when its first backward begins: the inputs of
 # both stages for eight microbatches, and the outputs of the last one, for which the loss is still
@@ -199,11 +202,11 @@ Model.check(out, puzzle="breadth_first_fsdp")
 
 # %%
 order = with_weights(interleaved_order(4, 8), keep=1)
-changes = simulate(program_of(order, messages="posted"), layers=8, batches=16, mesh=mesh)
+changes = simulate(program_of(order, messages="posted"), **sizes)
 print(" ".join(map(str, order[0])))
-print(f"interleaved: {gathers(changes)} all-gathers a rank, ends at {check(changes).time:g}")
-if out:
-    print(f"yours:       {gathers(out)} all-gathers a rank, ends at {check(out).time:g}")
+for name, run in {"interleaved": changes, "yours": out}.items():
+    if run:
+        print(f"{name:11} {gathers(run)} all-gathers a rank, ends at {check(run).time:g}")
 compare(interleaved=changes, breadth_first=out) if out else None
 
 # %% [markdown]

@@ -32,7 +32,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, check, goal, predict, schedule, simulate
+from lib import Costs, Model, check, goal, predict, schedule, simulate
 from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
 from lib.schedules.pipelines.generators import in_turn
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
@@ -42,16 +42,16 @@ from lib.schedules.pipelines.program import program_of
 # ## The idea
 #
 # Here are your last two schedules, for 8 microbatches on 4 ranks. Messages are **posted**: they travel while their
-# ranks compute.
+# ranks compute. A layer takes 1 forward and 2 backward.
 
 # %%
+sizes = {"layers": 8, "batches": 8, "ranks": 4, "costs": Costs(backward=2)}
 orders = {"1F1B": one_f_one_b_order(4, 8), "breadth-first": breadth_first_order(4, 8)}
-runs = {
-    name: simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4) for name, order in orders.items()
-}
-for name, run in runs.items():
-    verdict = check(run)
-    print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
+runs = {}
+for name, order in orders.items():
+    runs[name] = simulate(program_of(order, messages="posted"), **sizes)
+    verdict = check(runs[name])
+    print(f"{name:14} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %% [markdown]
 # One is lean, the other is fast. Breadth-first must hold everything, because *all* microbatches take the first stage
@@ -78,17 +78,11 @@ for name, run in runs.items():
 #
 # </details>
 #
-# And the rank before it? In 1F1B it was one more. **Predict again:** how many more here? Follow a forward from rank 2
-# to rank 3 and back as a gradient. How long is it under way, with messages of 0.4? And how many turns can rank 2 do
-# in the meantime, if its warm-up is one forward longer? Two longer?
-#
-# <details><summary>Answer</summary>
-#
-# Two more. A forward on rank 2, one on rank 3, a backward on rank 3 and one on rank 2, with two messages: 4.8. A turn
-# takes 2. If rank 2 warms up with one forward more, it has two turns to do until then, 4: too few, and it waits again
-# and again. With two more it has three turns, 6. The same holds for each rank further up. You write the formula.
-#
-# </details>
+# And the rank before it? In 1F1B it was one more. **Predict again:** how many more here? Follow one turn of rank 3. Its
+# forward is done on rank 2 first, and its backward is done on rank 2 afterwards. How long does that take, from the
+# beginning of the first to the end of the last of these four passes, with messages of 0.4? If it is longer than rank 2
+# has something to do, rank 2 waits, turn after turn. A turn takes 3. With a warm-up that is one forward longer, rank 2
+# has two turns to fill that time; with each further forward it has one turn more.
 
 # %% [markdown]
 # ## The puzzle
@@ -100,17 +94,18 @@ for name, run in runs.items():
 # **Given:** the decorator, the two stages of a rank, and the groups of microbatches: as many in each group as there
 # are ranks.
 #
-# **To do:** the list of what this rank does.
+# **To do:** the list of what this rank does, with a warm-up of your own.
 #
 # **Rules**
 #
+# - A layer takes 1 forward and 2 backward.
 # - Messages are posted: the output of a pass is on the next rank 0.4 after the pass ends, and no rank stands still.
 # - The list has every forward and every backward of each microbatch once, for both stages.
 
 # %% [markdown]
 # ### Predict first
 #
-# 1F1B ends at 51.4 and breadth-first at 41.4. Where will this one be? And which rank has the highest peak?
+# 1F1B ends at 73.4 and breadth-first at 60.4. Where will this one be? And which rank has the highest peak?
 
 # %%
 guess = predict("interleaved", end=..., rank=...)
@@ -119,7 +114,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("interleaved")
@@ -133,7 +128,8 @@ goal("interleaved")
 def interleaved(rank, ranks, batches):
     stages = (rank, rank + ranks)
     groups = [range(start, start + ranks) for start in range(0, batches, ranks)]
-    # All forwards in their order, and all backwards in theirs. How long is the warm-up? Then merge the two lists.
+    # All forwards in their order, and all backwards in theirs. How long is the warm-up?
+    # Then merge the two lists.
     # --- your code (about 8 lines) ---
     forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
     backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
@@ -156,11 +152,15 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Each rank works for 33, updates included, so all else is waiting. Rank 3 begins at 3 · 1.4 = 4.2, as in
-# breadth-first, and when it is done the last gradient still has 4.2 to go. That makes 41.4. Our run ends at 44.6, so
-# 3.2 are lost in between. A group of four keeps a rank busy for 4. But once round the loop, through four stages and
-# four messages, takes 4 · 1.4 = 5.6. So rank 3 waits for 1.6 on the way in, and for 1.6 on the way out. In the middle
-# it always has something of the other kind to do.
+# **The warm-up.** The four passes and two messages take 1 + 1 + 2 + 2 + 0.8 = 6.8. Two turns take 6: too few. Three take
+# 9. So each rank warms up with two forwards more than the next one.
+#
+# **Time.** Each rank works for 49, updates included, so all else is waiting. Rank 3 begins at 3 · 1.4 = 4.2, as in
+# breadth-first, and when it is done the last gradient still has 3 · 2.4 = 7.2 to go. That makes 60.4. Our run ends at
+# 63.6, so 3.2 are lost in between. A group of four keeps a rank busy for 4. But once round the loop, through four
+# stages and four messages, takes 4 · 1.4 = 5.6. So rank 3 waits for 1.6 on the way in. Backwards keep it busy for 8,
+# and the loop takes 4 · 2.4 = 9.6: it waits for 1.6 on the way out, too. In the middle it always has something of the
+# other kind to do.
 #
 # **Memory.** Rank 0 warms up with 4 + 2 · 3 = 10 forwards, and one more comes in its first turn: 11 inputs of virtual
 # stages, instead of the 16 of breadth-first. Rank 3 has 5. These are 1F1B's stairs, a little longer.
@@ -183,7 +183,8 @@ Model.check(out, puzzle="interleaved")
 # ### Three schedules, one below the other
 
 # %%
-compare(one_f_one_b=runs["1F1B"], interleaved=out, breadth_first=runs["breadth-first"]) if out else None
+before, after = runs["1F1B"], runs["breadth-first"]
+compare(one_f_one_b=before, interleaved=out, breadth_first=after) if out else None
 
 # %% [markdown]
 # ### One loop, two sliders
@@ -196,13 +197,13 @@ compare(one_f_one_b=runs["1F1B"], interleaved=out, breadth_first=runs["breadth-f
 for group in (4, 8):
     for ahead in (1, 2, None):
         order = in_turn(4, 8, chunks=2, group=group, ahead=ahead)
-        verdict = check(simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4))
+        verdict = check(simulate(program_of(order, messages="posted"), **sizes))
         name = f"groups of {group}, {'everything' if ahead is None else ahead} ahead"
         print(f"{name:30} ends at {verdict.time:4g}, peak {verdict.memory:,.0f}")
 
 # %% [markdown]
-# Megatron-LM's choice is *groups of 4, 2 ahead*: 44.6, and only 3,670,016. For 262,144 elements more, *groups of 8, 2
-# ahead* ends with breadth-first, at 41.4. Llama 3 made the group free for that reason: if you have memory to spare,
+# Megatron-LM's choice is *groups of 4, 2 ahead*: 63.6, and only 3,670,016. For 262,144 elements more, *groups of 8, 2
+# ahead* ends with breadth-first, at 60.4. Llama 3 made the group free for that reason: if you have memory to spare,
 # take a larger one.
 #
 # ### And when messages are awaited?
@@ -217,12 +218,13 @@ for batches in (4, 8, 16):
         ("interleaved", in_turn(4, batches, chunks=2, ahead=2)),
     ):
         for messages in ("awaited", "posted"):
-            run = simulate(program_of(order, messages=messages), layers=8, batches=batches, ranks=4)
+            program = program_of(order, messages=messages)
+            run = simulate(program, **sizes | {"batches": batches})
             line.append(f"{name} {messages} {check(run).time:g}")
     print(f"{batches:2} microbatches: {', '.join(line)}")
 
 # %% [markdown]
-# With 16 microbatches and awaited messages 1F1B wins, 91.0 to 95.8. The bubble that interleaving saves does not grow
+# With 16 microbatches and awaited messages 1F1B wins, 129 to 130.4. The bubble that interleaving saves does not grow
 # with the number of microbatches, and the time in which ranks stand still for messages does.
 
 # %% [markdown]
@@ -235,7 +237,7 @@ for batches in (4, 8, 16):
 # *R* ranks (3 or more), *B* microbatches (a multiple of *R*, and more than *R*), and messages that are posted:
 #
 # ```
-# time = 2·V·B + 2·(R - 1)·(1 + 0.4) + 0.8·R·(V - 1) + 0.5·V
+# time = 3·V·B + (R - 1)·(3 + 0.8) + 0.8·R·(V - 1) + 0.5·V
 # peak = 3·V·W + (R·(V + 1) + 4)·A
 # ```
 #
@@ -243,8 +245,8 @@ for batches in (4, 8, 16):
 # it is gone. There is no *B* in the peak. Rank 0 has R · (V + 1) - 1 virtual stages in flight, 11 of the 16 here.
 # Divide by *V* to compare with 1F1B's *R* long ones: 5.5 instead of 4. Half the bubble for a little more memory.
 #
-# If messages took no time, 1 ahead would be as fast as 2 (both end at 39), with 8 virtual stages in flight instead of
-# 11. The second forward is there for the message alone. Above you see what happens without it: 51.0 instead of 44.6.
+# If messages took no time, 1 ahead would be as fast as 2 (both end at 58), with 8 virtual stages in flight instead of
+# 11. The second forward is there for the message alone. Above you see what happens without it: 70 instead of 63.6.
 #
 # </details>
 
@@ -254,10 +256,11 @@ for batches in (4, 8, 16):
 # - *What it brings.* Megatron-LM measured at least 10 % more throughput than with 1F1B, and another 11 % from sending
 #   each message only once to a host and spreading it there [@narayanan2021].
 # - *At the largest size.* A model of a trillion parameters on 3,072 A100s, 64 pipeline ranks of 8 GPUs, 6 pipelines
-#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.) [@narayanan2021]
-# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The
-#   peak fell from 82.5 to 72.7 GiB [@torchtitan_llama3_h100], although you have just seen that interleaving holds *more* activations. The
-#   table does not say why; something else must have changed, too.
+#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.)
+#   [@narayanan2021]
+# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The peak
+#   fell from 82.5 to 72.7 GiB [@torchtitan_llama3_h100], although you have just seen that interleaving holds *more*
+#   activations. The table does not say why; something else must have changed, too.
 # - *Uneven on purpose.* Llama 3 put one layer less on the first and the last stage, which also have the embedding and
 #   the head [@llama3].
 #
@@ -267,8 +270,6 @@ for batches in (4, 8, 16):
 # ## What is simplified here
 #
 # - Messages take 0.4 whatever else is on the link. With twice the traffic that is optimistic.
-# - A backward takes as long as a forward. Really it takes twice as long, so a turn is a forward of 1 and a backward
-#   of 2, and messages matter less.
 # - Megatron-LM sends and receives in pairs at fixed points of its loop. Here each message leaves when it is ready.
 
 # %% [markdown]
@@ -289,7 +290,7 @@ for batches in (4, 8, 16):
 # <details><summary>Answer</summary>
 #
 # Because the loop is longer than that: after two microbatches on stage 0, rank 0 would turn to stage 4, and the first
-# of them is still on rank 2. It waits at each turn. With one forward ahead the run ends at 57.4, later than 1F1B;
+# of them is still on rank 2. It waits at each turn. With one forward ahead the run ends at 83.6, later than 1F1B;
 # with two ahead the ranks wait in a circle.
 #
 # </details>
@@ -307,10 +308,11 @@ for batches in (4, 8, 16):
 # %% [markdown]
 # ## Where this leads
 #
-# Both ways to shrink the bubble so far cost messages or memory. But look into a backward: it makes two gradients, one that
-# the stage before is waiting for, and one that only the update reads. What if you split it?
+# Both ways to shrink the bubble so far cost messages or memory. But look into a backward: it makes two gradients, one
+# that the stage before is waiting for, and one that only the update reads. What if you split it?
 #
-# (And microbatches rarely come in multiples of the number of ranks. What happens to the groups then is a deeper puzzle.)
+# (And microbatches rarely come in multiples of the number of ranks. What happens to the groups then is a deeper
+# puzzle.)
 
 # %% [markdown]
 # <!-- part: links -->

@@ -102,15 +102,17 @@ draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
 #
 # **Rules**
 #
-# - All messages and collectives are **awaited**. A message takes 0.2 on each side, a collective 0.3, with one layer in it.
+# - All messages and collectives are **awaited**. A message takes 0.2 on each side, a collective 0.3, with one layer in
+#   it.
 # - A whole weight takes memory as long as it is whole, and at the end every rank has shards again.
-# - For the last two goals a rank may send 1,572,864 elements: its messages, a sum of its gradients, and every weight once.
+# - For the last two goals a rank may send 1,572,864 elements: its messages, a sum of its gradients, and every weight
+#   once.
 
 # %% [markdown]
 # ### Predict first
 #
-# 1F1B alone, on four ranks, with four batches, takes 33.4. Add what has to be added: when does the step end at best, if every
-# collective is awaited? And how many collectives does a rank then call?
+# 1F1B alone, on four ranks, with four batches, takes 33.4. Add what has to be added: when does the step end at best, if
+# every collective is awaited? And how many collectives does a rank then call?
 
 # %%
 guess = predict("pp_fsdp_keep", end=..., collectives=...)
@@ -279,10 +281,12 @@ Model.check(out, puzzle="pp_fsdp_keep")
 # ## On real GPUs
 #
 # - *Who does it.* torchtitan switches resharding off as soon as there is a pipeline, because otherwise each microbatch
-#   would gather every weight again [@torchtitan_446]. Llama 3 keeps its weights between forward and backward as well [@llama3].
+#   would gather every weight again [@torchtitan_446]. Llama 3 keeps its weights between forward and backward as well
+#   [@llama3].
 # - *How you say it.* One gather and one reduce-scatter in a step: PyTorch has had `set_reshard_after_backward` for it
 #   since 2024 [@pytorch_124319].
-# - *Where.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s [@torchtitan_llama3_h100].
+# - *Where.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s
+#   [@torchtitan_llama3_h100].
 #
 # <!-- references -->
 

@@ -32,7 +32,7 @@
 
 # %%
 from drawing import draw
-from lib import Model, PuzzleError, check, goal, predict, schedule, simulate
+from lib import Costs, Model, PuzzleError, check, goal, predict, schedule, simulate
 
 # %% [markdown]
 # ## The idea
@@ -55,7 +55,8 @@ def shuffled(rank, ranks, groups):
 
 
 def short_last(ranks, batches):
-    return [range(start, min(start + ranks, batches)) for start in range(0, batches, ranks)]
+    starts = range(0, batches, ranks)
+    return [range(start, min(start + ranks, batches)) for start in starts]
 
 
 @schedule(messages="posted")
@@ -64,13 +65,14 @@ def with_a_short_one(rank, ranks, batches):
 
 
 # %% [markdown]
-# On 4 ranks with 6 microbatches (groups of 4 and of 2) it runs:
+# On 4 ranks with 6 microbatches (groups of 4 and of 2) it runs. A layer takes 1 forward and 2 backward:
 
 # %%
-draw(simulate(with_a_short_one, layers=8, batches=6, ranks=4))
+thirds = Costs(backward=2)
+draw(simulate(with_a_short_one, layers=8, batches=6, ranks=4, costs=thirds))
 
 # %% [markdown]
-# It ends at 44.2, which is a lot: 8 microbatches take 44.6. Do you see the hole in the middle? The second group has
+# It ends at 63.2, which is a lot: 8 microbatches take 63.6. Do you see the hole in the middle? The second group has
 # only two microbatches. After two forwards a rank is done with them on its first stage, turns to its second one, and
 # has to wait until they come round.
 #
@@ -114,15 +116,16 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Messages are posted: the output of a pass is on the next rank 0.4 after the pass ends.
+# - A layer takes 1 forward and 2 backward. Messages are posted: the output of a pass is on the next rank 0.4 after the
+#   pass ends.
 # - A larger group has more microbatches in flight at once, so it needs more memory. One group for everything is too
 #   much for the last goal.
 
 # %% [markdown]
 # ### Predict first
 #
-# 5 microbatches end at 36.2, and each further one adds 4 of work to every rank. With a short last group 11 end at
-# 70.4. When can they end, at best?
+# 5 microbatches end at 50.2, and each further one adds 6 of work to every rank. With a short last group 11 end at
+# 102. When can they end, at best?
 
 # %%
 guess = predict("ragged", end=...)
@@ -131,7 +134,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("ragged")
@@ -143,7 +146,8 @@ goal("ragged")
 # %%
 @schedule(messages="posted")
 def ragged(rank, ranks, batches):
-    # How many groups? How large is each? Then: return shuffled(rank, ranks, [range(...), range(...), ...])
+    # How many groups? How large is each? Then hand their ranges to `shuffled`, as
+    # above.
     # --- your code (about 7 lines) ---
     count = max(1, batches // ranks)
     groups, start = [], 0
@@ -165,10 +169,11 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# 11 // 5 is 2: there is room for two full groups, so two groups, of 6 and of 5. A rank works for 11 · 4 = 44, and 1
-# for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6, and the last gradient takes as long back
-# to rank 0: together 56.2. Once round takes 5 · 1.4 = 7. The first group keeps a rank busy for 6, so rank 4 waits for
-# 1 on the way in. The last group keeps it busy for 5, so it waits for 2 on the way out: 59.2.
+# 11 // 5 is 2: there is room for two full groups, so two groups, of 6 and of 5. A rank works for 11 · 6 = 66, and 1
+# for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6, and the last gradient takes 4 · 2.4 = 9.6
+# back to rank 0: together 82.2. Once round takes 5 · 1.4 = 7. The first group keeps a rank busy for 6, so rank 4 waits
+# for 1 on the way in. Back it takes 5 · 2.4 = 12. The last group keeps a rank busy for 10, so it waits for 2 on the way
+# out: 85.2.
 #
 # </details>
 
@@ -199,7 +204,8 @@ def one_group(rank, ranks, batches):
 
 def figures(function, ranks, batches):
     try:
-        verdict = check(simulate(function, layers=2 * ranks, batches=batches, ranks=ranks))
+        sizes = {"layers": 2 * ranks, "batches": batches, "ranks": ranks}
+        verdict = check(simulate(function, **sizes, costs=thirds))
     except PuzzleError as error:
         return "waits in a circle" if "wait for each other" in str(error) else "not a legal list"
     return f"{verdict.time:4g} / {verdict.memory / 1e6:.2f}"
@@ -208,8 +214,9 @@ def figures(function, ranks, batches):
 if out:
     print(f"{'':24}{'a short last group':>20}{'one group':>20}{'yours':>20}")
     for ranks, batches in ((4, 5), (4, 7), (4, 9), (4, 11), (5, 7), (5, 9), (5, 11)):
-        line = [figures(function, ranks, batches) for function in (with_a_short_one, one_group, ragged)]
-        print(f"{ranks} ranks, {batches:2} microbatches " + "".join(f"{entry:>20}" for entry in line))
+        ways = (with_a_short_one, one_group, ragged)
+        line = "".join(f"{figures(way, ranks, batches):>20}" for way in ways)
+        print(f"{ranks} ranks, {batches:2} microbatches {line}")
 
 # %% [markdown]
 # ## What you built
@@ -234,13 +241,13 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [@narayanan2021, section 2.2]. Today the size of a group is an
-#   option, `microbatch_group_size_per_vp_stage`, and what is left for the last group must be nothing, or at least as
-#   many microbatches as there are ranks [@megatron_schedules].
+# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [@narayanan2021, section 2.2]. Today the
+#   size of a group is an option, `microbatch_group_size_per_vp_stage`, and what is left for the last group must be
+#   nothing, or at least as many microbatches as there are ranks [@megatron_schedules].
 # - *Llama 3* made the size of a group free: fewer microbatches than pipeline ranks, or more, up to all of them if
 #   memory allows [@llama3, section 3.3.2].
-# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [@pytorch_129597] [@pytorch_schedules]. Yours need
-#   not.
+# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [@pytorch_129597]
+#   [@pytorch_schedules]. Yours need not.
 # - *Deadlocks are found late.* In an evaluation of llm-foundry ranks hung in an all-gather, and the watchdog took 10
 #   minutes to end the run [@llm_foundry_423].
 #
@@ -265,7 +272,7 @@ if out:
 #
 # </details>
 #
-# **2.** On 4 ranks 9 microbatches are groups of 5 and 4. One group of 9 ends at 45.4 and yours at 47.6. Why not
+# **2.** On 4 ranks 9 microbatches are groups of 5 and 4. One group of 9 ends at 66.4 and yours at 68.6. Why not
 # always one group?
 #
 # <details><summary>Answer</summary>

@@ -31,8 +31,8 @@
 # > **To tell a friend:** in a loop the microbatch comes round again; in a V it turns round and comes back, and the
 # > turn is free.
 #
-# *Reminder.* A **stage** is a run of layers. Stage s works on what stage s - 1 gives. Forward a microbatch goes from stage
-# 0 to the last one, and its gradient comes back the same way.
+# *Reminder.* A **stage** is a run of layers. Stage s works on what stage s - 1 gives. Forward a microbatch goes from
+# stage 0 to the last one, and its gradient comes back the same way.
 
 # %%
 from drawing import picture_of
@@ -46,14 +46,16 @@ from lib.cluster.stages import Stages
 # rank 0, as the first did:
 
 # %%
-picture_of(Stages([(0, 4), (1, 5), (2, 6), (3, 7)], title="A loop: eight stages on four ranks"))
+loop = [(0, 4), (1, 5), (2, 6), (3, 7)]
+picture_of(Stages(loop, title="A loop: eight stages on four ranks"))
 
 # %% [markdown]
 # Look at the long arrow in the middle: from rank 3 the microbatch has to get back to rank 0. In a **V** it turns
 # round instead. Rank 3 has stage 3 and also stage 4, and hands the microbatch to itself:
 
 # %%
-picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages, the other way round"))
+v = [(0, 7), (1, 6), (2, 5), (3, 4)]
+picture_of(Stages(v, title="A V: the same stages, the other way round"))
 
 # %% [markdown]
 # Nothing is sent at the turn. And rank 0 has both ends now: the first stage, with the embedding, and the last, with the
@@ -128,7 +130,8 @@ verdict = check_function(stage_ids, puzzle="stage_ids")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("stage_ids")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("stage_ids")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -147,9 +150,9 @@ if verdict:
         print(f"{style:<5}  {Stages(mine).messages():>8}  {', '.join(map(str, waits))}")
 
 # %% [markdown]
-# The V is level. A rank with an early stage, which waits long, also has a late one, which hardly waits at all. That
-# is the real reason for the V: not the one message that it saves, but that all ranks need the same memory. Try three
-# rounds, and other numbers of ranks; then have a look:
+# The V is level, so pipelines whose stages lie like this, **V schedules**, need equal memory everywhere. A rank with an
+# early stage, which waits long, also has a late one, which hardly waits at all. That is the real reason for the V, not
+# the one message that it saves. Try three rounds, and other numbers of ranks; then have a look:
 
 # %%
 picture = None
@@ -164,10 +167,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The first function that an interleaved pipeline calls. torchtitan takes a V for the schedules ZB-V and DualPipe-V,
-# and a loop for all others [@torchtitan_pipeline_parallel]. PyTorch has the same table the other way round, from a stage to its rank
-# (`style="loop"` or `"v"`) [@pytorch_pipelining_utils]. Megatron-LM calls these stages *model chunks*, papers *virtual stages*. With R ranks,
-# for rank r in round k:
+# The first function that an interleaved pipeline calls. torchtitan takes a V for the schedules ZB-V and DualPipe-V, and
+# a loop for all others [@torchtitan_pipeline_parallel]. PyTorch has the same table the other way round, from a stage to
+# its rank (`style="loop"` or `"v"`) [@pytorch_pipelining_utils]. Megatron-LM calls these stages *model chunks*, papers
+# *virtual stages*. With R ranks, for rank r in round k:
 #
 # ```
 # loop           k·R + r
@@ -184,8 +187,8 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v times
-#   smaller, and sends v times as much [@narayanan2021].
+# - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v
+#   times smaller, and sends v times as much [@narayanan2021].
 # - *Level memory.* ZB-V needs no more activation memory than 1F1B, and has no bubble if F, B and W take equally long
 #   [@zero_bubble_demo].
 # - *The same V from another side.* DeepSeek-V3 runs two pipelines through the same ranks in opposite directions, with
@@ -200,10 +203,9 @@ picture
 # %% [markdown]
 # ## What is simplified here
 #
-# The stages of a rank are half of a schedule; the other half is their order, which is what the chapter on pipelines
-# is about. Puzzle $number_zb_v runs one on a V. The sums of waits
-# count every stage as one unit of work, and no microbatch ever waits for another. In a real schedule a rank has
-# several microbatches in flight, and holds the activations of all of them.
+# The stages of a rank are half of a schedule; the other half is their order, and puzzle $number_zb_v has one for a V.
+# The sums of waits count every stage as one unit of work, and no microbatch ever waits for another. In a real schedule
+# a rank has several microbatches in flight, and holds the activations of all of them.
 
 # %% [markdown]
 # ## Questions to think about
@@ -244,16 +246,16 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# To begin as soon as they can, the first four stages must be on four different ranks. That is 3 messages. The other four
-# stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6, and the V is the
-# layout that has them, with the ranks of the second half in any order that begins at the rank of stage 3.
+# To begin as soon as they can, the first four stages must be on four different ranks. That is 3 messages. The other
+# four stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6, and the V
+# is the layout that has them, with the ranks of the second half in any order that begins at the rank of stage 3.
 #
 # </details>
 #
 # ## Where this leads
 #
-# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next, and no rank of it
-# will wait.
+# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next, and no rank
+# of it will wait.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -34,7 +34,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, Uneven, goal, predict, simulate, stages, what_if
+from lib import Model, Uneven, critical_path, goal, predict, simulate, stages, what_if
 from lib.schedules.pipelines.generators import one_f_one_b
 
 # %% [markdown]
@@ -69,9 +69,9 @@ compare(
 # ## In the lab
 #
 # You need not build a pipeline to ask what a slow rank does to it. `what_if` takes a run and times it anew, in the same
-# order, as if something were faster, or slower: `faster=1 / 1.2` is a fifth slower. Here is the pipeline of this puzzle with
-# four ranks that are all alike. **Guess first:** which rank would you slow down, if it had to be one? Then change the 0
-# and measure all four.
+# order, as if something were faster, or slower: `faster=1 / 1.2` is a fifth slower. Here is the pipeline of this puzzle
+# with four ranks that are all alike. **Guess first:** which rank would you slow down, if it had to be one? Then change
+# the 0 and measure all four.
 
 # %%
 alike = Uneven(forward=0.2, backward=0.4, update=0, p2p=0)
@@ -80,8 +80,9 @@ even = simulate(five_each, ranks=4, layers=20, batches=8, costs=alike)
 print(str(what_if(even, rank=0, faster=1 / 1.2)).splitlines()[0])
 
 # %% [markdown]
-# You have measured the **slack** of each stage: how late it may be before the others notice. With equal stages the numbers go
-# up in equal steps. But `what_if` only times an order that is there. It cannot give the slow rank less to do; you can.
+# You have measured the **slack** of each stage: how late it may be before the others notice. With equal stages the
+# numbers go up in equal steps. But `what_if` only times an order that is there. It cannot give the slow rank less to
+# do; you can.
 
 # %% [markdown]
 # ## The puzzle
@@ -93,8 +94,8 @@ print(str(what_if(even, rank=0, faster=1 / 1.2)).splitlines()[0])
 # So a stage of five layers takes 1 forward and 2 backward, and 1.2 and 2.4 on rank 3. Messages are **free**, so it
 # makes no difference whether they are awaited or posted.
 #
-# **Given:** the order of 1F1B, and `ranks`, which says how slow each rank is: 1, 1, 1, 1.2. (`layers` says how heavy each layer is.
-# Here all are alike, so it is 1 everywhere.)
+# **Given:** the order of 1F1B, and `ranks`, which says how slow each rank is: 1, 1, 1, 1.2. (`layers` says how heavy
+# each layer is. Here all are alike, so it is 1 everywhere.)
 #
 # **To do:** say for each stage its rank and how many layers it has.
 #
@@ -106,9 +107,10 @@ print(str(what_if(even, rank=0, faster=1 / 1.2)).splitlines()[0])
 # %% [markdown]
 # ### Predict first
 #
-# If all four ranks were equally fast, the step would take 33: that of the first batch, 4 · 3, and 3 for each of the seven
-# others. What does it take when rank 3 is the last stage, five layers on each rank? It has 8 · 3 to compute, and everything that it
-# computes takes a fifth longer. Write that down, and then predict what is the best that you can reach.
+# If all four ranks were equally fast, the step would take 33: that of the first batch, 4 · 3, and 3 for each of the
+# seven others. What does it take when rank 3 is the last stage, five layers on each rank? It has 8 · 3 to compute, and
+# everything that it computes takes a fifth longer. Write that down, and then predict what is the best that you can
+# reach.
 
 # %%
 guess = predict("straggler", end=...)
@@ -117,8 +119,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Rank 3 where it stands, five layers on each rank, ends at 37.8 and does not pass. The picture answers your prediction, so
-# guess first.
+# Rank 3 where it stands, five layers on each rank, ends at 37.8 and does not pass. The limits answer your prediction,
+# so guess first.
 
 # %%
 goal("straggler")
@@ -130,7 +132,7 @@ goal("straggler")
 # %%
 @stages(one_f_one_b)
 def straggler(layers: list[float], ranks: list[float]) -> list[tuple[int, int]]:
-    # For each stage its rank and how many layers it has: (3, 5) are five layers on rank 3.
+    # For each stage its rank and how many layers it has: (3, 5) is rank 3, five layers.
     # --- your code (about 1 line) ---
     return [(0, 6), (1, 6), (3, 3), (2, 5)]
     # --- end of your code ---
@@ -184,12 +186,26 @@ Model.check(out, puzzle="straggler")
 
 # %%
 if out:
-    at_the_back = stages(one_f_one_b)(lambda layers, ranks: [(0, 5), (1, 5), (2, 5), (3, 5)])
-    for name, models in {"yours": out, "rank 3 last": simulate(at_the_back, puzzle="straggler")}.items():
+    five_each = [(rank, 5) for rank in range(4)]
+    at_the_back = stages(one_f_one_b)(lambda layers, ranks: five_each)
+    last = simulate(at_the_back, puzzle="straggler")
+    for name, models in {"yours": out, "rank 3 last": last}.items():
         print(f"{name}:", str(what_if(models, rank=3, faster=1.2)).splitlines()[0])
 
 # %% [markdown]
 # A repair would gain 4.8 at the end of the pipeline. Your placement gains 2.28 of these, without a repair.
+#
+# Why so much at the end? Follow the **critical path**: the operations that wait for each other from the beginning of a
+# run to its end. Only what is on it can make the step shorter. What has no slack must not be late at all.
+
+# %%
+if out:
+    for name, models in {"yours": out, "rank 3 last": last}.items():
+        print(f"{name}:", critical_path(models), "", sep="\n")
+
+# %% [markdown]
+# At the end everything that rank 3 does is on it, all 80 passes. In your placement the path runs mostly through a rank
+# that is fast, and three quarters of what rank 3 does may be late.
 
 # %% [markdown]
 # ## What you built
@@ -200,7 +216,7 @@ if out:
 # on its rank. No pipeline of this kind ends before
 #
 # ```
-# for each stage: what lies before it, there and back, for one batch, and all that it has to do itself     sum(w before) + B·w
+# for each stage: what lies before it, there and back, for one batch; and all of its own   sum(w before) + B·w
 # ```
 #
 # Every stage has such a limit, and the largest counts. For the first stage there is nothing before it. The later a
@@ -214,8 +230,8 @@ if out:
 # ## On real GPUs
 #
 # - *What-if analysis.* ByteDance took five months of traces from its training cluster and simulated each job without
-#   its stragglers. One finding: hardware faults are only one of many causes [@lin2025]. `puzzles what-if straggler --rank 3
-#   --faster 2` asks the same of your run.
+#   its stragglers. One finding: hardware faults are only one of many causes [@lin2025]. `puzzles what-if straggler
+#   --rank 3 --faster 2` asks the same of your run.
 # - *Slack by that name.* Wu and others define the slack between two stages as how many more forwards the first one
 #   runs in its warm-up. When a link gets slow, they give the pipeline more of it there [@wu2025].
 # - *Ask before you start.* DLRover lets every node run a small task before training, to find the slow ones. Before

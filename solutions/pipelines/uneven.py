@@ -30,7 +30,8 @@
 # > **To tell a friend:** a pipeline is as fast as its slowest stage. Make any other stage faster, and it just waits
 # > longer.
 #
-# *Reminder.* A **stage** is the run of layers that a rank owns. In 1F1B each rank takes turns, one forward, one backward.
+# *Reminder.* A **stage** is the run of layers that a rank owns. In 1F1B each rank takes turns, one forward, one
+# backward.
 
 # %%
 from itertools import pairwise
@@ -103,7 +104,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Stages of equally many layers pass. The picture answers your prediction, so guess first.
+# Stages of equally many layers pass. The limits answer your prediction, so guess first.
 
 # %%
 goal("uneven")
@@ -115,8 +116,9 @@ goal("uneven")
 # %%
 @stages(one_f_one_b)
 def uneven(layers: list[float], ranks: list[float]) -> list[int]:
-    # For each stage how many layers it has: with 3, 3, 2, 2 the last has layers 8 and 9. Fill the stages as far as a
-    # limit allows, and search for the smallest limit with which all layers find a place.
+    # For each stage how many layers it has: with 3, 3, 2, 2 the last has layers 8 and
+    # 9. Fill the stages as far as a limit allows, and search for the smallest limit
+    # with which all layers find a place.
     # --- your code: uneven (about 12 lines) ---
     def filled(limit: float) -> list[int]:  # if no stage may weigh more, nor take what a later one needs
         counts, used = [], 0
@@ -147,8 +149,8 @@ guess.against(out)
 # The layers weigh 12 together, so four equal stages weigh 3, and layer 9 alone weighs that. With 3, 3, 3, 1 they all
 # do. No stage can be lighter without another one being heavier.
 #
-# **Time.** A batch takes 2 · 12 = 24 there and back, and 2.4 for messages. The other seven follow at the pace of one stage:
-# 2 · 3 for the work, and about 0.8 for messages. With 3, 3, 2, 2 the last stage weighs 4, and the pace is 2 · 4.
+# **Time.** A batch takes 2 · 12 = 24 there and back, and 2.4 for messages. The other seven follow at the pace of one
+# stage: 2 · 3 for the work, and about 0.8 for messages. With 3, 3, 2, 2 the last stage weighs 4, and the pace is 2 · 4.
 #
 # **Memory.** Rank 0 has the highest peak: four batches in flight, of three inputs each, and as many weights as any
 # rank: 9 · 262,144 for weights, states and gradients, 13 · 131,072 for activations and a gradient. The heavy layer is
@@ -193,9 +195,9 @@ compare(equally_many=simulate(as_most_programs_do, puzzle="uneven"), yours=out) 
 # %% [markdown]
 # ## Deeper: when you only know how many layers there are
 #
-# You may skip this part and go on. A trainer that starts a run has no measured weights, only the number of layers. So it
-# needs a rule. A **split point** is the number of the first layer of a stage. The first stage begins at layer 0, which
-# needs no point; so 4 stages have 3 of them. Here are 8 layers with the split points 2, 4 and 6:
+# You may skip this part and go on. A trainer that starts a run has no measured weights, only the number of layers. So
+# it needs a rule. A **split point** is the number of the first layer of a stage. The first stage begins at layer 0,
+# which needs no point; so 4 stages have 3 of them. Here are 8 layers with the split points 2, 4 and 6:
 
 # %%
 ENDS = ("embedding", "head")
@@ -211,8 +213,8 @@ cut = [range(0, 2), range(2, 5), range(5, 8), range(8, 10)]
 picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 
 # %% [markdown]
-# This is how torchtitan, PyTorch's own trainer, split models from October 2024 on [@torchtitan_604], and OLMo-core has the
-# same rule.
+# This is how torchtitan, PyTorch's own trainer, split models from October 2024 on [@torchtitan_604], and OLMo-core has
+# the same rule.
 #
 # Look at the other end. The last stage has no extra layer either. Is that part of the rule?
 
@@ -233,8 +235,8 @@ picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 # %% [markdown]
 # ### Predict
 #
-# 11 layers on 4 stages. Which split points? And which stage is the heaviest one, if the embedding and the head are counted
-# as a layer each?
+# 11 layers on 4 stages. Which split points? And which stage is the heaviest one, if the embedding and the head are
+# counted as a layer each?
 #
 # <details><summary>Answer</summary>
 #
@@ -346,8 +348,8 @@ picture
 # %% [markdown]
 # <details><summary>The rule of the second part: open it when your function passes</summary>
 #
-# torchtitan's first answer to "please find the split points for me", of October 2024 [@torchtitan_604]. With q = layers // stages and r
-# = layers % stages:
+# torchtitan's first answer to "please find the split points for me", of October 2024 [@torchtitan_604]. With q = layers
+# // stages and r = layers % stages:
 #
 # ```
 # stage 0               q         it has the embedding
@@ -361,9 +363,9 @@ picture
 # head of a small model weighs 2.4 layers. Then the last stage is the slowest, and the pipeline takes 16 to 47 %
 # longer than necessary.
 #
-# Half a year later it was replaced. Now the embedding and the head count as layers, one each or as many as you say;
-# the sum is divided evenly, and each end gets that many layers less [@torchtitan_1103]. That is Meta's 126 = 16 · 8 - 2, turned into
-# a rule.
+# Half a year later it was replaced. Now the embedding and the head count as layers, one each or as many as you say; the
+# sum is divided evenly, and each end gets that many layers less [@torchtitan_1103]. That is Meta's 126 = 16 · 8 - 2,
+# turned into a rule.
 #
 # </details>
 
@@ -391,7 +393,8 @@ picture
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Suppose all ten layers weigh 1. Is it better to have the longer stages first (3, 3, 2, 2), or last (2, 2, 3, 3)?
+# **1.** Suppose all ten layers weigh 1. Is it better to have the longer stages first (3, 3, 2, 2), or last (2, 2, 3,
+# 3)?
 #
 # <details><summary>Answer</summary>
 #
@@ -424,9 +427,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# It would be as slow as with 3 3 2 2, since only the heaviest stage counts. But the first stage would carry 3 layers and
-# the embedding, so 4 in all, where the rule of this puzzle needs 3. And for 9 rows it gives 3 3 3 0: a stage without a
-# layer, which does nothing but pass on messages.
+# It would be as slow as with 3 3 2 2, since only the heaviest stage counts. But the first stage would carry 3 layers
+# and the embedding, so 4 in all, where the rule of this puzzle needs 3. And for 9 rows it gives 3 3 3 0: a stage
+# without a layer, which does nothing but pass on messages.
 #
 # </details>
 #

@@ -20,24 +20,24 @@
 # %% [markdown]
 # # $heading
 #
-# Your zero bubble had a catch. It filled the end of the step, and left the beginning: rank 0 sends its microbatches down
-# the pipeline and then waits until the first gradient has come all the way back. ZB-H2 fills that wait with more
+# Your zero bubble had a catch. It filled the end of the step, and left the beginning: rank 0 sends its microbatches
+# down the pipeline and then waits until the first gradient has come all the way back. ZB-H2 fills that wait with more
 # microbatches, and pays with twice the memory.
 #
-# A V does it for free. Each rank has an early stage *and* a late one, so the microbatch that it sends down comes up again
-# on the same rank, and is work to do. No rank has to wait for others to go there and back: the way up *is* its own work.
-# With eight microbatches on four ranks, 1F1B of this model takes 66. Yours will take 51, with less memory than interleaved
-# 1F1B, and no schedule can take less.
+# A V does it for free. Each rank has an early stage *and* a late one, so the microbatch that it sends down comes up
+# again on the same rank, and is work to do. No rank has to wait for others to go there and back: the way up *is* its
+# own work. With eight microbatches on four ranks, 1F1B of this model takes 66. Yours will take 51, with less memory
+# than interleaved 1F1B, and no schedule can take less.
 #
-# > **To tell a friend:** in a V the first rank is also the last one. What it keeps for long on the way down, it keeps only
-# > for a moment on the way up, and so all ranks hold the same.
+# > **To tell a friend:** in a V the first rank is also the last one. What it keeps for long on the way down, it keeps
+# > only for a moment on the way up, and so all ranks hold the same.
 #
-# *Reminder.* `F` is a forward, `I` the input half of the backward (the rank before waits for it), `W` the weight half (it
-# can wait). A **virtual stage** is one of several stages on a rank.
+# *Reminder.* `F` is a forward, `I` the input half of the backward (the rank before waits for it), `W` the weight half
+# (it can wait). A **virtual stage** is one of several stages on a rank.
 
 # %%
 from drawing import compare, draw, picture_of
-from lib import Model, Uneven, check, goal, predict, schedule, simulate
+from lib import Costs, Model, check, goal, predict, schedule, simulate
 from lib.cluster.stages import Stages
 from lib.schedules.pipelines.catalogue import dualpipe_v as dualpipe_v_order
 from lib.schedules.pipelines.generators import interleaved as interleaved_order
@@ -51,31 +51,32 @@ from lib.schedules.pipelines.program import program_of
 # Eight virtual stages on four ranks. Rank *r* has stage *r*, on the way **down**, and stage 7 - *r*, on the way **up**:
 
 # %%
-picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: down through all ranks, and up again"))
+layout = [(0, 7), (1, 6), (2, 5), (3, 4)]
+picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 
 # %% [markdown]
 # Follow the first microbatch, with F = I = W = 1 on every virtual stage and messages that cost nothing. Rank 0 takes it
 # down at time 0, rank 3 at time 3. Rank 3 takes it up at once, and at time 7 it is back on rank 0, which has the loss.
-# There it can begin the backward without asking anybody: at time 8.
+# There it can begin the backward at once: at time 8.
 #
 # **Predict:** between its first `F` and the moment when the first microbatch comes up again, how many more microbatches
 # can rank 0 take down? And rank 3?
 #
 # <details><summary>Answer</summary>
 #
-# Rank 0 has the times 1 to 6: six more, seven with the first. Rank 3 gets its first microbatch at time 3 and can take it up
-# at time 4: none more, so one in all.
+# Rank 0 has the times 1 to 6: six more, seven with the first. Rank 3 gets its first microbatch at time 3 and can take
+# it up at time 4: none more, so one in all.
 #
 # </details>
 #
-# Such an order is best written as **phases**: what is done, and how often. `Fd` is a forward on the way down and `Fu` one
-# on the way up; so are `Id`, `Iu`, `Wd` and `Wu`. Each word takes the next microbatch of its kind, and is left out when
-# there is none left. This makes a list of phases the list of a rank:
+# Such an order is best written as **phases**: what is done, and how often. `Fd` is a forward on the way down and `Fu`
+# one on the way up; so are `Id`, `Iu`, `Wd` and `Wu`. Each word takes the next microbatch of its kind, and is left out
+# when there is none left. This makes a list of phases the list of a rank:
 
 
 # %%
 def in_phases(rank, ranks, batches, phases):
-    """The list of a rank from its phases, such as (3, "Fu Iu Wu"): three times these words."""
+    """The list of a rank; a phase such as (3, "Fu Iu Wu") is three times these words."""
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, {}, []
     for times, words in phases:
         for word in words.split() * times:
@@ -102,16 +103,16 @@ print(*in_phases(3, 4, 2, [(1, "Fd"), (2, "Fu Iu Wu Fd"), (2, "Id"), (2, "Wd")])
 #
 # **Rules**
 #
-# - F, I and W take 1 each on a stage. Messages are posted and cost nothing, and so does the update: here is nothing but the
-#   order.
+# - F, I and W take 1 each on a stage. Messages are posted and cost nothing, and so does the update: here is nothing but
+#   the order.
 # - Every rank does `F`, `I` and `W` of each microbatch once, on both of its stages.
 # - What a microbatch leaves on a stage stays until its weight half is over, and so does the gradient that this needs.
 
 # %% [markdown]
 # ### Predict first
 #
-# Two stages, eight microbatches, three passes of 1 each: every rank has 48 to do. When can the last rank begin? So when is
-# the step over, if no rank waits any more once it has begun?
+# Two stages, eight microbatches, three passes of 1 each: every rank has 48 to do. When can the last rank begin? So when
+# is the step over, if no rank waits any more once it has begun?
 
 # %%
 guess = predict("zb_v", end=..., memory=...)
@@ -120,8 +121,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Interleaved 1F1B takes 57 and holds 3,670,016 elements. As fast as that, with a little less, passes. The last goal is a
-# step in which no rank waits.
+# Interleaved 1F1B takes 57 and holds 3,670,016 elements. As fast as that, with a little less, passes. The last goal is
+# a step in which no rank waits.
 
 # %%
 goal("zb_v")
@@ -133,8 +134,9 @@ goal("zb_v")
 # %%
 @schedule(messages="posted")
 def zb_v(rank, ranks, batches):
-    # How often, and what: down until the first comes up; both ways until its gradient comes; then what frees memory
-    # before anything new; then everything in turn; and at the end first what others wait for.
+    # How often, and what: down until the first comes up; both ways until its gradient
+    # comes; then what frees memory before anything new; then everything in turn; and at
+    # the end first what others wait for.
     # --- your code (about 9 lines) ---
     phases = [
         (2 * (ranks - rank) - 1, "Fd"),  # until the first microbatch comes up again
@@ -161,13 +163,14 @@ guess.against(out)
 # **Time.** The first microbatch is on rank 3 at time 3, and not earlier, and rank 3 has 2 · 8 · 3 = 48 to do: 51. So no
 # schedule on these stages is faster, and yours has no gap left to fill.
 #
-# **How often.** Rank *r* begins at *r*, and its first microbatch comes up at 2*R* - 1 - *r*: that leaves 2(*R* - *r*) - 1
-# forwards down. Its gradient takes 2*r* more, there and back to rank 0: *r* times up and down. Then *R* - *r* microbatches
-# have to go back up before the first gradient arrives on the way down, and from there each turn has all six passes.
+# **How often.** Rank *r* begins at *r*, and its first microbatch comes up at 2*R* - 1 - *r*: that leaves 2(*R* - *r*) -
+# 1 forwards down. Its gradient takes 2*r* more, there and back to rank 0: *r* times up and down. Then *R* - *r*
+# microbatches have to go back up before the first gradient arrives on the way down, and from there each turn has all
+# six passes.
 #
-# **Memory.** After the first two phases a rank has done 2(*R* - *r*) - 1 + 2*r* = 2*R* - 1 forwards, and *r* is gone: early
-# ranks hold much on the way down and little on the way up, late ranks the other way round, and all hold equally many. The
-# rest is weight halves that wait at the end, with an input and a gradient each.
+# **Memory.** After the first two phases a rank has done 2(*R* - *r*) - 1 + 2*r* = 2*R* - 1 forwards, and *r* is gone:
+# early ranks hold much on the way down and little on the way up, late ranks the other way round, and all hold equally
+# many. The rest is weight halves that wait at the end, with an input and a gradient each.
 #
 # </details>
 
@@ -189,27 +192,33 @@ Model.check(out, puzzle="zb_v")
 # The same model, the same costs. Look at the holes on the left and on the right, and at the bars of memory.
 
 # %%
-thirds = Uneven(forward=1, backward=2, update=0, p2p=0)
-others = {"1F1B": one_f_one_b_order(4, 8), "interleaved": interleaved_order(4, 8), "ZB-H1": zb_h1_order(4, 8)}
+free = Costs(backward=2, update=0, p2p=0)
+sizes = {"layers": 8, "batches": 8, "ranks": 4, "costs": free}
+others = {
+    "1F1B": one_f_one_b_order(4, 8),
+    "interleaved": interleaved_order(4, 8),
+    "ZB-H1": zb_h1_order(4, 8),
+}
+runs = {}
 for name, order in others.items():
-    verdict = check(simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4, costs=thirds))
+    runs[name] = simulate(program_of(order, messages="posted"), **sizes)
+    verdict = check(runs[name])
     print(f"{name:12} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %%
-h1 = simulate(program_of(others["ZB-H1"], messages="posted"), layers=8, batches=8, ranks=4, costs=thirds)
-compare(zb_h1=h1, zb_v=out) if out else None
+compare(zb_h1=runs["ZB-H1"], zb_v=out) if out else None
 
 # %% [markdown]
 # ## Further: a forward beside a backward
 #
-# No rank waits now. But inside the passes of a real model there is communication, too: an expert layer sends its tokens away
-# and gets them back, and meanwhile the GPU has nothing to multiply. An order can hide that as well. Take a forward of one
-# way and a backward of the other **at the same time**: while the tokens of the one travel, the other computes. They are
-# different microbatches, so neither waits for the other.
+# No rank waits now. But inside the passes of a real model there is communication, too: an expert layer sends its tokens
+# away and gets them back, and meanwhile the GPU has nothing to multiply. An order can hide that as well. Take a forward
+# of one way and a backward of the other **at the same time**: while the tokens of the one travel, the other computes.
+# They are different microbatches, so neither waits for the other.
 #
-# In your steady phase each turn has a forward down beside a backward up, and the other way round. **DualPipe-V** makes a pair
-# of each: `(0F7;7B3)OVERLAP_F_B` is the forward of microbatch 7 on stage 0 beside the backward of microbatch 3 on stage 7.
-# Here are the lists of rank 0 and rank 3. Where do pairs begin, and why not earlier?
+# In your steady phase each turn has a forward down beside a backward up, and the other way round. **DualPipe-V** makes
+# a pair of each: `(0F7;7B3)OVERLAP_F_B` is the forward of microbatch 7 on stage 0 beside the backward of microbatch 3
+# on stage 7. Here are the lists of rank 0 and rank 3. Where do pairs begin, and why not earlier?
 
 # %%
 for rank in (0, 3):
@@ -218,26 +227,26 @@ for rank in (0, 3):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They begin as soon as the first gradient is back: before that there is no backward to pair with. And they end with the last
-# forward. On rank 3 the first forward up is all that its own backward waits for, so a pair gains nothing there.
+# They begin as soon as the first gradient is back: before that there is no backward to pair with. And they end with the
+# last forward. On rank 3 the first forward up is all that its own backward waits for, so a pair gains nothing there.
 #
 # </details>
 #
-# A pair costs what both of its passes cost, as long as nothing but arithmetic is counted. So in our costs DualPipe-V is no
-# faster than yours (it ends later, at 54). Its gain is what the passes themselves wait for, and a price has to be paid
-# for it: the backward in a pair is not split, so its weight half cannot fill a hole elsewhere.
+# A pair costs what both of its passes cost, as long as nothing but arithmetic is counted. So in our costs DualPipe-V is
+# no faster than yours (it ends later, at 54). Its gain is what the passes themselves wait for, and a price has to be
+# paid for it: the backward in a pair is not split, so its weight half cannot fill a hole elsewhere.
 
 # %%
-pairs = simulate(program_of(dualpipe_v_order(4, 8), messages="posted"), layers=8, batches=8, ranks=4, costs=thirds)
-draw(pairs)
+pairs = program_of(dualpipe_v_order(4, 8), messages="posted")
+draw(simulate(pairs, **sizes))
 
 # %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **ZB-V**, of *Zero Bubble Pipeline Parallelism* (2023), in PyTorch `ScheduleZBVZeroBubble`. With *R* ranks, *B* microbatches
-# and F = I = W on each of two virtual stages a rank, and messages that take no time:
+# **ZB-V**, of *Zero Bubble Pipeline Parallelism* (2023), in PyTorch `ScheduleZBVZeroBubble`. With *R* ranks, *B*
+# microbatches and F = I = W on each of two virtual stages a rank, and messages that take no time:
 #
 # ```text
 # 1F1B           (B + R - 1) · 6                  a bubble of (R - 1) stages of twice the size
@@ -245,20 +254,20 @@ draw(pairs)
 # ZB-V           6·B + (R - 1)                    the last rank cannot begin earlier
 # ```
 #
-# Zero bubble holds only while F, I and W take equally long. Where they do not, the order still works, with small gaps, or a
-# search finds a better one for the times that were measured.
+# Zero bubble holds only while F, I and W take equally long. Where they do not, the order still works, with small gaps,
+# or a search finds a better one for the times that were measured.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *What it brings.* ZB-H2 needs twice the activation memory of 1F1B for a bubble of zero. ZB-V was made to get there in the
-#   memory of 1F1B [@qi2023, section 6].
+# - *What it brings.* ZB-H2 needs twice the activation memory of 1F1B for a bubble of zero. ZB-V was made to get there
+#   in the memory of 1F1B [@qi2023, section 6].
 # - *Who uses the V.* PyTorch has ZB-V and DualPipe-V, and lays their stages out as a V by itself [@pytorch_schedules].
-# - *DeepSeek-V3* was trained with DualPipe, two pipelines through the same 16 ranks in opposite directions, and a forward of
-#   one beside a backward of the other to hide the all-to-alls of its experts [@deepseek_v3, section 3.2]. Folding it in the middle gives
-#   DualPipe-V, with one copy of the weights instead of two [@dualpipe].
+# - *DeepSeek-V3* was trained with DualPipe, two pipelines through the same 16 ranks in opposite directions, and a
+#   forward of one beside a backward of the other to hide the all-to-alls of its experts [@deepseek_v3, section 3.2].
+#   Folding it in the middle gives DualPipe-V, with one copy of the weights instead of two [@dualpipe].
 #
 # <!-- references -->
 
@@ -266,8 +275,8 @@ draw(pairs)
 # ## What is simplified here
 #
 # - F, I and W are equal. In a transformer attention has no weight half, so I is longer than W.
-# - Messages cost nothing. With real ones each phase of the beginning gets a little longer, and a V has two kinds of messages
-#   on each link: activations that come up and gradients that come up too.
+# - Messages cost nothing. With real ones each phase of the beginning gets a little longer, and a V has two kinds of
+#   messages on each link: activations that come up and gradients that come up too.
 # - An activation is all that a forward leaves. In a real layer it leaves much more, and a deferred weight half less.
 
 # %% [markdown]
@@ -277,17 +286,18 @@ draw(pairs)
 #
 # <details><summary>Answer</summary>
 #
-# 99 instead of 51: the first gradient is not there yet on the way down, so `Id` makes the rank wait, and with it all the
-# passes behind it that could be done. An order is only as good as its first wait.
+# 99 instead of 51: the first gradient is not there yet on the way down, so `Id` makes the rank wait, and with it all
+# the passes behind it that could be done. An order is only as good as its first wait.
 #
 # </details>
 #
-# **2.** At the end, take everything in turn as before (`Id Wd Iu Wu`), and not the input halves first. What do you lose?
+# **2.** At the end, take everything in turn as before (`Id Wd Iu Wu`), and not the input halves first. What do you
+# lose?
 #
 # <details><summary>Answer</summary>
 #
-# A weight half before an input half makes each gradient one later on each rank that it passes: the step ends at 54. It is the
-# same idea as in "Zero bubble": first what others wait for.
+# A weight half before an input half makes each gradient one later on each rank that it passes: the step ends at 54. It
+# is the same idea as in "Zero bubble": first what others wait for.
 #
 # </details>
 #
@@ -295,16 +305,16 @@ draw(pairs)
 #
 # <details><summary>Answer</summary>
 #
-# In a plain pipeline the first gradient reaches rank 0 after a forward *and* a backward through all other ranks. To fill that
-# time it needs new microbatches, and each of them costs memory. In a V the last stage is on rank 0: the way up is work that
-# frees memory soon after.
+# In a plain pipeline the first gradient reaches rank 0 after a forward *and* a backward through all other ranks. To
+# fill that time it needs new microbatches, and each of them costs memory. In a V the last stage is on rank 0: the way
+# up is work that frees memory soon after.
 #
 # </details>
 #
 # ## Where this leads
 #
-# You have filled every hole that an order can fill. [The gallery](../00_gallery.ipynb) has all orders that have a name, with
-# sliders for their times: find out when yours is not the best.
+# You have filled every hole that an order can fill. [The gallery](../00_gallery.ipynb) has all orders that have a name,
+# with sliders for their times: find out when yours is not the best.
 
 # %% [markdown]
 # <!-- part: links -->

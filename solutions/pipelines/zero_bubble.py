@@ -32,7 +32,9 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, Uneven, check, goal, predict, schedule, simulate
+from lib import Costs, Model, Trace, check, goal, predict, schedule, simulate
+from lib.schedules.formats.orders import to_csv
+from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
 from lib.schedules.pipelines.generators import zb_h1 as zb_h1_order
 from lib.schedules.pipelines.generators import zb_h2 as zb_h2_order
@@ -66,37 +68,34 @@ def in_halves(model: Model) -> None:
     model.set_final_weight(0, weights[0])
 
 
-draw(simulate(in_halves, layers=1, batches=1, ranks=1))
+thirds = Costs(backward=2)
+draw(simulate(in_halves, layers=1, batches=1, ranks=1, costs=thirds))
 
 # %% [markdown]
-# Each half takes 0.5. In schedule notation `I3` is the **input half** of the backward of microbatch 3 (dgrad; the
-# paper calls it B), and `W3` its **weight half** (wgrad; W). `B3` is both at once.
+# Each takes 1, as long as the forward. In schedule notation `I3` is the **input half** of the backward of microbatch 3
+# (dgrad; the paper calls it B), and `W3` its **weight half** (wgrad; W). `B3` is both at once.
 #
-# Now look at 1F1B, with messages that are **awaited** (0.2 for the sender, 0.2 for the receiver), and look at its
-# end.
+# Now look at 1F1B, and look at its end.
 
 # %%
-one_f_one_b = simulate(program_of(one_f_one_b_order(4, 8)), layers=8, batches=8, ranks=4)
+sizes = {"layers": 8, "batches": 8, "ranks": 4, "costs": thirds}
+one_f_one_b = simulate(program_of(one_f_one_b_order(4, 8), messages="posted"), **sizes)
 draw(one_f_one_b)
 
 # %% [markdown]
 # At the end ranks wait for gradients. Rank 0 gets its last one when three ranks have gone back through two layers
-# each, and half of that was work that rank 0 does not need. It ends at 52.6.
+# each, and half of that was work that rank 0 does not need. It ends at 73.4.
 #
 # If all ranks do only the input halves on that way, each gradient arrives earlier. The weight halves are left over,
-# and go into the holes. **Predict:** which rank can defer the most of them to the end, the first or the last? By how
-# many microbatches may the weight halves of rank *r* **lag** behind its input halves, if no rank is to hold more than
-# rank 0 of 1F1B?
+# and go into the holes: they **lag** behind. But not for free: a microbatch is in flight until its weight half is over.
 #
-# <details><summary>Answer</summary>
+# **Predict:** which rank should defer the most, the first or the last? In 1F1B rank *r* has *R - r* microbatches in
+# flight. How large may the lag of rank *r* be, if none is to have more of them than rank 0? You need this number below.
 #
-# The last. When it has sent its last gradient, the others still have to go back, and it has time for weight halves.
-# When rank 0 gets its last gradient, the others are done, and each weight half that it has deferred makes the step
-# longer. So the later a rank, the more it defers: the lag of rank *r* is *r* microbatches.
+# <details><summary>Not sure which one? A question in return</summary>
 #
-# And memory? A microbatch stays in flight until its weight half is over. Rank 3 has one in flight in 1F1B and a lag
-# of three, which makes four. Rank 0 has four and no lag. So now all ranks have four, as rank 0 had anyway. The others
-# had that memory and did not use it.
+# Imagine the end of the step. Who sends the last gradient, and then has nothing to do while the others go back? And who
+# gets the last gradient of all, so that everything it has put off makes the step longer?
 #
 # </details>
 #
@@ -113,14 +112,14 @@ draw(one_f_one_b)
 #
 # **Rules**
 #
-# - Messages are awaited.
+# - A layer takes 1 for each of `F`, `I` and `W`. Messages are posted: they take 0.4, and no rank stands still.
 # - Activations of a microbatch stay until its weight half is over, and so do the gradients that it needs.
 # - Every rank does `F`, `I` and `W` of each microbatch once.
 
 # %% [markdown]
 # ### Predict first
 #
-# 1F1B ends at 52.6 with a peak of 2,752,512. When will it end with halves? And will the peak be higher?
+# 1F1B ends at 73.4 with a peak of 3,145,728. When will it end with halves? And will the peak be higher?
 
 # %%
 guess = predict("zero_bubble", end=..., memory=...)
@@ -129,7 +128,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("zero_bubble")
@@ -139,11 +138,12 @@ goal("zero_bubble")
 
 
 # %%
-@schedule(messages="awaited")
+@schedule(messages="posted")
 def zero_bubble(rank, ranks, batches):
     ahead = min(batches, ranks - rank)
     order = [f"F{b}" for b in range(ahead)]
-    # Then, for each batch: its input half, perhaps a weight half, perhaps a forward. Then the weight halves that are left.
+    # Then, for each batch: its input half, perhaps a weight half, perhaps a forward. At
+    # the end the weight halves that are left.
     # --- your code (about 8 lines) ---
     for b in range(batches):
         order.append(f"I{b}")
@@ -166,15 +166,19 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Follow rank 3. Its first input half is over at 10.2, where 1F1B's first backward takes until 11.2. In its
-# next three turns it defers the weight half, so they are shorter by 1 each. After that its turns are as long as in
-# 1F1B: one forward, two halves. So its last input half is over at 40.4 instead of 44.4. The last gradient then goes
-# through three more stages, 1.4 each, not 2.4, and rank 0 has a weight half and two updates left: 40.4 + 3 · 1.4 + 1
-# + 1 = 46.6.
+# **The lag** is *r* on rank *r*: the last rank has the time at the end, and *R - r* forwards ahead and a lag of *r*
+# make *R* microbatches in flight everywhere, as many as rank 0 had anyway. The others had that memory and did not use
+# it.
 #
-# **Memory.** Every rank has four microbatches in flight now, of two inputs each. Those that wait for their weight
-# half also keep the gradients of the outputs of both layers: a weight half needs them beside the input. Rank 3 has
-# three of these, so its peak is the highest.
+# **Time.** Follow rank 0. It works for 49, updates included. After four forwards, at 8, it waits for the first
+# gradient. That takes three forwards with messages (7.2), a forward and an input half on rank 3 (4), and two input
+# halves with three messages (5.2): it comes at 16.4, after 8.4. Whole backwards would have taken 6 longer. Then rank 0
+# has all it needs, until the last three gradients: each makes it wait for 0.8, two messages that nothing hides. 49 +
+# 8.4 + 2.4 = 59.8.
+#
+# **Memory.** Every rank has four microbatches in flight now, of two inputs each. Those that wait for their weight half
+# also keep the gradients of the outputs of both layers: a weight half needs them beside the input. So late ranks hold
+# most, in spite of having as many in flight.
 #
 # </details>
 
@@ -208,29 +212,60 @@ compare(one_f_one_b=one_f_one_b, zero_bubble=out) if out else None
 
 # %%
 if out:
-    h2 = simulate(program_of(zb_h2_order(4, 8)), layers=8, batches=8, ranks=4)
+    h2 = simulate(program_of(zb_h2_order(4, 8), messages="posted"), **sizes)
     for name, run in (("1F1B", one_f_one_b), ("ZB-H1, yours", out), ("ZB-H2", h2)):
         verdict = check(run)
-        print(f"{name:14} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
+        print(f"{name:12} ends at {verdict.time:g}, peak {verdict.memory:,.0f}")
 
 # %% [markdown]
-# None of them has a zero bubble: messages take time here, and a forward takes as long as *both* halves. Take the case
-# of the paper: F = I = W, and messages that cost nothing. How long is each rank idle between its first pass and its
-# last?
+# None of them has a zero bubble, because messages take time here. Take the case of the paper: they cost nothing. How
+# long is each rank idle between its first pass and its last?
+
+# %%
+no_bubble = None
+if out:
+    free = sizes | {"costs": Costs(backward=2, update=0, p2p=0)}
+    orders = {
+        "1F1B": one_f_one_b_order(4, 8),
+        "ZB-H1": zb_h1_order(4, 8),
+        "ZB-H2": zb_h2_order(4, 8),
+    }
+    for name, order in orders.items():
+        run = simulate(program_of(order, messages="posted"), **free)
+        work = 8 * 2 * 3  # eight microbatches, two layers, F + I + W
+        waits = [f"{model.time - 2 * rank - work:g}" for rank, model in enumerate(run)]
+        print(f"{name:6} ends at {check(run).time:g}, ranks idle {', '.join(waits)}")
+    no_bubble = draw(run)
+no_bubble
+
+# %% [markdown]
+# There it is: with ZB-H2 no rank waits once it has begun. The ranks still begin and end one after the other, so the
+# gain shows only if each of them begins the next step as soon as it is done with this one.
+#
+# ### Hand it to PyTorch
+#
+# PyTorch has no ZB-H1. But its pipeline executor runs any list of `F`, `I` and `W`. Here is yours, as the CSV that it
+# loads, a line for each rank:
 
 # %%
 if out:
-    thirds = Uneven(forward=0.5, backward=1, update=0, p2p=0)
-    orders = {"1F1B": one_f_one_b_order(4, 8), "ZB-H1": zb_h1_order(4, 8), "ZB-H2": zb_h2_order(4, 8)}
-    for name, order in orders.items():
-        run = simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4, costs=thirds)
-        work = 8 * 3  # eight microbatches, F + I + W
-        waits = [f"{model.time - rank - work:g}" for rank, model in enumerate(run)]  # rank r begins at r
-        print(f"{name:6} ends at {check(run).time:g}, waits {', '.join(waits)}")
+    print(to_csv(order_of(Trace.of(out))).text)
 
 # %% [markdown]
-# With ZB-H2 no rank waits once it has begun. The ranks still begin and end one after the other, so the gain shows
-# only if each of them begins the next step as soon as it is done with this one.
+# Set `IN_PYTORCH = True`: the executor then runs your list on four processes of this machine, beside our replay of it,
+# and both are compared with ordinary training. It takes about ten seconds.
+
+# %%
+IN_PYTORCH = False
+if IN_PYTORCH:
+    from lib.replay import replay
+
+    print(replay(out, hidden=64, length=32, against=("torch-pipelining",)).text())
+
+# %% [markdown]
+# On GPUs of your own: save the CSV (`puzzles schedule export`, with your notebook), load it there, and record a few
+# steps with `torch.profiler`. Then `puzzles profile rank*.json --schedule mine.csv -o both.svg` draws what the GPUs did
+# beside what they were to do.
 
 # %% [markdown]
 # ## What you built
@@ -250,7 +285,7 @@ if out:
 # With F = I = W the third is zero: hence the name. The paper says that ZB-H1 needs no more memory than the first rank
 # of 1F1B, and ZB-H2 about twice as much. That holds for real layers, where what a weight half needs is at most as
 # large as what a forward leaves. Our layers keep nothing but their input, so a deferred weight half (input and
-# gradient) takes twice as much, and your screen says 3,801,088 against 2,752,512.
+# gradient) takes twice as much, and your screen says 3,932,160 against 3,145,728.
 #
 # </details>
 
@@ -267,15 +302,13 @@ if out:
 # - *DeepSeek-V3* also splits its backward, and runs forwards and backwards of different microbatches side by side, so
 #   that the communication of one hides behind the computation of the other. Its pipeline had 16 ranks, on 2,048 H800s
 #   [@deepseek_v3, section 3.2].
-# - *In PyTorch* there is no ZB-H1. But its executor takes any list of `F`, `I` and `W`, so you can run yours:
-#   `puzzles schedule export` writes it as PyTorch's CSV.
 #
 # <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - The halves take 0.5 each. In a real transformer the input half is longer, because the backward of attention scores
+# - The halves take 1 each. In a real transformer the input half is longer, because the backward of attention scores
 #   has no weight half: 18.1 and 9.3 ms for a stage of a model of 1.5 billion parameters [@qi2023].
 # - PyTorch cannot split every layer without computing something twice.
 # - Each rank updates as soon as it is done. Real clipping and loss scaling stand in the way (see above).
@@ -287,8 +320,8 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# 48.6 instead of 52.6: most of it, with a peak of 3,014,656. It is enough that `I` comes *first*: the gradient leaves
-# each rank half a backward earlier. The lag is only for the last two time units.
+# 63.4 instead of 73.4: most of it, with the peak of 1F1B. It is enough that `I` comes *first*: the gradient leaves each
+# rank half a backward earlier. The lag is only for the last 3.6.
 #
 # </details>
 #
@@ -296,7 +329,7 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# 49.6, and all eight microbatches stay in flight until then. On rank 0 nothing is left to hide the weight halves
+# 67.4, and all eight microbatches stay in flight until then. On rank 0 nothing is left to hide the weight halves
 # behind. Deferring work helps only a rank that would otherwise be idle at the end.
 #
 # </details>
@@ -305,18 +338,18 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# 51.2, and rank 0 has seven microbatches in flight. It is exactly the wrong way round: the rank with the most memory
+# 69.4, and rank 0 has seven microbatches in flight. It is exactly the wrong way round: the rank with the most memory
 # in use and the least time at the end defers the most.
 #
 # </details>
 #
-# **4.** Four microbatches in flight on every rank, and the ranks end within 1 of each other. Is that a coincidence?
+# **4.** Four microbatches in flight on every rank, and the ranks end within 1.2 of each other. Is that a coincidence?
 #
 # <details><summary>Answer</summary>
 #
 # No. Its warm-up (*R - r*) and its lag (*r*) make *R* together on every rank. Early ranks use their memory for the
 # one, late ranks for the other. V schedules go further: each rank has an early *and* a late stage, and everything
-# evens out (puzzle $number_stage_ids).
+# evens out (puzzle $number_zb_v).
 #
 # </details>
 

@@ -103,7 +103,8 @@ goal("hidden_from")
 
 # %%
 def hidden_from(weights, flops, rate, gradient):
-    # FLOP over FLOP/s is the work, bytes over bytes/s the wire. Which T makes them equal?
+    # FLOP over FLOP/s is the work, bytes over bytes/s the wire. Which T makes them
+    # equal?
     # --- your code (about 3 lines) ---
     forward = -(-2 * weights * flops // (2 * weights * rate))
     backward = -(-(2 + gradient) * weights * flops // (4 * weights * rate))
@@ -117,7 +118,8 @@ verdict = check_function(hidden_from, puzzle="hidden_from")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("hidden_from")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("hidden_from")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -159,18 +161,18 @@ if verdict:
 # <details><summary>Open this when your solution passes</summary>
 #
 # $T \ge C/B$, the FLOP/s of a GPU over the bytes/s of its host, is the data-parallel roofline of *How to Scale Your
-# Model* [@scaling_book_gpus]. The weights cancel: the number belongs to the machine, not to the model. An H100 needs 2,473 tokens a
-# GPU forward, and 3,709 backward with gradients in fp32. It counts tokens a **GPU**, so with a fixed batch more GPUs
-# make it worse: scaling out with FSDP ends here, and tensor, context and pipeline parallelism begin.
+# Model* [@scaling_book_gpus]. The weights cancel: the number belongs to the machine, not to the model. An H100 needs
+# 2,473 tokens a GPU forward, and 3,709 backward with gradients in fp32. It counts tokens a **GPU**, so with a fixed
+# batch more GPUs make it worse: scaling out with FSDP ends here, and tensor, context and pipeline parallelism begin.
 #
 # </details>
 
 # %% [markdown]
 # ## A case for a detective
 #
-# In 2021 ZeRO-3 was measured with GPT-3 on A100s, at a fixed batch of 1,536 sequences [@narayanan2021, table 2]. On 384 GPUs it reached 144
-# TFLOP/s a GPU, on 1,536 only 44. Our formulas say 209 and 158. One number of `CLUSTERS["a100"]` explains nearly all
-# of it. Which one, and what might have happened?
+# In 2021 ZeRO-3 was measured with GPT-3 on A100s, at a fixed batch of 1,536 sequences [@narayanan2021, table 2]. On 384
+# GPUs it reached 144 TFLOP/s a GPU, on 1,536 only 44. Our formulas say 209 and 158. One number of `CLUSTERS["a100"]`
+# explains nearly all of it. Which one, and what might have happened?
 #
 # <details><summary>Answer</summary>
 #
@@ -185,8 +187,9 @@ if verdict:
 #
 # - *The same number elsewhere.* How to Scale Your Model computes 2,475 tokens a GPU for data parallelism across hosts
 #   of H100s [@scaling_book_gpus].
-# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second on each GPU, 98 % of what 8 GPUs reach [@torchtitan_llama3_h100, tables 1 and 3].
-#   Each GPU has 16,384 tokens: fourteen times the 1,127 that hide the gather in forward.
+# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second on each GPU, 98 % of what 8 GPUs reach
+#   [@torchtitan_llama3_h100, tables 1 and 3]. Each GPU has 16,384 tokens: fourteen times the 1,127 that hide the gather
+#   in forward.
 # - *Tensor parallelism stays in the host.* Hugging Face measured it: from 8-way to 16-way, out of the host,
 #   throughput fell by 43 % [@ultrascale_playbook].
 #

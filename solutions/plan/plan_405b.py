@@ -21,8 +21,9 @@
 # # $heading
 #
 # Llama 3 405B, 16,384 H100s, 16 million tokens a step. Meta's plan: 8-way tensor parallel, 16 pipeline ranks, and
-# 128-way data parallel with FSDP, at 41 % MFU [@llama3, sections 3.3.2 and 3.3.4, table 4]. Then the sequences got sixteen times as long, 131,072 tokens, with
-# the same number of tokens a step. Meta added context parallelism. Because long sequences do not fit, you would say.
+# 128-way data parallel with FSDP, at 41 % MFU [@llama3, sections 3.3.2 and 3.3.4, table 4]. Then the sequences got
+# sixteen times as long, 131,072 tokens, with the same number of tokens a step. Meta added context parallelism. Because
+# long sequences do not fit, you would say.
 #
 # Something else breaks first. A step has only 128 long sequences, so each of 128 pipelines gets one: **one microbatch
 # for 16 stages**. It fits, in 69 GiB. It takes 221.5 seconds, and 94 % of that is bubble.
@@ -105,7 +106,8 @@ goal("plan_405b")
 
 # %%
 def plan_405b():
-    # Tensor parallelism inside the host; a pipeline so that gathers need no hiding; v so that the bubble is small.
+    # Tensor parallelism inside the host; a pipeline so that gathers need no hiding; v
+    # so that the bubble is small.
     # --- your code (about 12 lines) ---
     return {
         "tp": 4,
@@ -128,7 +130,8 @@ verdict = check_function(plan_405b, puzzle="plan_405b")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("plan_405b")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("plan_405b")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what you planned

@@ -21,8 +21,8 @@
 # # $heading
 #
 # DeepSeek-V3 has 671 billion weights and was trained on 2,048 H800s: 14.8 trillion tokens in 2.664 million GPU hours
-# [@deepseek_v3, sections 3.1, 3.2 and 4.2]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says that they used no tensor
-# parallelism at all.
+# [@deepseek_v3, sections 3.1, 3.2 and 4.2]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says
+# that they used no tensor parallelism at all.
 #
 # Why not? Look at the machine first. An H800 is an H100 with less than half of its NVLink: 200 GB/s instead of 450.
 #
@@ -95,7 +95,8 @@ goal("plan_deepseek")
 
 # %%
 def plan_deepseek():
-    # Which schedule hides the experts' messages? How many ranks share the experts, so that it fits? And tp?
+    # Which schedule hides the experts' messages? How many ranks share the experts, so
+    # that it fits? And tp?
     # --- your code (about 12 lines) ---
     return {
         "tp": 1,
@@ -153,9 +154,9 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The parallelism of DeepSeek-V3 [@deepseek_v3]: 16 pipeline ranks with DualPipe, experts over 64 ranks on 8 hosts, ZeRO-1 for
-# the rest. For DeepSeek's plan our formulas say 18.7 seconds where 19.9 were published. That DualPipe wins is built
-# in: we assume that it hides all of the experts' messages, which is what its authors built it for.
+# The parallelism of DeepSeek-V3 [@deepseek_v3]: 16 pipeline ranks with DualPipe, experts over 64 ranks on 8 hosts,
+# ZeRO-1 for the rest. For DeepSeek's plan our formulas say 18.7 seconds where 19.9 were published. That DualPipe wins
+# is built in: we assume that it hides all of the experts' messages, which is what its authors built it for.
 #
 # And tensor parallelism? On H100s `tp` 2 costs nothing that we can tell (18.7 seconds for 18.6). On H800s it costs 4
 # %, and `tp` 4 17 %. So NVLink is half of the answer. The other half is the model: experts and 63 million tokens a
@@ -166,8 +167,9 @@ picture
 # %% [markdown]
 # ## Seal and open
 #
-# NVIDIA published runs in fp8 on newer software [@megatron_bridge_performance, 25.09 and 26.04]. Our formulas were fitted to kernels of up to 2024. Write down
-# what you expect before you run the cell: will the predicted times be too long or too short, and by how much?
+# NVIDIA published runs in fp8 on newer software [@megatron_bridge_performance, 25.09 and 26.04]. Our formulas were
+# fitted to kernels of up to 2024. Write down what you expect before you run the cell: will the predicted times be too
+# long or too short, and by how much?
 
 # %%
 if verdict:
@@ -187,9 +189,11 @@ if verdict:
 #
 # - *Four hosts.* By our formulas the all-to-alls of a layer take 12 milliseconds for each microbatch, forward and
 #   backward. If a token could go to all eight hosts they would take 24.
-# - *What DualPipe costs.* The weights twice, and 20 of 132 multiprocessors that do nothing but communicate [@deepseek_v3].
-# - *1:1.* With experts across hosts the paper puts computation and communication at about one to one [@deepseek_v3]. Our
-#   formulas say that communication takes a third of the time of the computation. They may be too kind to the network.
+# - *What DualPipe costs.* The weights twice, and 20 of 132 multiprocessors that do nothing but communicate
+#   [@deepseek_v3].
+# - *1:1.* With experts across hosts the paper puts computation and communication at about one to one [@deepseek_v3].
+#   Our formulas say that communication takes a third of the time of the computation. They may be too kind to the
+#   network.
 #
 # <!-- references -->
 
@@ -233,9 +237,9 @@ if verdict:
 #
 # ## Where this leads
 #
-# Next is your own cluster. `puzzles plan --model config.json --gpus 256 --gpu mine.toml` takes a model from Hugging Face and
-# a machine that you measured, and `puzzles predictions` says how far to trust it. And on [the map](../00_index.ipynb) there
-# may be deeper puzzles that you have passed by.
+# Next is your own cluster. `puzzles plan --model config.json --gpus 256 --gpu mine.toml` takes a model from Hugging
+# Face and a machine that you measured, and `puzzles predictions` says how far to trust it. And on [the
+# map](../00_index.ipynb) there may be deeper puzzles that you have passed by.
 
 # %% [markdown]
 # <!-- part: links -->

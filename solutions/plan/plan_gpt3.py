@@ -21,16 +21,17 @@
 # # $heading
 #
 # It is 2022, and you train GPT-3 on 64 A100s: eight hosts of eight. NVIDIA published two runs of exactly that: 18.13
-# seconds a step with full recomputation, and 13.75 with sequence parallelism and selective recomputation [@korthikanti2022, table 5]. A
-# quarter less, from two lines of a configuration file.
+# seconds a step with full recomputation, and 13.75 with sequence parallelism and selective recomputation
+# [@korthikanti2022, table 5]. A quarter less, from two lines of a configuration file.
 #
 # Now you choose the whole configuration.
 #
 # > **To tell a friend:** first what divides, then what fits, then what is fast. And larger microbatches are no faster
 # > if the pipeline runs dry.
 #
-# *Reminder.* Everything in a plan is an earlier puzzle: `tp` is $number_tensor_parallel, `sp` $number_sequence_parallel,
-# `pp` with `v` stages a rank $number_interleaved, `zero` $number_zero1 and after, `recompute` $number_checkpointing.
+# *Reminder.* Everything in a plan is an earlier puzzle: `tp` is $number_tensor_parallel, `sp`
+# $number_sequence_parallel, `pp` with `v` stages a rank $number_interleaved, `zero` $number_zero1 and after,
+# `recompute` $number_checkpointing.
 
 # %%
 from drawing import draw_memory, draw_plan
@@ -55,14 +56,14 @@ from lib.plan.published import error, published
 # | `sp` | `True` or `False` | sequence parallelism |
 #
 # The cost of a plan comes from closed forms: the bytes of puzzle $number_will_it_fit, and the seconds of matrix
-# products, memory traffic and rings, with constants fitted to other runs on A100s. The eight runs of the paper [@korthikanti2022]
-# were held out of the fit; on them the mean error is 2.3 %:
+# products, memory traffic and rings, with constants fitted to other runs on A100s. The eight runs of the paper
+# [@korthikanti2022] were held out of the fit; on them the mean error is 2.3 %:
 
 # %%
 for run in published():
     if run.set == "korthikanti":
-        seconds = f"{run.value:5.2f} s measured, predicted {error(run):+5.1%}"
-        print(f"{run.model_name:<13} {run.plan.gpus:>3} GPUs, recompute {run.plan.recompute:<9}  {seconds}")
+        what = f"{run.model_name:<13} {run.plan.gpus:>3} GPUs, recompute {run.plan.recompute:<9}"
+        print(f"{what} {run.value:5.2f} s measured, predicted {error(run):+5.1%}")
 
 # %% [markdown]
 # ## The puzzle
@@ -79,14 +80,13 @@ for run in published():
 # %% [markdown]
 # ### Predict first
 #
-# NVIDIA's plan has `tp` 8, `pp` 8, `v` 3, and one sequence in a microbatch. Four sequences make larger matrix
-# products. By how much is the step faster?
+# NVIDIA's plan has one sequence in a microbatch. Four sequences make larger matrix products. By how much is its step
+# faster with four?
 #
 # <details><summary>Answer</summary>
 #
 # It is not: 13.8 seconds with `micro` 1, and 13.9 with `micro` 4. Computation and all-reduces shrink by 1.1 seconds,
-# and the bubble grows from 0.5 to 1.7, because 64 sequences make only 16 microbatches of 4. And it needs 97.2 GiB. Is
-# there anything between 1 and 4?
+# and the bubble grows from 0.5 to 1.7, because 64 sequences make only 16 microbatches of 4. And it needs 97.2 GiB.
 #
 # </details>
 
@@ -102,7 +102,8 @@ goal("plan_gpt3")
 
 # %%
 def plan_gpt3():
-    # First what fits: which two savings did GPT-3 need? Then the pipeline: what makes its bubble small?
+    # First what fits: which two savings did GPT-3 need? Then the pipeline: what makes
+    # its bubble small?
     # --- your code (about 12 lines) ---
     return {
         "tp": 8,
@@ -125,7 +126,8 @@ verdict = check_function(plan_gpt3, puzzle="plan_gpt3")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("plan_gpt3")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("plan_gpt3")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what you planned
@@ -144,7 +146,8 @@ picture
 # %%
 picture = None
 if verdict:
-    theirs = Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])
+    sizes = {"tp": 8, "pp": 8, "v": 3, "zero": 0, "recompute": "selective"}
+    theirs = Plan(64, 64, **sizes, stack=STACKS["megatron"])
     bars = {"yours": memory_of(gpt3, mine), "NVIDIA's": memory_of(gpt3, theirs)}
     picture = draw_memory(bars, a100.memory, "Memory of both plans")
 picture
@@ -184,9 +187,9 @@ if verdict:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *MFU or HFU?* Megatron's 1T run is famous for 52 % of the peak [@narayanan2021, table 1]. That counts what is computed twice (HFU,
-#   hardware FLOPs utilization). Without the recomputation it is 39 % (MFU). Ask which one a number is before you
-#   compare.
+# - *MFU or HFU?* Megatron's 1T run is famous for 52 % of the peak [@narayanan2021, table 1]. That counts what is
+#   computed twice (HFU, hardware FLOPs utilization). Without the recomputation it is 39 % (MFU). Ask which one a number
+#   is before you compare.
 # - *What the two savings gave.* For 22B, 175B, 530B and 1T throughput was 29 to 32 % higher than with full
 #   recomputation [@korthikanti2022].
 #
@@ -216,8 +219,8 @@ if verdict:
 #
 # You may: with `micro` 2 it takes 12.99 seconds, against 13.06 with `v` 6. The bubble halves, from 0.45 to 0.24
 # seconds, but each microbatch crosses twice as many borders, and this software does not hide those messages. Half a
-# percent is less than our formulas can tell apart. It even needs less memory, 67.9 GiB for 69.3: smaller stages, less
-# in flight.
+# percent is less than our formulas can tell apart. It even needs less memory, 67.9 GiB instead of 69.3: smaller stages,
+# less in flight.
 #
 # </details>
 #
@@ -232,8 +235,8 @@ if verdict:
 #
 # ## Where this leads
 #
-# 64 GPUs were easy: there was no data parallelism at all. Now take 16,384, or your own: `puzzles plan --model config.json
-# --gpus 256 --gpu mine.toml` takes a model from Hugging Face and a machine that you measured.
+# 64 GPUs were easy: there was no data parallelism at all. Now take 16,384, or your own: `puzzles plan --model
+# config.json --gpus 256 --gpu mine.toml` takes a model from Hugging Face and a machine that you measured.
 
 # %% [markdown]
 # <!-- part: links -->

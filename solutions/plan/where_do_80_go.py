@@ -20,8 +20,8 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [@torchtitan_llama3_h100, tables 1 and 3]. You get 128 GPUs. With 16 times as
-# many to share the state, how much of the 77 is left?
+# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [@torchtitan_llama3_h100, tables 1 and 3].
+# You get 128 GPUs. With 16 times as many to share the state, how much of the 77 is left?
 #
 # 62.0. Sixteen times the GPUs, a fifth less memory on each. Where do 80 GiB go?
 #
@@ -66,7 +66,8 @@ draw_memory(bars, h100.memory, "Llama 3 8B, fully sharded")
 big = MODELS["llama3-405b"]
 meta = Plan(16384, 2048, 8192, tp=8, pp=16, v=8, zero=2)
 selective = Plan(16384, 2048, 8192, tp=8, pp=16, v=8, zero=2, recompute="selective")
-bars = {"as Meta ran it": memory_of(big, meta), "recompute a little": memory_of(big, selective)}
+bars = {"as Meta ran it": memory_of(big, meta)}
+bars["recompute a little"] = memory_of(big, selective)
 draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 
 # %% [markdown]
@@ -112,7 +113,8 @@ goal("where_do_80_go")
 
 # %%
 def where_do_80_go(state, rest, room):
-    # What is left of a GPU when the rest is on it? How many shares of that size make the state?
+    # What is left of a GPU when the rest is on it? How many shares of that size make
+    # the state?
     # --- your code (about 5 lines) ---
     if state <= 0:
         return 1 if rest <= room else None
@@ -140,9 +142,12 @@ verdict
 if verdict:
     print("sequences   rest a GPU   GPUs")
     for micro in (1, 2, 3, 4):
-        memory = memory_of(llama, Plan(8, 8 * micro, 8192, micro=micro, zero=3, recompute="half"))
-        rest, state = round((memory.activations + memory.logits) / 2**30), round(16 * llama.weights / 2**30)
-        print(f"{micro:>9}   {rest:>6} GiB   {where_do_80_go(state, rest, 76) or 'no number will do'}")
+        plan = Plan(8, 8 * micro, 8192, micro=micro, zero=3, recompute="half")
+        memory = memory_of(llama, plan)
+        rest = round((memory.activations + memory.logits) / 2**30)
+        state = round(16 * llama.weights / 2**30)
+        needed = where_do_80_go(state, rest, 76) or "no number will do"
+        print(f"{micro:>9}   {rest:>6} GiB   {needed}")
 
 # %% [markdown]
 # ## What you built
@@ -207,8 +212,8 @@ if verdict:
 #
 # ## Where this leads
 #
-# So shard everything, over as many GPUs as there are? The bytes say yes. The network has its own opinion (that is the deeper
-# puzzle after this one). A plan has to do justice to both: now you make one.
+# So shard everything, over as many GPUs as there are? The bytes say yes. The network has its own opinion: that is the
+# deeper puzzle after this one. A plan has to satisfy both. Now you make one.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -26,10 +26,10 @@
 # With sequence parallelism it needs 88.3 GiB. With the square of attention recomputed in backward instead, 84.9.
 # Neither fits. With both it needs 59.5 GiB, and the run that did not start has 20 GiB to spare.
 #
-# You can know all of that before you book the GPUs. It takes one page of arithmetic.
+# You can know all of that before you book the GPUs. It takes one page of arithmetic, and you write it.
 #
-# > **To tell a friend:** weights, gradients and Adam take 18 bytes a weight. A layer of GPT keeps 34 bytes for every
-# > number that enters it, and 5 more for every score of attention.
+# > **To tell a friend:** training holds a weight nine times over, 18 bytes for a number of 2. And activations can take
+# > more than that: without any savings GPT-3's do.
 #
 # *Reminder.* **ZeRO** shards over the data-parallel ranks: stage 1 Adam's state, 2 the gradients too, 3 the weights
 # too (puzzle $number_zero1 and after). **Sequence parallelism** shards what tensor parallelism leaves whole (puzzle
@@ -42,52 +42,64 @@ from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of
 
 # %%
-a100, naive = CLUSTERS["a100"], Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=STACKS["megatron"])
-draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.memory, "GPT-3 on 64 A100")
+gpt3, a100 = MODELS["gpt3-175b"], CLUSTERS["a100"]
+sizes = {"tp": 8, "pp": 8, "v": 3, "zero": 0, "stack": STACKS["megatron"]}
+naive = Plan(64, 64, **sizes, sp=False)
+bars = {"as written down": memory_of(gpt3, naive)}
+draw_memory(bars, a100.memory, "GPT-3 on 64 A100")
 
 # %% [markdown]
 # ## The idea
 #
 # **State.** A weight in bf16 takes 2 bytes. Its gradient, summed in fp32, takes 4. Adam keeps an fp32 copy of the
-# weight and two moments: 12. A layer of GPT with hidden size $h$ has $12 h^2$ weights: $4 h^2$ in attention, $8 h^2$
-# in the MLP. Tensor parallelism and the pipeline divide them.
+# weight and two moments: 12. Tensor parallelism and the pipeline divide the weights. ZeRO shards what they leave.
 #
-# **Activations of a layer.** Let a microbatch have $b$ sequences of $s$ tokens, and $a$ heads. Everything that
-# backward reads is kept, most of it at 2 bytes a number [@korthikanti2022]:
+# **Activations.** Here is a layer of GPT. A microbatch has $b$ sequences of $s$ tokens; the hidden size is $h$, and
+# there are $a$ heads. Everything that backward reads again is kept:
 #
-# | what is kept | bytes | with tensor parallelism of $t$ |
-# |---|---|---|
-# | the inputs of two norms and of two matrix products, two dropout masks | $10\,sbh$ | whole on every rank; divided by $t$ with sequence parallelism |
-# | queries, keys, values, the output of attention; the two wide activations of the MLP | $24\,sbh$ | divided by $t$ |
-# | the square of attention: softmax, its dropout and the mask of that | $5\,a s^2 b$ | divided by $t$: each rank has its own heads |
+# ```text
+#                                     backward reads               how many numbers
+# n = norm(x)                         x                            s·b·h
+# q, k, v = n @ W_qkv                 n                            s·b·h
+# scores = q @ k.T                    q, k                         s·b·h each
+# p = softmax(scores)                 p                            a·s·s·b
+# d = dropout(p)                      a mask                       a·s·s·b
+# o = d @ v                           d, v                         a·s·s·b, s·b·h
+# x = x + dropout(o @ W_o)            o, a mask                    s·b·h each
+# n = norm(x)                         x                            s·b·h
+# u = n @ W_1                         n                            s·b·h
+# g = gelu(u)                         u                            4·s·b·h
+# x = x + dropout(g @ W_2)            g, a mask                    4·s·b·h, s·b·h
+# ```
 #
-# **Selective recomputation** drops the third row and computes it again in backward. That costs little time. For GPT-3
-# on one GPU the third row is $80\,sbh$, and the first two are 34 together.
+# A number takes 2 bytes, an entry of a mask 1. **Count:** how many bytes are $s \cdot b \cdot h$ multiplied with, and
+# how many $a \cdot s^2 \cdot b$? You know whether you counted right: for GPT-3 on one GPU, the second sum is 2.35 times
+# the first (96 heads, hidden size 12,288, 2,048 tokens).
 #
-# **In flight.** How many layers' worth of activations does the first of $p$ pipeline ranks hold? With 1F1B it has
-# $L/p$ layers and $p$ microbatches in flight. And interleaved, with $v$ stages a rank? You counted the virtual stages
-# in flight in puzzle $number_interleaved: with two on each of four ranks, 11 of the 16 that 8 microbatches make.
+# **Who divides what.** Tensor parallelism cuts `W_qkv` and `W_1` into columns, `W_o` and `W_2` into rows. So between
+# these two products each rank has $1/t$ of everything, and outside of them it has all of it. Sequence parallelism
+# divides what is outside. **Selective recomputation** keeps none of the three squares (`p`, its mask, `d`) and computes
+# them again in backward. So split your first sum in two: what is inside, and what is outside?
 #
-# <details><summary>How many layers' worth, in general?</summary>
-#
-# With 1F1B $L$, *whatever p is*. Interleaved, $pv + p - 1$ virtual stages of $L/(pv)$ layers are in flight, which is
-# $L \left(1 + \frac{p-1}{pv}\right)$: for $p = 4$ and $v = 2$ it is 11/8 of $L$.
-#
-# </details>
+# **In flight.** How many layers' worth of activations does the first of $p$ pipeline ranks hold? With 1F1B it has $L/p$
+# layers and $p$ microbatches in flight. And interleaved, with $v$ stages a rank? You counted the virtual stages in
+# flight in puzzle $number_interleaved: with two on each of four ranks, 11 of the 16 that 8 microbatches make. In
+# general it is the warm-up of rank 0, and one more.
 
 # %% [markdown]
 # ## The puzzle
 #
 # Write `will_it_fit(model, plan)`.
 #
-# **Given:** two dicts. `model` has `layers`, `hidden`, `heads` and `sequence`. `plan` has `tp`, `pp`, `dp`, `v` (stages a
-# rank), `micro` (sequences of a microbatch), `zero` (0 to 3), and `sp` and `selective`, which are true or false.
+# **Given:** two dicts. `model` has `layers`, `hidden`, `heads` and `sequence`. `plan` has `tp`, `pp`, `dp`, `v` (stages
+# a rank), `micro` (sequences of a microbatch), `zero` (0 to 3), and `sp` and `selective`, which are true or false.
 #
 # **To do:** return a dict with the bytes on the first rank: `weights`, `gradients`, `optimizer`, `activations`.
 #
 # **Rules**
 #
-# - Only layers count, with $12h^2$ weights each. Embeddings, norms and logits are left out.
+# - Only the matrices of layers count: in a layer `W_qkv`, `W_o`, `W_1` and `W_2` have $12h^2$ weights together.
+#   Embeddings, norms and logits are left out.
 # - The pipeline runs 1F1B, interleaved where `v` is more than 1, and has enough microbatches to be full.
 
 # %% [markdown]
@@ -106,7 +118,8 @@ draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.mem
 # %% [markdown]
 # ### The goal
 #
-# The first four lines of the table are the 22B and GPT-3 of the paper [@korthikanti2022], each without and with the two savings.
+# The first four lines of the table are the 22B and GPT-3 of the paper [@korthikanti2022], each without and with the two
+# savings.
 
 # %%
 goal("will_it_fit")
@@ -117,9 +130,11 @@ goal("will_it_fit")
 
 # %%
 def will_it_fit(model, plan):
-    # The state in three kinds, each sharded from its stage of ZeRO on; then a layer's activations in three rows.
+    # The state in three kinds, each sharded from its stage of ZeRO on. Then a layer's
+    # activations: outside, inside, the squares. And how many layers' worth are in
+    # flight?
     # --- your code (about 16 lines) ---
-    layers, h, a, s = model["layers"], model["hidden"], model["heads"], model["sequence"]
+    layers, h, a, s = (model[key] for key in ("layers", "hidden", "heads", "sequence"))
     t, p, v = plan["tp"], plan["pp"], plan["v"]
     weights = 12 * h * h * layers / (t * p)
 
@@ -127,7 +142,7 @@ def will_it_fit(model, plan):
         return plan["dp"] if plan["zero"] >= zero else 1
 
     entries = s * plan["micro"] * h
-    rows = 10 * entries / (t if plan["sp"] else 1)
+    outside = 10 * entries / (t if plan["sp"] else 1)
     inside = 24 * entries / t
     square = 0 if plan["selective"] else 5 * a * s * s * plan["micro"] / t
     deep = layers * (1 + (p - 1) / (p * v)) if v > 1 else layers
@@ -135,7 +150,7 @@ def will_it_fit(model, plan):
         "weights": 2 * weights / shard(3),
         "gradients": 4 * weights / shard(2),
         "optimizer": 12 * weights / shard(1),
-        "activations": deep * (rows + inside + square),
+        "activations": deep * (outside + inside + square),
     }
     # --- end of your code ---
 
@@ -146,7 +161,8 @@ verdict = check_function(will_it_fit, puzzle="will_it_fit")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("will_it_fit")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("will_it_fit")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -157,12 +173,11 @@ verdict
 # %%
 picture = None
 if verdict:
-    gpt3, megatron = MODELS["gpt3-175b"], STACKS["megatron"]
     ways = {
-        "as written down": Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=megatron),
-        "sequence parallel": Plan(64, 64, tp=8, pp=8, v=3, zero=0, stack=megatron),
-        "selective": Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, recompute="selective", stack=megatron),
-        "both": Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=megatron),
+        "as written down": naive,
+        "sequence parallel": Plan(64, 64, **sizes),
+        "selective": Plan(64, 64, **sizes, sp=False, recompute="selective"),
+        "both": Plan(64, 64, **sizes, recompute="selective"),
     }
     memories = {name: memory_of(gpt3, plan) for name, plan in ways.items()}
     picture = draw_memory(memories, a100.memory, "GPT-3 on 64 A100")
@@ -173,13 +188,15 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [@korthikanti2022]. A layer keeps the famous
+# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [@korthikanti2022]. A layer keeps the
+# famous
 #
 # $$ sbh \left( 34 + 5 \frac{as}{h} \right) $$
 #
-# with no parallelism at all, $sbh\,(10 + 24/t + 5as/(ht))$ with tensor parallelism, and the whole sum over $t$ with
-# sequence parallelism as well. Flash attention never stores the square [@dao2022]; then the question is what else is cheap
-# to recompute.
+# bytes with no parallelism at all, $sbh\,(10 + 24/t + 5as/(ht))$ with tensor parallelism, and the whole sum over $t$
+# with sequence parallelism as well. In flight are $L$ layers' worth with 1F1B, *whatever p is*. Interleaved, $pv + p -
+# 1$ virtual stages of $L/(pv)$ layers make $L \left(1 + \frac{p-1}{pv}\right)$. Flash attention never stores the square
+# [@dao2022]; then the question is what else is cheap to recompute.
 #
 # </details>
 
@@ -192,8 +209,8 @@ picture
 #   and 1.9 GB on each of 64 GPUs with everything sharded [@rajbhandari2020].
 # - *80 GB means 80 GiB here.* An H100 reports 81,559 MiB, which is 85.5 billion bytes. Divide by 80e9 and you give 7
 #   % away.
-# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4 [@torchtitan_llama3_h100, table 1, with compile].
-#   The rest is the allocator's cache and the workspace of kernels.
+# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4
+#   [@torchtitan_llama3_h100, table 1, with compile]. The rest is the allocator's cache and the workspace of kernels.
 #
 # <!-- references -->
 
@@ -202,7 +219,7 @@ picture
 #
 # The first rank does not always hold the most: the last one has the logits, 10 bytes for each token and word of the
 # vocabulary. `memory_of` takes the larger of the two. A layer with grouped-query attention, a gated MLP or experts
-# has other rows in the table; the idea is the same. And FSDP keeps no weights in bf16 beside its fp32 shard, so
+# keeps other things; the idea is the same. And FSDP keeps no weights in bf16 beside its fp32 shard, so
 # `memory_of` counts 16 bytes a weight there, not 18.
 
 # %% [markdown]
@@ -311,7 +328,7 @@ def will_it_fit_accepts(answer, model, plan):
         )
     whole = will_it_fit(model, plan | {"tp": 1})[kind], will_it_fit(model, plan | {"sp": not plan["sp"]})[kind]
     if same(kind, whole[1]):
-        return start + "sp divides the 10·s·b·h by tp, and nothing else does"
+        return start + "sp divides what is outside the cut matrices by tp, and nothing else does"
     if same(kind, will_it_fit(model, plan | {"selective": not plan["selective"]})[kind]):
         return start + "selective recomputation drops the square of attention, and nothing but that"
     square = right[kind] - will_it_fit(model, plan | {"selective": True})[kind]
@@ -319,4 +336,13 @@ def will_it_fit_accepts(answer, model, plan):
         return start + "the square of attention is divided by tp too: heads are shared out"
     if same(kind, right[kind] / plan["pp"]):
         return start + "a rank has L/p layers, and p microbatches of them in flight"
-    return start + "three rows of the table, times the layers' worth that are in flight"
+    entries = model["sequence"] * plan["micro"] * model["hidden"]
+    layers = with_factor if plan["v"] > 1 else model["layers"]
+    off = (answer[kind] - right[kind]) / (layers * entries)
+    if plan["tp"] == 1 and off == round(off):
+        square = model["heads"] * model["sequence"] / model["hidden"]
+        start += f"{abs(off):g}·s·b·h too {'much' if off > 0 else 'little'} a layer, and a·s·s·b is {square:g} of these here; "
+    return start + (
+        "count what backward reads of one layer (2 bytes a number, 1 for a mask), inside the cut matrices, outside of "
+        "them, and the squares; then multiply by the layers' worth that are in flight"
+    )

@@ -22,10 +22,11 @@
 #
 # In December 2024 a user asked torchtitan for shards inside each of two nodes, and copies between them. The log said
 # `Applied HSDP to the model`. The loss went down. Only the profiler looked odd: instead of two kinds of groups it
-# showed **one, with all 16 ranks** [@torchtitan_711] [@torchtitan_713]. Every weight was cut into 16 shards, and every gather went over the network.
+# showed **one, with all 16 ranks** [@torchtitan_711] [@torchtitan_713]. Every weight was cut into 16 shards, and every
+# gather went over the network.
 #
 # A program that crashes is fixed the same day. These three did not crash. They trained, for weeks, in libraries that
-# many people use, until somebody looked at a number and did not believe it. Now it is your turn. Here is the code as
+# many people use, until a user looked at a number and did not believe it. Now it is your turn. Here is the code as
 # it was, in our own words. Find the line.
 #
 # > **To tell a friend:** with the worst training bugs the loss still goes down. You find them with a number that you
@@ -140,8 +141,8 @@ def mean_loss(weight, batch):
 
 
 # %% [markdown]
-# A trainer calls this once for each of `calls` microbatches, adds up the losses that it gets back, for the log, and then
-# updates the weights. It wants the mean over all microbatches.
+# A trainer calls this once for each of `calls` microbatches, adds up the losses that it gets back, for the log, and
+# then updates the weights. It wants the mean over all microbatches.
 
 
 # %%
@@ -158,9 +159,9 @@ print(f"the mean of 2, 4, 6, 8 is 5;   in the log: {logged:g};   in weight.grad:
 # %% [markdown]
 # ### 3. The gradient that never grew
 #
-# A pipeline cuts its batch into microbatches itself. When it is done it divides by their number, so that `weight.grad` is
-# the mean. That is right, once. Then somebody calls it several times before an update, to accumulate: after the first call
-# there should be one mean in `weight.grad`, after the second the sum of two, and so on.
+# A pipeline cuts its batch into microbatches itself. When it is done it divides by their number, so that `weight.grad`
+# is the mean. That is right, once. Then a trainer calls it several times before an update, to accumulate: after the
+# first call there should be one mean in `weight.grad`, after the second the sum of two, and so on.
 
 
 # %%
@@ -199,9 +200,9 @@ draw_curves(
 #
 # Write `find_the_bug(history, given)`.
 #
-# **Given:** `history`, which of the three is run, and on what. For 1 that is the sizes of the mesh and a rank; for 2 a list
-# of microbatches; for 3 a list of calls, each a list of microbatches. The last lines run your functions on it and are
-# there already.
+# **Given:** `history`, which of the three is run, and on what. For 1 that is the sizes of the mesh and a rank; for 2 a
+# list of microbatches; for 3 a list of calls, each a list of microbatches. The last lines run your functions on it and
+# are there already.
 #
 # **To do:** copy the three functions `axes_of`, `training_step` and `pipeline_step` into the gap, and fix them there.
 #
@@ -215,8 +216,8 @@ draw_curves(
 # %% [markdown]
 # ### Predict first
 #
-# In history 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125, and should be 3. What
-# will it be after a hundred calls?
+# In history 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125.
+# What will it be after a hundred calls?
 #
 # <details><summary>Answer</summary>
 #
@@ -231,9 +232,17 @@ draw_curves(
 #
 # | history | given | as it was | as it should be |
 # |---|---|---|---|
-# | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | shards 0 1 2 3, copies 0 4 |
-# | 2 | [2, 4] and [6, 8] | logged 5, gradient 10 | logged 5, gradient 5 |
-# | 3 | three calls of four microbatches [@torchtitan_711] [@torchtitan_713] | 1, 1.25, 1.3125 | 1, 2, 3 |
+# | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | ? |
+# | 2 | the microbatches `[2, 4]` and `[6, 8]` | logged 5, gradient 10 | ? |
+# | 3 | three calls of four microbatches, each `[1]` | 1, 1.25, 1.3125 | ? |
+#
+# Work the last column out by hand first: it is the number that would have shown the bug on the first day.
+#
+# <details><summary>The last column</summary>
+#
+# 1: shards on ranks 0, 1, 2 and 3, a copy on rank 4. 2: logged 5, gradient 5. 3: 1, 2, 3.
+#
+# </details>
 #
 # Your function is tried on these and others: all small meshes, and microbatches of all sizes and numbers. After a
 # wrong answer you see the smallest input that it fails on.
@@ -300,7 +309,8 @@ verdict = check_function(find_the_bug, puzzle="find_the_bug")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("find_the_bug")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("find_the_bug")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -338,10 +348,10 @@ if REPLAY and verdict:
 #
 # Three fixes, none longer than a line:
 #
-# - **1.** With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has
-#   a name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a
-#   `cp` or not [@torchtitan_720] [@torchtitan_685]. The reported mistake, without `cp`, had been fixed the same day; the one with `cp` had come with
-#   context parallelism, on October 22, and stayed until then.
+# - **1.** With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has a
+#   name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a `cp` or
+#   not [@torchtitan_720] [@torchtitan_685]. The reported mistake, without `cp`, had been fixed the same day; the one
+#   with `cp` had come with context parallelism, on October 22, and stayed until then.
 # - **2.** Two lines in the other order. Another library used to divide. When that stopped, only the loss for the log
 #   was still divided [@transformers_35207] [@transformers_26312].
 # - **3.** Scale what comes in, not what is there. torchtitan told the pipeline not to divide any more, and gave it a
@@ -355,15 +365,16 @@ if REPLAY and verdict:
 # ## On real GPUs
 #
 # - *1. Who found it.* A user with a profiler, `walkup`: one communicator with 16 ranks, where there should have been
-#   two kinds [@torchtitan_711] [@torchtitan_713]. In 2026 another trainer had the mirror image: with `cp` and *without* copies it gave PyTorch two
-#   axes, which PyTorch takes for HSDP, so that weights were cut along `cp` only [@automodel_2768].
+#   two kinds [@torchtitan_711] [@torchtitan_713]. In 2026 another trainer had the mirror image: with `cp` and *without*
+#   copies it gave PyTorch two axes, which PyTorch takes for HSDP, so that weights were cut along `cp` only
+#   [@automodel_2768].
 # - *2. Who found it.* Users of transformers 4.47. In the thread a user trains on the same 6 examples in one go and in
-#   two, and gets gradient norms of 188 and 377 [@transformers_35207] [@transformers_26312]. Adam hides most of that, since it divides by the size of the
-#   gradients; clipping does not.
-# - *3. Who found it.* `jdinalt`, who had made the same mistake in his own trainer a week or two earlier, and then looked
-#   how torchtitan did it [@torchtitan_1733] [@torchtitan_1732].
-# - *And again.* In July 2026: every stage of a DeepSpeed pipeline divided what the stage behind it had divided already. Two
-#   stages, 8 microbatches: 1/8 for the last stage, and 1/64 for the first [@deepspeed_8152].
+#   two, and gets gradient norms of 188 and 377 [@transformers_35207] [@transformers_26312]. Adam hides most of that,
+#   since it divides by the size of the gradients; clipping does not.
+# - *3. Who found it.* `jdinalt`, who had made the same mistake in his own trainer a week or two earlier, and then
+#   looked how torchtitan did it [@torchtitan_1733] [@torchtitan_1732].
+# - *And again.* In July 2026: every stage of a DeepSpeed pipeline divided what the stage behind it had divided already.
+#   Two stages, 8 microbatches: 1/8 for the last stage, and 1/64 for the first [@deepspeed_8152].
 #
 # <!-- references -->
 
@@ -389,8 +400,8 @@ if REPLAY and verdict:
 #
 # </details>
 #
-# **2.** Adam divides each gradient by the root of its mean square. A gradient that is always twice too large makes the same
-# update. Is history 2 harmless with Adam, then?
+# **2.** Adam divides each gradient by the root of its mean square. A gradient that is always twice too large makes the
+# same update. Is history 2 harmless with Adam, then?
 #
 # <details><summary>Answer</summary>
 #

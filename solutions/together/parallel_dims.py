@@ -43,7 +43,8 @@ from lib.schedules.steps import compute, load, mine, step
 # %% [markdown]
 # ## The idea
 #
-# Five ways to share the work, each with an axis of its own, in the order of torchtitan, PyTorch's trainer [@torchtitan_parallel_dims]:
+# Five ways to share the work, each with an axis of its own, in the order of torchtitan, PyTorch's trainer
+# [@torchtitan_parallel_dims]:
 #
 # | axis | its ranks have | and send each other |
 # |---|---|---|
@@ -137,7 +138,8 @@ goal("parallel_dims")
 def parallel_dims(world, sizes, rank):
     from math import prod  # the product of several numbers
 
-    # First the sizes: what cannot be, and what -1 is. Then the address, from the last axis to the first.
+    # First the sizes: what cannot be, and what -1 is. Then the address, from the last
+    # axis to the first.
     # --- your code (about 16 lines) ---
     for axis, size in sizes.items():
         if size < 1 and (axis, size) != ("dp_shard", -1):
@@ -165,7 +167,8 @@ verdict = check_function(parallel_dims, puzzle="parallel_dims")
 verdict
 
 # %% [markdown]
-# Passed? Then `reveal("parallel_dims")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+# Passed? Then `reveal("parallel_dims")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
 
 # %% [markdown]
 # ### See what it is for
@@ -182,7 +185,8 @@ if verdict:
     for axis, group in who["groups"].items():
         apart = group[1] - group[0] if len(group) > 1 else "-"
         hosts = len({member // 8 for member in group})
-        print(f"{axis:<13} {who['sizes'][axis]:>5} {who['place'][axis]:>6} {apart:>6} {hosts:>6}")
+        size, place = who["sizes"][axis], who["place"][axis]
+        print(f"{axis:<13} {size:>5} {place:>6} {apart:>6} {hosts:>6}")
 
 # %% [markdown]
 # Only `tp` stays in its host, so it can afford to communicate most. And here is a rank of your choice, on a smaller
@@ -225,9 +229,9 @@ if verdict:
     print(check(Trace.of(out)).text())
 
 # %% [markdown]
-# **With real tensors (optional).** The same step on torch.distributed: eight processes of this machine, each of which makes
-# its process groups from your lists. Gradients and weights are compared with ordinary training. It takes a few seconds.
-# Set `REPLAY = True`.
+# **With real tensors (optional).** The same step on torch.distributed: eight processes of this machine, each of which
+# makes its process groups from your lists. Gradients and weights are compared with ordinary training. It takes a few
+# seconds. Set `REPLAY = True`.
 
 # %%
 REPLAY = False
@@ -248,9 +252,10 @@ if REPLAY and out is not None:
 # stride = 1 for tp,  T for cp,  C·T for dp_shard,  S·C·T for dp_replicate,  R·S·C·T for pp
 # ```
 #
-# torchtitan's `ParallelDims` does the first half: the same checks, and the same division for `dp_shard` [@torchtitan_parallel_dims].
-# PyTorch's `DeviceMesh` does the second: it counts the ranks up along the last axis first, and makes a process group
-# for every line. Your function and `DeviceMesh` agree rank by rank; a test of this puzzle compares them.
+# torchtitan's `ParallelDims` does the first half: the same checks, and the same division for `dp_shard`
+# [@torchtitan_parallel_dims]. PyTorch's `DeviceMesh` does the second: it counts the ranks up along the last axis first,
+# and makes a process group for every line. Your function and `DeviceMesh` agree rank by rank; a test of this puzzle
+# compares them.
 #
 # A rank is in five groups. Altogether there are world / size groups along each axis: for the 16 ranks above 8 + 8 + 8 +
 # 16 + 8.
@@ -314,8 +319,8 @@ if REPLAY and out is not None:
 #
 # </details>
 #
-# **4.** The same groups, but `tp` counted last instead of first: `["tp", "cp", "dp_shard", "dp_replicate", "pp"]`. Which
-# numbers in the answers change, and what does it cost?
+# **4.** The same groups, but `tp` counted last instead of first: `["tp", "cp", "dp_shard", "dp_replicate", "pp"]`.
+# Which numbers in the answers change, and what does it cost?
 #
 # <details><summary>Answer</summary>
 #
@@ -328,8 +333,8 @@ if REPLAY and out is not None:
 #
 # ## Where this leads
 #
-# You know where each rank stands, and what it has. Now for the question before all others: which sizes? The last chapter
-# plans whole runs, before a single GPU is booked, and begins with whether they fit.
+# You know where each rank stands, and what it has. Now for the question before all others: which sizes? The last
+# chapter plans whole runs, before a single GPU is booked, and begins with whether they fit.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -8,8 +8,6 @@ import pytest
 
 from lib import Activation, ActivationGrad, Layer, Mesh, Model, Weight, check, simulate
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines.generators import zb_h1
-from lib.schedules.pipelines.program import program_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.support.said import Said
@@ -136,13 +134,3 @@ def test_half_a_backward_of_made_up_values_is_none(whole: bool, made_up: bool, c
     verdict = check(simulate(halves(whole, made_up), puzzle="basic"), "basic")
     assert verdict.correct
     assert ("goals are for whole backwards" not in "".join(verdict.notes)) == counts
-
-
-@pytest.mark.parametrize("messages", ["awaited", "posted"])
-def test_messages_travel_as_the_puzzle_says(messages: Any) -> None:
-    ranks, layers, batches = PUZZLES["zero_bubble"].size
-    program = program_of(zb_h1(ranks, batches), messages=messages)
-    verdict = check(simulate(program, ranks=ranks, layers=layers, batches=batches), "zero_bubble")
-    assert verdict.correct
-    said = "in this puzzle messages are awaited" in "".join(verdict.notes)
-    assert (said, verdict.best is None) == ((False, False) if messages == "awaited" else (True, True))

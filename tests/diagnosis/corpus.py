@@ -65,6 +65,7 @@ CHECKED = Path(__file__).parents[1] / "checker" / "cases"
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 ABOVE = {
     "ragged": ["shuffled"],
+    "zb_v": ["in_phases"],
     "expert_parallel": ["cut", "joined"],
     "moe_pipeline": ["exchange"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],

@@ -46,6 +46,16 @@ FIT: dict[str, tuple[Answer, str]] = {
         instead("activations", lambda m, p: 1 if p["v"] > 1 else 1 + (p["pp"] - 1) / p["pp"]),
         "is for interleaved schedules",
     ),
+    "masks of two bytes": (
+        lambda m, p: (
+            right("will_it_fit")(m, p)
+            | {
+                "activations": right("will_it_fit")(m, p)["activations"]
+                + 2 * m["sequence"] * p["micro"] * m["hidden"] * m["layers"]
+            }
+        ),
+        "2·s·b·h too much a layer",
+    ),
     "fewer layers": (instead("activations", lambda m, p: 1 / p["pp"]), "p microbatches of them in flight"),
     "nothing": (lambda model, plan: None, "a dict of weights, gradients, optimizer, activations, in bytes"),
 }

@@ -18,7 +18,7 @@ from typing import Any, cast
 from lib.extras import install
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, chapters
-from lib.suite.notebooks.shared_cells import expand, puzzles_page, reading_order, teaching
+from lib.suite.notebooks.shared_cells import expand, glossary_page, puzzles_page, reading_order, teaching
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import PAGES, is_worked_on, named, notebooks_below, place_of, source_of
@@ -45,7 +45,7 @@ ASKS = frozenset({"goal", "hint", "predict"})
 """What is for the student to call when they want to: the goal is figures that they are asked to predict first."""
 STUB = "raise NotSolved("
 
-PAGES_OF = {"docs/puzzles.md": puzzles_page, "TEACHING.md": teaching}
+PAGES_OF = {"docs/puzzles.md": puzzles_page, "docs/glossary.md": glossary_page, "TEACHING.md": teaching}
 """Pages with rows that follow from the records, and what makes these anew."""
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types

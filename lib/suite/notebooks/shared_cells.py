@@ -1,4 +1,4 @@
-"""What follows from the records: cells that all notebooks share, and rows of docs/puzzles.md and TEACHING.md.
+"""What follows from the records: cells that all notebooks share, rows of docs/puzzles.md and TEACHING.md, and words.
 
 Shared cells are written once in solutions/parts/, and put where a source asks for them.
 
@@ -29,6 +29,7 @@ from lib.puzzles.records import (
     by_chapter,
     chapters,
     core_of,
+    glossary,
     minutes_of,
     minutes_of_core,
     notebooks_before,
@@ -49,7 +50,7 @@ NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
 OF_RECORD = ("id", "title", "heading", "ranks")
-WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table")
+WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table", "words")
 """The words of parts."""
 PACKAGE = "llm-training-puzzles"
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
@@ -103,6 +104,8 @@ def _meaning(word: str, name: str, root: Path) -> str:
             return " ".join([Address.read(root).requirement() or "", *pinned(root)])
         case "table":
             return _map()
+        case "words":
+            return "\n# ".join(_words(name))
         case _:
             if name not in PUZZLES:
                 raise BuildError(f"{name}.py: this part speaks of a puzzle, and this notebook has none")
@@ -196,6 +199,16 @@ def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
     return [*lines, ""] if puzzles else []
 
 
+def _words(here: str = "") -> list[str]:
+    """The Markdown table of the field's words, with links from a notebook, or with the ids of their puzzles."""
+    lines = ["| word | what it is | in our code | puzzle |", "|---|---|---|---|"]
+    for word, term in glossary().items():
+        label = PUZZLES[term.puzzle].label
+        puzzle = _link(term.puzzle, here, label) if here else f"{label} `{term.puzzle}`"
+        lines.append(f"| **{word}** | {term.says} | {term.ours} | {puzzle} |")
+    return lines
+
+
 def _hours(minutes: int) -> str:
     """A time in words: "45 minutes", "about 3 hours"."""
     return f"{minutes} minutes" if minutes < 100 else f"about {round(minutes / 60)} hours"
@@ -260,13 +273,13 @@ def pinned(root: Path) -> list[str]:
 
 # -- pages ----------------------------------------------------------------------------------------------------------
 
-# In TEACHING.md stands what is made here between `<!-- puzzles -->` or `<!-- questions -->` and `<!-- end -->`, and
-# elsewhere two forms of words are kept current: "`ddp` (40 min)", and in a cell of a table "90 min together", for the
-# puzzles of that cell.
+# What is made here stands between `<!-- puzzles -->`, `<!-- questions -->` or, in docs/glossary.md, `<!-- words -->`
+# and `<!-- end -->`. Elsewhere in TEACHING.md two forms of words are kept current: "`ddp` (40 min)", and in a cell of a
+# table "90 min together", for the puzzles of that cell.
 
 TABLE_ROWS = re.compile(r"(?:^\|(?: (?!00)[\d.]+ \|| \| \*\*).*\n)+", re.MULTILINE)
 """The rows of puzzles, and above those of each chapter its title."""
-MARKED = re.compile(r"(<!-- (puzzles|questions) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (puzzles|questions|words) -->\n).*?(<!-- end -->)", re.DOTALL)
 ONE = re.compile(r"`(\w+)` \(\d+ min\)")
 TOGETHER = re.compile(r"\d+ min together")
 NAME = re.compile(r"`(\w+)`")
@@ -281,6 +294,11 @@ def puzzles_page(text: str) -> str:
             size = "a function" if puzzle.is_function else ", ".join(map(str, puzzle.size))
             rows.append(f"| {puzzle.label} | {puzzle.id} | {size} | {puzzle.teaches} | {puzzle.deepens or 'core'} |\n")
     return TABLE_ROWS.sub("".join(rows), text, count=1)
+
+
+def glossary_page(text: str) -> str:
+    """Return docs/glossary.md with its table as the records have it."""
+    return MARKED.sub(lambda found: found[1] + "\n".join([*_words(), ""]) + found[3], text)
 
 
 def teaching(text: str) -> str:
