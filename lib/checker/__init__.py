@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from lib.simulator import attached
 
 if TYPE_CHECKING:
     from lib.checker.verdict import FunctionVerdict, Verdict
+    from lib.errors.exceptions import PuzzleError
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
@@ -34,11 +36,15 @@ def check(
     puzzle: str | None = None,
     time: float | None = None,
     memory: float | None = None,
+    elsewhere: bool = True,
 ) -> Verdict | None:
     """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
 
     Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
     a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
+
+    A run of simulate's that passes is not enough for a puzzle: the function has to be right at its hidden sizes, too,
+    unless `elsewhere` is off. A PuzzleError says of the first at which it is not what is wrong there.
     """
     from lib.errors import graded  # here and not above: `import lib` should be quick
     from lib.trace.trace import absent, trace_of
@@ -50,7 +56,20 @@ def check(
 
     trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
     verdict = judge(models, puzzle, time=time, memory=memory)
+    wrong: PuzzleError | None = None
+    function = _function_of(models)
+    if puzzle is not None and verdict.passed and function is not None and elsewhere:
+        from lib.checker.hidden_sizes import wrong_elsewhere
+        from lib.puzzles.records import PUZZLES
+
+        record = PUZZLES[puzzle]
+        if (wrong := wrong_elsewhere(function, record)) is None:
+            verdict = replace(verdict, elsewhere=len(record.hidden))
+        else:
+            verdict = replace(verdict, correct=False, faults=(str(wrong),))
     tell(verdict, trace)
+    if wrong is not None:
+        raise wrong
     if not verdict.correct:
         from lib.errors.exceptions import CheckError
 
@@ -59,6 +78,12 @@ def check(
         raise error
     graded.say(verdict.text(), passed=verdict.passed)
     return verdict
+
+
+def _function_of(models: object) -> Callable[[Model], Any] | None:
+    """The function that simulate ran; None for ranks that somebody ran by hand, and for a saved run."""
+    model = cast("Any", models[0] if isinstance(models, list | tuple) else models)
+    return getattr(getattr(model, "dist", None), "function", None)
 
 
 attached["check"] = check  # `Model.check`: a run needs none, so the simulator stands below the checker

@@ -18,7 +18,7 @@ class Verdict:
     `time` is the true end, `printed` the time that the original prints, `memory` the peak in elements on
     rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
     fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox. `sent` is what the rank
-    sends that sends most, in elements.
+    sends that sends most, in elements. `elsewhere`: at how many other sizes the function was tried, and is right.
     """
 
     correct: bool
@@ -31,6 +31,7 @@ class Verdict:
     goals: tuple[Goal, ...] = ()
     puzzle: str | None = None
     sent: float = 0.0
+    elsewhere: int = 0
 
     @property
     def passed(self) -> bool:
@@ -50,6 +51,7 @@ class Verdict:
         head = "Not one correct training step."
         if self.correct:
             head = "Correct!" if self.passed else "Correct, but not within the goal yet."
+            head += f" Also right at {counted(self.elsewhere, 'other size')}." if self.elsewhere else ""
         lines = [head, *(f"  {fault}" for fault in self.faults), *(f"Note: {note}" for note in self.notes)]
         if self.correct:
             lines.append(f"Time {self.time:g}, memory {self.memory:,.0f} elements (rank {self.rank}).")

@@ -141,6 +141,8 @@ class PuzzleError(AssertionError):
         """When it happened, in ticks, where that is not said by the clock of its rank."""
         self.trace: Any = None
         self.shown: Any = None
+        self.before: str | None = None
+        """A line before the message, where it is about another run than the one that somebody looks at."""
 
     def words(self) -> Words:
         """The four parts of the message."""
@@ -183,7 +185,8 @@ class PuzzleError(AssertionError):
             known = [rank for rank in ranks if rank is not None]
             lines += _field(these("rank", known) + ":" if known else "where:", str(found))
         fix = _field("fix:", self.fix if self.idea is None or fixes.are_shown() else f"{self.idea}\n{fixes.HOW}")
-        return "\n".join([lines[0], *fix, *lines[1:]] if self.fix_first else lines + fix)
+        said = [lines[0], *fix, *lines[1:]] if self.fix_first else lines + fix
+        return "\n".join(said if self.before is None else [self.before, *said])
 
 
 def _field(name: str, text: str | None) -> list[str]:

@@ -173,6 +173,8 @@ class Dist(Given):
         """When a rank failed, and which, once one did: what lies behind that is in no Trace."""
         self.puzzle: str | None = None
         """The puzzle that is run here, where simulate was told one."""
+        self.function: Callable[[Model], Any] | None = None
+        """What each rank runs, where simulate runs it. It is in no Trace."""
         self.asks: frozenset[str] | None = None
         self.descriptions: Sequence[Layer] = USUAL
         """What the layers are; one stands for all where they are alike."""

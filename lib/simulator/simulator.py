@@ -160,6 +160,7 @@ def _setting(
         dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
         dist.puzzle = puzzle
+        dist.function = function
         dist.descriptions = described
         dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, layers, batches, padding) for rank in range(ranks)]

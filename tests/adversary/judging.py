@@ -31,7 +31,7 @@ def puzzle_of(trace: Trace) -> Iterator[str]:
     """A puzzle of the size and the costs of a run, for as long as it is asked about."""
     goals = (Goal("any", float("inf"), float("inf")),)
     record = Puzzle(
-        *(PUZZLE, 0, "", "", "schedule", PUZZLE, (), "", ("", "", ""), 0, ""),
+        *(PUZZLE, 0, "", "", "schedule", PUZZLE, (), "", ("", "", ""), 0, "", "", ""),
         *Size.of(trace),
         goals=goals,
         mesh=trace.mesh,

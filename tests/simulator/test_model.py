@@ -107,7 +107,8 @@ def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.Captu
     out = capsys.readouterr().out
     assert verdict is not None
     assert out == verdict.text() + "\n"
-    assert out.startswith('Correct!\nNote: for "as good as our reference" memory is 262,144 elements too high\n')
+    assert out.startswith("Correct! Also right at 2 other sizes.\nNote: for ")
+    assert '\nNote: for "as good as our reference" memory is 262,144 elements too high\n' in out
     assert out.partition("\nTime ")[2].startswith(
         "5.6, memory 1,835,008 elements (rank 0).\n"
         "  passes - reached\n"

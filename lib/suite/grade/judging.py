@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
 from lib.checker.checker import check, check_data
+from lib.checker.hidden_sizes import bare
 from lib.checker.verdict import FunctionVerdict
 from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
@@ -115,8 +116,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
 def _bare(puzzle: str, size: AtSize) -> Puzzle:
     """The record at a size, without its goals: all that is correct is within the one that is left."""
     record = PUZZLES[puzzle]
-    at = size._replace(costs=record.costs if size.costs is None else size.costs)._asdict()
-    return replace(record, **at, goals=(Goal("correct", math.inf, math.inf),), hidden=(), sent=None)
+    return bare(record, **size._replace(costs=record.costs if size.costs is None else size.costs)._asdict())
 
 
 def _figures(path: Path, record: Puzzle) -> Figures | str:

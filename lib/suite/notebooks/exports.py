@@ -292,6 +292,8 @@ def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[s
 
 def _check(source: str, record: Puzzle, need: str) -> str:
     """A check as a test: what does not pass is an error, and what is shown is no number of points."""
+    if record.hidden:  # which have a test and a point of their own
+        source = source.replace(f'puzzle="{record.id}")', f'puzzle="{record.id}", elsewhere=False)')
     *lines, last = source.rstrip("\n").split("\n")
     ending = ast.parse(last).body[0]
     if isinstance(ending, ast.Expr) and not isinstance(ending.value, ast.Name):

@@ -23,7 +23,8 @@ LIST = "# <!-- references -->"
 class Work:
     """A paper, a page, a pull request or a file that notebooks cite. `at` is what its link is called.
 
-    `checked` says how its title and year were looked up; it is empty for a work that could not be reached.
+    `checked` says what was looked up in it, its title or a claim that we cite it for too; it is empty for a work that
+    could not be opened, which its entry tells a reader.
     """
 
     authors: str
@@ -36,7 +37,8 @@ class Work:
     def __str__(self) -> str:
         """Write it as an entry of a list, in Markdown."""
         year = [str(self.year)] if self.year else []
-        return ", ".join([self.authors, f"*{self.title}*", *year, f"[{self.at}]({self.url})"])
+        entry = ", ".join([self.authors, f"*{self.title}*", *year, f"[{self.at}]({self.url})"])
+        return entry if self.checked else f"{entry} (not opened)"
 
 
 @cache

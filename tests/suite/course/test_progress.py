@@ -100,7 +100,7 @@ def test_a_place_that_cannot_be_written_breaks_no_check(file: Path, capsys: pyte
     assert len(notes) == 1
     assert str(file.parent) in notes[0]
     assert "Set PUZZLES_PROGRESS to a file that can be written, or to off." in notes[0]
-    assert lines.count("Correct!") == 3
+    assert lines.count("Correct! Also right at 2 other sizes.") == 3
 
 
 def test_a_folder_in_place_of_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ title = "On rings"
 year = 2020
 at = "arXiv 1"
 url = "https://arxiv.org/abs/1"
+checked = "title"
 [page]
 authors = "PyTorch"
 title = "A page"
@@ -38,7 +39,7 @@ def project(tmp_path: Path) -> Path:
 def test_citations_are_numbered_by_first_use_and_listed(root: Path) -> None:
     assert with_references(SOURCE, "one.py", root) == (
         "# One says so [1]. Another does [2, table 2], and again [1].\n"
-        "# [1] PyTorch, *A page*, [docs](https://docs.pytorch.org)  \n"
+        "# [1] PyTorch, *A page*, [docs](https://docs.pytorch.org) (not opened)  \n"
         "# [2] Lee et al., *On rings*, 2020, [arXiv 1](https://arxiv.org/abs/1)\n"
     )
 
@@ -70,6 +71,15 @@ def test_every_work_is_cited_and_none_is_there_twice() -> None:
     used = {key for path in SOURCES for key in cited(path.read_text("utf-8"))}
     assert used == set(works(ROOT))
     assert len({work.url for work in works(ROOT).values()}) == len(works(ROOT))
+
+
+def test_every_work_says_whose_it_is_what_it_is_and_of_when() -> None:
+    """What has no year is a page that changes: a documentation, or a README."""
+    for key, work in works(ROOT).items():
+        assert all([work.authors, work.title, work.at]), key
+        assert work.url.startswith("https://"), key
+        assert work.checked in ("", "title", "claim"), key
+        assert work.year or re.search("documentation|README", work.at), key
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
