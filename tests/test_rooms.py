@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_800,
     "lib/analysis": 4_050,
-    "lib/checker": 1_400,
+    "lib/checker": 1_450,
     "lib/cluster": 1_450,
     "lib/diagnosis": 3_400,
     "lib/errors": 900,

@@ -92,6 +92,7 @@ def simulate(
         return Unsolved(failure.puzzle)
     if failure is not None:
         raise failure from failure.__cause__
+    models[0].dist.function = function  # the check tries it at other sizes
     return models
 
 
@@ -160,7 +161,6 @@ def _setting(
         dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
         dist.puzzle = puzzle
-        dist.function = function
         dist.descriptions = described
         dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, layers, batches, padding) for rank in range(ranks)]

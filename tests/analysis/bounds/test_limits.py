@@ -47,7 +47,7 @@ def _runs() -> Iterator[Run]:
         for puzzle in STAGED:
             record = PUZZLES[puzzle]
             same = (case.ranks, case.layers, case.batches) == (record.ranks, record.layers, record.batches)
-            if same and (case.mesh is None or record.mesh is not None and case.mesh.axes == record.mesh.axes):
+            if same and (case.mesh is None or (record.mesh is not None and case.mesh.axes == record.mesh.axes)):
                 yield Run(name, puzzle, case.function)
 
 
