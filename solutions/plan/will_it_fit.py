@@ -131,8 +131,8 @@ goal("will_it_fit")
 # %%
 def will_it_fit(model, plan):
     # The state in three kinds, each sharded from its stage of ZeRO on. Then a layer's
-    # activations: outside, inside, the squares. And how many layers' worth are in
-    # flight?
+    # activations: outside, inside, the squares. And how many layers
+    # are in flight at once?
     # --- your code (about 16 lines) ---
     layers, h, a, s = (model[key] for key in ("layers", "hidden", "heads", "sequence"))
     t, p, v = plan["tp"], plan["pp"], plan["v"]
