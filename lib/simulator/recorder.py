@@ -13,6 +13,7 @@ from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Parcel
 from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
 from lib.values import facts
+from lib.values.placement import keep
 from lib.values.values import KINDS, Value, set_home, set_number
 
 if TYPE_CHECKING:
@@ -44,7 +45,19 @@ class Recorder(Program):
     that rank, and cannot be used here.
     """
 
-    __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "taken", "until", "world")
+    __slots__ = (
+        "_adopted",
+        "_asked",
+        "_told",
+        "budget",
+        "clock",
+        "most_moved",
+        "moved",
+        "shared",
+        "taken",
+        "until",
+        "world",
+    )
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
@@ -63,6 +76,7 @@ class Recorder(Program):
         """What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction."""
         self._asked = self._told = 0
         self.world = world
+        self.shared = world.shared
         self.budget = budget
         self.clock = 0
         self.until = 2 * MAX_TICKS
@@ -155,8 +169,15 @@ class Recorder(Program):
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
         code, instruction = source if type(source) is tuple else (source, 0)
+        instruction = self.shared.setdefault(instruction, instruction)
         rows.append((op, layer, batches, inputs, first, len(made), now, length, code, instruction, arg))
         self.clock = now + length
+
+    def did_as_others(self, row: tuple[Any, ...]) -> None:
+        """Writes down a row that the ranks of a large world have in common: it is one object then."""
+        key = row[4], row[6], row[9]  # not all of it: the hash of a code object is slow
+        known = self.shared.get(key)
+        self.rows.append(known if known == row else keep(self.shared, key, row))
 
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
