@@ -175,7 +175,7 @@ class Recorder(Program):
 
     def did_as_others(self, row: tuple[Any, ...]) -> None:
         """Writes down a row that the ranks of a large world have in common: it is one object then."""
-        key = row[4], row[6], row[9]  # not all of it: the hash of a code object is slow
+        key = row[0], row[4], row[6], row[9]  # not all of it: the hash of a code object is slow
         known = self.shared.get(key)
         self.rows.append(known if known == row else keep(self.shared, key, row))
 
