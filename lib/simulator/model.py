@@ -270,7 +270,7 @@ class Model(Given):
             length = length if len(batches) == 1 else length * len(batches)
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used, at, shared = (inp.number, weight.number), frame.f_lasti, program.shared
+        used, at, shared = (inp.number, weight.number), frame.f_lasti, program.world.shared
         used, at = shared.get(used) or keep(shared, used, used), shared.setdefault(at, at)
         rows.append(("forward", layer, batches, used, out.number, 1, now, length, frame.f_code, at, ()))
         program.clock = now + length
@@ -309,7 +309,7 @@ class Model(Given):
             length = length if len(batches) == 1 else length * len(batches)
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used, at, shared = (inp.number, grad.number, weight.number), frame.f_lasti, program.shared
+        used, at, shared = (inp.number, grad.number, weight.number), frame.f_lasti, program.world.shared
         used, at = shared.get(used) or keep(shared, used, used), shared.setdefault(at, at)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
         rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, at, ()))
@@ -516,7 +516,7 @@ class Model(Given):
         """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
         frame = _frame(2)
         program, dist = self.program, self.dist
-        source = (frame.f_code, frame.f_lasti)
+        source = program.common((op, frame.f_lasti), (frame.f_code, frame.f_lasti))
         row = COLLECTIVES[op]
         said, arg = 0, ()
         try:
@@ -536,7 +536,7 @@ class Model(Given):
                 if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
                     rules.bring(row, v, layer, len(members.ranks))
                 inputs = (v.number if v.home is program else program.id(v, source),)
-                inputs = program.shared.get(inputs) or keep(program.shared, inputs, inputs)
+                inputs = program.common(inputs, inputs)
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)

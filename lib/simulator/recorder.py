@@ -45,19 +45,7 @@ class Recorder(Program):
     that rank, and cannot be used here.
     """
 
-    __slots__ = (
-        "_adopted",
-        "_asked",
-        "_told",
-        "budget",
-        "clock",
-        "most_moved",
-        "moved",
-        "shared",
-        "taken",
-        "until",
-        "world",
-    )
+    __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "taken", "until", "world")
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
@@ -76,7 +64,6 @@ class Recorder(Program):
         """What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction."""
         self._asked = self._told = 0
         self.world = world
-        self.shared = world.shared
         self.budget = budget
         self.clock = 0
         self.until = 2 * MAX_TICKS
@@ -169,15 +156,19 @@ class Recorder(Program):
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
         code, instruction = source if type(source) is tuple else (source, 0)
-        instruction = self.shared.setdefault(instruction, instruction)
+        instruction = self.world.shared.setdefault(instruction, instruction)
         rows.append((op, layer, batches, inputs, first, len(made), now, length, code, instruction, arg))
         self.clock = now + length
 
     def did_as_others(self, row: tuple[Any, ...]) -> None:
         """Writes down a row that the ranks of a large world have in common: it is one object then."""
-        key = row[0], row[4], row[6], row[9]  # not all of it: the hash of a code object is slow
-        known = self.shared.get(key)
-        self.rows.append(known if known == row else keep(self.shared, key, row))
+        self.rows.append(self.common((row[0], row[4], row[6], row[9]), row))
+
+    def common(self, key: Any, thing: T) -> T:
+        """The one object for what ranks have in common. `key` is part of it, without code objects: their hash is
+        slow."""
+        known: Any = self.world.shared.get(key)
+        return known if known == thing else keep(self.world.shared, key, thing)
 
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
@@ -284,7 +275,8 @@ class Work(Generic[T]):
         if result is None:
             pass
         elif isinstance(result, Value):
-            event.outputs = (program.new(result),)
+            made = (program.new(result),)
+            event.outputs = program.common(made, made)
         elif isinstance(result, Parcel):
             event.outputs = tuple(map(program.new, result.values))
             result = result.thing
