@@ -15,9 +15,8 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil
 from typing import Protocol
 
 BEFORE = -1
@@ -52,23 +51,46 @@ class Flow:
     number: int
     stream: Hashable
     length: int
-    links: Shares
     timed: Sequence[Timed]
     then: Then
-    left: Share
-    """Ticks of work, at full pace, that were left when its pace was last `settled`."""
     room: tuple[_Room, int] | None = None
     """Of a message that is sent: where it needs room, and how many have to be received for that."""
     due: int = -1
-    """When it begins, or once it has begun, ends: as things are. -1 where that is for others to say."""
+    """When it begins, as things are. -1 where that is for others to say."""
     start: int = -1
-    settled: int = 0
-    pace: Share = 1
 
     def note(self, end: int) -> None:
         """Tells what has its time."""
         for timed in self.timed:
             timed.start, timed.length = self.start, end - self.start
+
+
+@dataclass(slots=True, eq=False)
+class _Bundle:
+    """The flows under way that pass the same links, and so go at one pace, however many there are.
+
+    Time is told by what each of them would have `done`, in ticks of work at full pace, had it been there from the
+    beginning. By that clock the end of a flow never changes, so a change of pace touches the bundle and none of its
+    flows.
+    """
+
+    links: Shares
+    flows: list[tuple[Share, int, Flow]] = field(default_factory=list[tuple[Share, int, Flow]])
+    """A heap: what is done when a flow is over, its number, and the flow."""
+    done: Share = 0
+    settled: int = 0
+    """When so much was done."""
+    pace: Share = 1
+    due: int = -1
+    """When its first flow is over, as things are."""
+
+    def at(self, now: int) -> Share:
+        """What is done by now."""
+        return self.done + self.pace * (now - self.settled)
+
+    def when(self, done: Share) -> int:
+        """The tick in which so much is done."""
+        return self.settled - (self.done - done) // self.pace  # rounded up, and exact
 
 
 @dataclass(slots=True, eq=False)
@@ -94,11 +116,14 @@ class Network:
         self._later = later
         self._promised: set[int] = set()
         self._count = 0
-        self._due: list[tuple[int, int, Flow]] = []
-        self._streams: dict[Hashable, tuple[Shares, deque[tuple[int, Flow]]]] = {}
-        """The links of each, and its flows, with the moments from which they are ready."""
-        self._under_way: dict[Flow, None] = {}
-        self._users: dict[Hashable, dict[Flow, Share]] = {}
+        self._due: list[tuple[int, int, Flow | _Bundle]] = []
+        """A heap of what is due, with the number of a flow: one that begins, or the first of its bundle to end."""
+        self._streams: dict[Hashable, tuple[_Bundle, deque[tuple[int, Flow]]]] = {}
+        """Where its flows go when they begin, and those that are not over, with the moments from which they are
+        ready."""
+        self._bundles: dict[frozenset[tuple[Hashable, Share]], _Bundle] = {}
+        self._users: dict[Hashable, dict[_Bundle, None]] = {}
+        """Bundles with a flow on a link."""
         self._rooms: dict[tuple[int, int], _Room] = {}
         self._receives: dict[Flow, _Room] = {}
 
@@ -108,7 +133,7 @@ class Network:
         """A collective. It begins when its last member has issued it, and those before it on its stream are over.
         `then` is called when it is over."""
         if stream not in self._streams:
-            self._streams[stream] = self._routes.passes(ranks), deque()
+            self._streams[stream] = self._bundle(self._routes.passes(ranks)), deque()
         self._queue(stream, max([one.issued for one in members]), length, members, then)
         self._promise()
 
@@ -116,7 +141,7 @@ class Network:
         """A message goes out. It is over when it is through and has room: the one before has begun to be received."""
         stream = source, target, "send"
         if stream not in self._streams:
-            self._streams[stream] = self._routes.passes_out(source, target), deque()
+            self._streams[stream] = self._bundle(self._routes.passes_out(source, target)), deque()
         room = self._rooms.setdefault((source, target), _Room())
         self._queue(stream, one.issued, length, [one], then).room = room, room.sent
         room.sent += 1
@@ -126,14 +151,17 @@ class Network:
         """A message that was `sent` comes in, and leaves its room when it begins to."""
         stream = source, target, "receive"
         if stream not in self._streams:
-            self._streams[stream] = self._routes.passes_in(source, target), deque()
+            self._streams[stream] = self._bundle(self._routes.passes_in(source, target)), deque()
         flow = self._queue(stream, max(one.issued, sent), length, [one], then)
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
         self._promise()
 
+    def _bundle(self, links: Shares) -> _Bundle:
+        return self._bundles.setdefault(frozenset(links.items()), _Bundle(links))
+
     def _queue(self, stream: Hashable, ready: int, length: int, timed: Sequence[Timed], then: Then) -> Flow:
-        links, queue = self._streams[stream]
-        flow = Flow(self._count, stream, length, links, timed, then, length)
+        _, queue = self._streams[stream]
+        flow = Flow(self._count, stream, length, timed, then)
         self._count += 1
         queue.append((ready, flow))
         if len(queue) == 1:
@@ -160,13 +188,13 @@ class Network:
         """Links that others pass, too: their paces change. Most links have one flow at a time."""
         due = self._due
         while due and due[0][0] <= now:
-            time, _, flow = heapq.heappop(due)
-            if time != flow.due:
+            time, _, one = heapq.heappop(due)
+            if time != one.due:
                 continue  # its pace has changed since
-            if flow in self._under_way:
-                self._through(flow, over, touched)
+            if isinstance(one, Flow):
+                self._begin(one, over, touched)
             else:
-                self._begin(flow, over, touched)
+                self._through(one, over, touched)
         if touched:
             self._settle(touched)
         for flow in over if len(over) == 1 else sorted(over, key=lambda flow: flow.number):
@@ -176,12 +204,21 @@ class Network:
 
     def note(self) -> None:
         """Tells all that is under way how long it will take if nothing more comes, or goes."""
-        for flow in self._under_way:
-            flow.note(flow.due)
+        for bundle in self._bundles.values():
+            for done, _, flow in bundle.flows:
+                flow.note(bundle.when(done))
 
     def _expect(self, flow: Flow, time: int) -> None:
         flow.due = max(time, self.now)
         heapq.heappush(self._due, (flow.due, flow.number, flow))
+
+    def _foresee(self, bundle: _Bundle) -> None:
+        """Says when the first flow of a bundle is over."""
+        done, number, _ = bundle.flows[0]
+        time = bundle.when(done)
+        if time != bundle.due:
+            bundle.due = time
+            heapq.heappush(self._due, (time, number, bundle))
 
     def _promise(self) -> None:
         if self._later is None:
@@ -200,15 +237,18 @@ class Network:
     # -- beginning and end ---------------------------------------------------------------------------------------
 
     def _begin(self, flow: Flow, over: list[Flow], touched: dict[Hashable, None]) -> None:
-        flow.start = flow.settled = self.now
-        self._under_way[flow] = None
-        for link, share in flow.links.items():
+        flow.due, flow.start = -1, self.now
+        bundle, _ = self._streams[flow.stream]
+        if not bundle.flows:
+            bundle.done, bundle.settled, bundle.pace, bundle.due = 0, self.now, 1, -1
+        heapq.heappush(bundle.flows, (bundle.at(self.now) + flow.length, flow.number, flow))
+        for link in bundle.links:
             users = self._users.setdefault(link, {})
-            users[flow] = share
-            if len(users) > 1:
+            users[bundle] = None
+            if len(users) > 1 or len(bundle.flows) > 1:
                 touched[link] = None
-        self._expect(flow, self.now + flow.length)
-        flow.note(flow.due)
+        self._foresee(bundle)
+        flow.note(self.now + flow.length)
         room = self._receives.pop(flow, None)
         if room is not None:
             room.received += 1
@@ -216,19 +256,23 @@ class Network:
                 held, room.held = room.held, None
                 self._end(held, over)
 
-    def _through(self, flow: Flow, over: list[Flow], touched: dict[Hashable, None]) -> None:
-        """A flow has done its work, and its links are free."""
-        flow.due = -1
-        del self._under_way[flow]
-        for link in flow.links:
+    def _through(self, bundle: _Bundle, over: list[Flow], touched: dict[Hashable, None]) -> None:
+        """The first flows of a bundle have done their work, and their links are free."""
+        bundle.due, done = -1, bundle.at(self.now)
+        while bundle.flows and bundle.flows[0][0] <= done:
+            _, _, flow = heapq.heappop(bundle.flows)
+            if flow.room is not None and flow.room[0].received < flow.room[1]:
+                flow.room[0].held = flow
+            else:
+                self._end(flow, over)
+        for link in bundle.links:
             users = self._users[link]
-            del users[flow]
+            if not bundle.flows:
+                del users[bundle]
             if users:
                 touched[link] = None
-        if flow.room is not None and flow.room[0].received < flow.room[1]:
-            flow.room[0].held = flow
-        else:
-            self._end(flow, over)
+        if bundle.flows:
+            self._foresee(bundle)
 
     def _end(self, flow: Flow, over: list[Flow]) -> None:
         over.append(flow)
@@ -244,40 +288,42 @@ class Network:
         seen: set[Hashable] = set()
         for link in touched:
             if link not in seen:
-                flows = self._joined(link, seen)
-                shared = paces([flow.links for flow in flows]) if len(flows) > 1 else [1] * len(flows)
-                for flow, pace in zip(flows, shared, strict=True):
-                    if pace != flow.pace:
-                        flow.left -= flow.pace * (self.now - flow.settled)
-                        flow.pace, flow.settled = pace, self.now
-                        self._expect(flow, self.now + ceil(flow.left / pace))
+                bundles = self._joined(link, seen)
+                shared = paces([one.links for one in bundles], [len(one.flows) for one in bundles])
+                for bundle, pace in zip(bundles, shared, strict=True):
+                    if pace != bundle.pace:
+                        bundle.done, bundle.settled, bundle.pace = bundle.at(self.now), self.now, pace
+                        self._foresee(bundle)
 
-    def _joined(self, link: Hashable, seen: set[Hashable]) -> list[Flow]:
+    def _joined(self, link: Hashable, seen: set[Hashable]) -> list[_Bundle]:
         """The flows on a link, and all that share one with them, or with those."""
-        flows: dict[Flow, None] = {}
+        bundles: dict[_Bundle, None] = {}
         links = [link]
         seen.add(link)
         while links:
-            for flow in self._users.get(links.pop(), ()):
-                if flow not in flows:
-                    flows[flow] = None
-                    new = [one for one in flow.links if one not in seen]
+            for bundle in self._users.get(links.pop(), ()):
+                if bundle not in bundles:
+                    bundles[bundle] = None
+                    new = [one for one in bundle.links if one not in seen]
                     seen.update(new)
                     links += new
-        return list(flows)
+        return list(bundles)
 
 
-def paces(needs: Sequence[Shares]) -> list[Share]:
-    """The pace of each flow, at most 1, where they need these shares of links.
+def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[Share]:
+    """The pace of each flow, at most 1, where they need these shares of links; or of so many flows that need the same.
 
     All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """
     found: list[Share] = [1] * len(needs)
+    counts = counts or [1] * len(needs)
+    if sum(counts) == 1:
+        return found
     users: dict[Hashable, dict[int, Share]] = {}
     for number, shares in enumerate(needs):
         for link, share in shares.items():
-            users.setdefault(link, {})[number] = share
-    users = {link: mine for link, mine in users.items() if len(mine) > 1 and sum(mine.values()) > 1}
+            users.setdefault(link, {})[number] = share * counts[number]
+    users = {link: mine for link, mine in users.items() if sum(mine.values()) > 1}
     free = dict.fromkeys(users, Fraction(1))
     while users:
         levels = {link: free[link] / sum(mine.values()) for link, mine in users.items()}
@@ -286,9 +332,8 @@ def paces(needs: Sequence[Shares]) -> list[Share]:
             break
         for number in {number: None for link, mine in users.items() if levels[link] == level for number in mine}:
             found[number] = level
-            for link, share in needs[number].items():
+            for link in needs[number]:
                 if link in users:
-                    free[link] -= share * level
-                    del users[link][number]
+                    free[link] -= users[link].pop(number) * level
         users = {link: mine for link, mine in users.items() if mine}
     return found

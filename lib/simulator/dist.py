@@ -187,6 +187,10 @@ class Dist(Given):
             from lib.cluster.network import Network
 
             self.network = Network(self.prices, self.engine.choose_later)
+        self.shared: dict[Any, Any] = {}
+        """One object for all that are equal, of what each rank would otherwise have its own: rows that are the same
+        on all ranks, inputs of operations, and the numbers of instructions. A rank of a large world is a fifth smaller
+        for it."""
         everybody = tuple(range(total))
         self.everybody = Group(everybody, everybody)
         self._groups = {everybody: self.everybody}

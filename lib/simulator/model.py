@@ -22,7 +22,7 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
-from lib.values.placement import MOST
+from lib.values.placement import MOST, keep
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Model(Given):
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
         row = "load_weights", first.layer, NO_BATCHES, (), first.number, 2, now, 0, frame.f_code, frame.f_lasti, said
-        rows.append(row)
+        program.did_as_others(row)
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -267,11 +267,12 @@ class Model(Given):
         if length is None or not weight.place.complete or not inp.place.plain:
             length = self._length("forward", layer, batches, (inp, weight))
         else:
-            length *= len(batches)
+            length = length if len(batches) == 1 else length * len(batches)
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used = inp.number, weight.number
-        rows.append(("forward", layer, batches, used, out.number, 1, now, length, frame.f_code, frame.f_lasti, ()))
+        used, at, shared = (inp.number, weight.number), frame.f_lasti, program.world.shared
+        used, at = shared.get(used) or keep(shared, used, used), shared.setdefault(at, at)
+        rows.append(("forward", layer, batches, used, out.number, 1, now, length, frame.f_code, at, ()))
         program.clock = now + length
         return out
 
@@ -305,12 +306,13 @@ class Model(Given):
         if length is None or not weight.place.complete or not inp.place.plain:
             length = self._length("backward", layer, batches, (inp, grad, weight))
         else:
-            length *= len(batches)
+            length = length if len(batches) == 1 else length * len(batches)
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
-        used = inp.number, grad.number, weight.number
+        used, at, shared = (inp.number, grad.number, weight.number), frame.f_lasti, program.world.shared
+        used, at = shared.get(used) or keep(shared, used, used), shared.setdefault(at, at)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
-        rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
+        rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, at, ()))
         program.clock = now + length
         return out
 
@@ -351,7 +353,8 @@ class Model(Given):
         if now > program.until or len(rows) >= program.budget:
             program.refuse()
         used, first = (weight_grad.number, weight.number, opt_state.number), out[0].number
-        rows.append(("update", layer, NO_BATCHES, used, first, 2, now, length, frame.f_code, frame.f_lasti, ()))
+        row = "update", layer, NO_BATCHES, used, first, 2, now, length, frame.f_code, frame.f_lasti, ()
+        program.did_as_others(row)
         program.clock = now + length
         return out
 
@@ -373,7 +376,8 @@ class Model(Given):
             if now > program.until or len(rows) >= program.budget:
                 program.refuse()
             used, layer = (weight.number,), weight.layer
-            rows.append(("set_final_weight", layer, NO_BATCHES, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()))
+            row = "set_final_weight", layer, NO_BATCHES, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()
+            program.did_as_others(row)
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -512,7 +516,7 @@ class Model(Given):
         """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
         frame = _frame(2)
         program, dist = self.program, self.dist
-        source = (frame.f_code, frame.f_lasti)
+        source = program.common((op, frame.f_lasti), (frame.f_code, frame.f_lasti))
         row = COLLECTIVES[op]
         said, arg = 0, ()
         try:
@@ -532,6 +536,7 @@ class Model(Given):
                 if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
                     rules.bring(row, v, layer, len(members.ranks))
                 inputs = (v.number if v.home is program else program.id(v, source),)
+                inputs = program.common(inputs, inputs)
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)

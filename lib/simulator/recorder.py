@@ -13,6 +13,7 @@ from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Parcel
 from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
 from lib.values import facts
+from lib.values.placement import keep
 from lib.values.values import KINDS, Value, set_home, set_number
 
 if TYPE_CHECKING:
@@ -155,8 +156,19 @@ class Recorder(Program):
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
         code, instruction = source if type(source) is tuple else (source, 0)
+        instruction = self.world.shared.setdefault(instruction, instruction)
         rows.append((op, layer, batches, inputs, first, len(made), now, length, code, instruction, arg))
         self.clock = now + length
+
+    def did_as_others(self, row: tuple[Any, ...]) -> None:
+        """Writes down a row that the ranks of a large world have in common: it is one object then."""
+        self.rows.append(self.common((row[0], row[4], row[6], row[9]), row))
+
+    def common(self, key: Any, thing: T) -> T:
+        """The one object for what ranks have in common. `key` is part of it, without code objects: their hash is
+        slow."""
+        known: Any = self.world.shared.get(key)
+        return known if known == thing else keep(self.world.shared, key, thing)
 
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
@@ -263,7 +275,8 @@ class Work(Generic[T]):
         if result is None:
             pass
         elif isinstance(result, Value):
-            event.outputs = (program.new(result),)
+            made = (program.new(result),)
+            event.outputs = program.common(made, made)
         elif isinstance(result, Parcel):
             event.outputs = tuple(map(program.new, result.values))
             result = result.thing

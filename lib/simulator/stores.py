@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Value)
 _MISSING: Any = object()
 # A method of dict is called in half the time of the slot behind `d[key] = value`; but it replaces nothing.
 _dict: Any = dict
-_put, _take, _replace = _dict.setdefault, _dict.pop, _dict.__setitem__
+_put, _take, _replace, _clear = _dict.setdefault, _dict.pop, _dict.__setitem__, _dict.clear
 _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 _HERE = globals()
 _KINDS = tuple(KINDS.values())
@@ -71,15 +71,18 @@ class Store(dict[Any, T]):
         if value is _MISSING:
             raise self._absent(key, deleting=True)
         self._leave(key, value)
+        if not self:
+            _clear(self)
 
     def _leave(self, key: Any, value: T) -> None:
         """Notes that a value was taken out, in which line."""
         program, frame = self._program, _frame(2)
         while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too
             frame = frame.f_back
-        number = program.id(value)
+        number, instruction = program.id(value), frame.f_lasti
         program.moved += (len(program.rows), ~self._index, number)
-        program.taken += (self._index, key, number, frame.f_code, frame.f_lasti)
+        instruction = program.world.shared.setdefault(instruction, instruction)
+        program.taken += (self._index, key, number, frame.f_code, instruction)
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -92,9 +95,11 @@ class Store(dict[Any, T]):
             return default
         program, frame = self._program, _frame(1)
         number = value.number if value.home is program else program.id(value)
-        moved, taken = program.moved, program.taken
+        moved, taken, instruction = program.moved, program.taken, frame.f_lasti
         moved += (len(program.rows), ~self._index, number)
-        taken += (self._index, key, number, frame.f_code, frame.f_lasti)
+        taken += (self._index, key, number, frame.f_code, program.world.shared.setdefault(instruction, instruction))
+        if not self:
+            _clear(self)  # the table of an empty dict is 160 bytes, and most stores of most ranks end empty
         return value
 
     def popitem(self) -> tuple[Any, T]:

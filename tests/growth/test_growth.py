@@ -75,6 +75,15 @@ async def messages(model: Model) -> None:
             await model.receive(0)
 
 
+async def into_one_link(model: Model) -> None:
+    """Send to one rank at the same time, each rank as much as no other does."""
+    if model.rank:
+        await model.pass_to(0, model.get_activation(range(model.rank)))
+    else:
+        for work in [model.receive(rank) for rank in range(1, model.RANKS)]:
+            await work
+
+
 RUNS: dict[str, tuple[Callable[[int], object], int]] = {
     "events": (lambda n: simulate(ddp, ranks=2, layers=n, batches=2), 10),
     "ranks": (lambda n: simulate(ddp, ranks=n, layers=2, batches=n), 8),
@@ -86,6 +95,7 @@ RUNS: dict[str, tuple[Callable[[int], object], int]] = {
     "messages under way": (lambda n: simulate(messages, ranks=2, layers=1, batches=n), 20),
     "microbatches": (lambda n: simulate(program_of(one_f_one_b(4, n)), ranks=4, layers=4, batches=n), 10),
     "stages": (lambda n: simulate(program_of(one_f_one_b(n, 8)), ranks=n, layers=n, batches=8), 4),
+    "flows into one link": (lambda n: simulate(into_one_link, ranks=n, layers=1, batches=n, costs=LINKS), 10),
     "links with a bandwidth": (lambda n: simulate(ddp, ranks=2, layers=n, batches=2, costs=LINKS), 10),
 }
 
