@@ -114,10 +114,10 @@ $(NODE): tools/browser/page/package-lock.json
 	@touch $@
 
 browser: $(ALL) $(NODE)  ## make dist/browser, a folder of web pages with all puzzles and Python in them (needs node)
-	@$(BIN)/python -m tools.browser dist/browser
+	@$(BIN)/puzzles export --browser dist/browser
 
 browser-serve:  ## show dist/browser on this machine (PORT=8000)
-	@$(BIN)/python -m tools.browser dist/browser --serve --port $(or $(PORT),8000)
+	@$(BIN)/python -m tools.browser dist/browser --port $(or $(PORT),8000)
 
 # jsonschema compiles a grammar of addresses from 4.25 on: 1.4 s in each process that reads a notebook.
 lock:  ## write constraints.txt anew with today's versions (its last part, for replay, is kept)

@@ -1,5 +1,6 @@
 """What the pages are made of, as far as no node is needed."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -31,6 +32,7 @@ def test_the_whole_suite_begins_at_its_map_and_a_choice_at_the_text_of_a_course(
 
 
 def test_the_page_has_what_a_notebook_for_colab_brings_and_its_kernel() -> None:
+    assert package().items() <= build.contents().items()
     more = set(build.contents()) - set(package())
     assert {name for name in more if not name.startswith("lib/")} == {"kernel.py", "chalk_standin.py"}
     assert not [name for name in more if name.startswith(("lib/suite/grade", "lib/suite/cli", "lib/replay"))]
@@ -98,3 +100,19 @@ def test_node_s_packages_are_pinned() -> None:
     locked = json.loads((build.PAGE / "package-lock.json").read_text("utf-8"))["packages"]
     assert {name: locked[f"node_modules/{name}"]["version"] for name in asked} == asked
     assert all("integrity" in one for place, one in locked.items() if place)
+
+
+def test_a_notebook_that_is_downloaded_asks_this_site_for_the_package() -> None:
+    cell = build.set_up()
+    assert cell.startswith("# @title Set up")
+    assert '"$site chalk-diagrams==' in cell
+    ast.parse(cell)
+
+
+def test_what_is_for_elsewhere_is_not_kept_by_a_visit(tmp_path: Path) -> None:
+    for name in ("index.html", "app.js", "a.whl"):
+        (tmp_path / name).write_text(name)
+    kept = build.version(tmp_path)
+    assert json.loads(kept["files"]) == ["./", "app.js"]
+    (tmp_path / "app.js").write_text("another")
+    assert build.version(tmp_path)["version"] != kept["version"]

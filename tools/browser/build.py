@@ -2,8 +2,9 @@
 
 index.html app.js style.css worker.js sw.js   the page; sw.js keeps all of it for the time without a network
 nb/03_ddp.json                                the notebooks, as `puzzles build` makes them, with their outputs
-puzzles.zip                                   the package, as the export for Colab carries it, and our kernel
+puzzles.bin                                   the package, as the export for Colab carries it, and our kernel
 pyodide/                                      Python
+*.whl                                         the same package, which a notebook that is downloaded installs elsewhere
 licences.txt                                  of what others wrote
 """
 
@@ -12,21 +13,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import inspect
-import io
 import json
 import re
 import shutil
 import subprocess
 import tempfile
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from lib import Model
 from lib.files import ROOT
-from lib.suite.notebooks.exports import GALLERY, chosen, package, read_notebook
-from lib.suite.notebooks.shared_cells import reading_order
+from lib.suite.notebooks.exports import GALLERY, chosen, package, read_notebook, wheel
+from lib.suite.notebooks.shared_cells import pinned, reading_order
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebook_in
 from lib.values.operations import signatures
@@ -40,7 +39,7 @@ PARTS: Final = ("style.css", "worker.js")
 FIRST: Final = "index"
 """The page of a folder of chosen notebooks."""
 ARCHIVE: Final = "puzzles.bin"
-"""A zip of files as they are, packed as a whole with gzip: a sixth smaller than one whose files are packed."""
+"""A line with files and their sizes, then their bytes, packed as a whole with gzip: a sixth smaller than a zip."""
 LIMIT: Final = 20
 """Seconds after which a cell is stopped."""
 NOT_SHIPPED: Final = ("axe-core", "ws", "@types/")
@@ -87,6 +86,8 @@ def build(folder: Path, names: Sequence[str] = (), text: Path | None = None) -> 
             shutil.copyfile(PAGE / name, out / name)
         _write(out / "index.html", _filled("index.html", hashes=" ".join(f"'{one}'" for one in hashes())))
         _write(out / "licences.txt", licences())
+        name, data = wheel()
+        (out / name).write_bytes(data)
         bundle(out, {stem: title(notebook) for stem, notebook in made.items()}, Path(scratch))
         _write(out / "sw.js", _filled("sw.js", **version(out)))
         shutil.rmtree(folder, ignore_errors=True)
@@ -102,11 +103,10 @@ def contents() -> dict[str, bytes]:
 
 def pack(archive: Path, packed: Path) -> None:
     """Pack an archive anew, as a whole; alike files next to each other make it smaller."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as whole:
-        for name, data in sorted(compiled.read(archive), key=lambda file: (Path(file[0]).suffix, file[0])):
-            whole.writestr(zipfile.ZipInfo(name, compiled.LONG_AGO), data)
-    packed.write_bytes(gzip.compress(held.getvalue(), 9, mtime=0))
+    files = sorted(compiled.read(archive), key=lambda file: (Path(file[0]).suffix, file[0]))
+    head = json.dumps([(name, len(data)) for name, data in files], separators=(",", ":"))
+    whole = b"".join((head.encode(), b"\n", *(data for _, data in files)))
+    packed.write_bytes(gzip.compress(whole, 9, mtime=0))
     archive.unlink()
 
 
@@ -154,9 +154,15 @@ def bundle(out: Path, titles: dict[str, str], scratch: Path) -> None:
     known: dict[str, Any] = {
         "NOTEBOOKS": [*titles.items()],
         "METHODS": [*methods()],
-        "ARCHIVE": ARCHIVE,
         "LIMIT": LIMIT,
-        "LOCK": {"info": info, "packages": {}},
+        "WHEEL": next(out.glob("*.whl")).name,
+        "SETUP_CELL": set_up(),
+        "PYTHON": {
+            "lock": {"info": info, "packages": {}},
+            "archive": ARCHIVE,
+            "site": f"/lib/python{info['python'].rpartition('.')[0]}/site-packages",
+            "memory": f"memory-{_digest(out, [ARCHIVE, *(f'pyodide/{name}' for name in PYODIDE)])}",
+        },
     }
     site = scratch / "site.js"
     _write(site, "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in known.items()))
@@ -164,14 +170,28 @@ def bundle(out: Path, titles: dict[str, str], scratch: Path) -> None:
     _node("node_modules/.bin/esbuild", "app.js", *flags, f"--alias:site={site}", f"--outfile={out / 'app.js'}")
 
 
+def set_up() -> str:
+    """Return the set-up cell of a notebook that is downloaded: it installs the package from this site ("$site")."""
+    text = (ROOT / "solutions" / "parts" / "setup.py").read_text("utf-8").partition("\n")[2].rstrip("\n")
+    return text.replace("$requirements", " ".join(["$site", *pinned(ROOT)]))
+
+
 def version(out: Path) -> dict[str, str]:
     """Return what sw.js has to know: the files, and a name for just these."""
-    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
-    held = hashlib.sha256(b"".join(hashlib.sha256((out / name).read_bytes()).digest() for name in names))
-    return {
-        "version": held.hexdigest()[:12],
-        "files": json.dumps(["./", *(name for name in names if name != "index.html")]),
-    }
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file() and on_a_visit(path))
+    files = ["./", *(name for name in names if name != "index.html")]
+    return {"version": _digest(out, names), "files": json.dumps(files)}
+
+
+def on_a_visit(path: Path) -> bool:
+    """Check that a file is for whoever visits the page, and not only for a notebook that was taken elsewhere."""
+    return path.suffix != ".whl"
+
+
+def _digest(folder: Path, names: Iterable[str]) -> str:
+    """A name for files with just these bytes."""
+    held = hashlib.sha256(b"".join(hashlib.sha256((folder / name).read_bytes()).digest() for name in names))
+    return held.hexdigest()[:12]
 
 
 def licences() -> str:

@@ -86,18 +86,14 @@ def write(path: Path, files: Files) -> None:
             archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data, zipfile.ZIP_DEFLATED, 9)
 
 
-def begin() -> set[str]:
-    """Do what a page does until it is ready, and return the files that were loaded for it."""
-    import chalk_standin  # pyright: ignore[reportMissingImports]
+def loaded() -> set[str]:
+    """Do what a page does until it has drawn something, and return the files that were loaded for it."""
+    from kernel import begin  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
-    chalk_standin.install()
-    from kernel import Kernel  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+    begin()
+    from lib import check, goal, hint, predict, review
 
-    Kernel(print)
-    import drawing  # pyright: ignore[reportUnusedImport] # noqa: F401
-    from lib import check, goal, hint, predict, review, simulate
-
-    for function in (check, goal, hint, predict, review, simulate):
+    for function in (check, goal, hint, predict, review):
         function.__module__  # noqa: B018 - names of lib are imported when they are first asked for
     return {str(getattr(module, "__file__", "")) for module in [*sys.modules.values()]}
 
@@ -109,8 +105,8 @@ def main(out: Path, site: str) -> None:
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(site)
     invalidate_caches()
-    loaded = begin()
+    files = loaded()
     place = next(path for path in sys.path if path.endswith(".zip"))
     write(archive, package(sources, site))
     stdlib = out / "pyodide" / "python_stdlib.zip"
-    write(stdlib, library(read(stdlib), place, loaded))
+    write(stdlib, library(read(stdlib), place, files))

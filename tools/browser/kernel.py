@@ -7,14 +7,18 @@ puts out is told to `send`, one output of nbformat 4 at a time. It knows nothing
 from __future__ import annotations
 
 import ast
+import gc
 import io
+import json
 import linecache
 import re
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from importlib import import_module
 from inspect import CO_COROUTINE
+from pkgutil import walk_packages
 from pprint import pformat
 from types import CodeType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any, Final
@@ -89,7 +93,7 @@ class Kernel:
     call_pdb = False
 
     def __init__(self, send: Callable[[Output], None]) -> None:
-        self._send = send
+        self.send = send
         self._streams: list[Stream] = []
         self._on_error: Callable[..., Any] | None = None
         self.display_formatter = SimpleNamespace(
@@ -111,6 +115,7 @@ class Kernel:
         self.user_ns: dict[str, Any] = main.__dict__
         self.user_ns.update(In=[""], display=self.display, get_ipython=lambda: self)
         self.count = 0
+        self._last: Any = None
 
     async def run(self, source: str) -> bool:
         """Run a cell and send its outputs. Returns whether it came to its end."""
@@ -118,7 +123,7 @@ class Kernel:
         name = CELL.format(self.count)
         self.user_ns["In"].append(source)
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        self._streams = [Stream("stdout", self._send), Stream("stderr", self._send)]
+        self._streams = [Stream("stdout", self.send), Stream("stderr", self.send)]
         with redirect_stdout(self._streams[0]), redirect_stderr(self._streams[1]):
             try:
                 await self._run(source, name)
@@ -144,11 +149,23 @@ class Kernel:
             self.user_ns["_"] = value
             data = self.bundle(value)
             self._flush()
-            self._send({"output_type": "execute_result", "execution_count": self.count, "data": data, "metadata": {}})
+            self.send({"output_type": "execute_result", "execution_count": self.count, "data": data, "metadata": {}})
 
     async def _evaluate(self, code: CodeType) -> Any:
         value = eval(code, self.user_ns)
-        return await value if code.co_flags & CO_COROUTINE else value
+        value = await value if code.co_flags & CO_COROUTINE else value
+        named = (self.user_ns.get(name) for name in code.co_names)
+        self._last = next((one for one in named if _is_run(one)), self._last)
+        return value
+
+    def last_run(self) -> str | None:
+        """Return the run that a cell named last, as the text of a Trace file; None where there was none."""
+        if self._last is None:
+            return None
+        from lib.trace.json_format import encode
+        from lib.trace.trace import trace_of
+
+        return json.dumps(encode(trace_of(self._last, "share")), separators=(",", ":"), ensure_ascii=False)
 
     # -- showing --------------------------------------------------------------------------------------------------
 
@@ -173,7 +190,7 @@ class Kernel:
 
     def _publish(self, data: dict[str, str]) -> None:
         self._flush()
-        self._send({"output_type": "display_data", "data": dict(data), "metadata": {}})
+        self.send({"output_type": "display_data", "data": dict(data), "metadata": {}})
 
     def _flush(self) -> None:
         for stream in self._streams:
@@ -215,13 +232,20 @@ class Kernel:
         return exc_tuple
 
     def _showtraceback(self, kind: type[BaseException], error: BaseException, lines: list[str]) -> None:
-        self._send({"output_type": "error", "ename": kind.__name__, "evalue": str(error), "traceback": lines})
+        self.send({"output_type": "error", "ename": kind.__name__, "evalue": str(error), "traceback": lines})
 
 
 def _cell_name(file: str) -> tuple[str, str] | None:
     """What a file of ours is called in a message: the cell that it stands for."""
     found = NUMBER.fullmatch(file)
     return None if found is None else ("Cell", f"In[{found[1]}]")
+
+
+def _is_run(thing: Any) -> bool:
+    """Check for a Trace, or the Models of a run."""
+    from lib import Model, Trace
+
+    return isinstance(thing, Trace) or (isinstance(thing, list) and thing != [] and isinstance(thing[0], Model))
 
 
 def _plain(thing: Any) -> str:
@@ -232,3 +256,38 @@ def _silenced(source: str, last: ast.stmt) -> bool:
     """Check for a semicolon after a statement: its value is not to be shown."""
     line = source.encode().split(b"\n")[(last.end_lineno or 1) - 1]
     return line[last.end_col_offset or 0 :].lstrip().startswith(b";")
+
+
+# -- in a page --------------------------------------------------------------------------------------------------
+
+_kernels: list[Kernel] = []
+
+
+def begin(*, with_all: bool = False) -> None:
+    """Do what is the same in every page: put a stand-in where chalk is looked for, make a Kernel, and import what
+    notebooks begin with; or `with_all` what any of them may import, for a memory that the browser keeps."""
+    import chalk_standin  # pyright: ignore[reportMissingImports]
+
+    chalk_standin.install()
+    _kernels[:] = [Kernel(print)]
+    import drawing
+    import lib
+    from lib import simulate  # pyright: ignore[reportUnusedImport] # noqa: F401
+
+    for package in (lib, drawing) if with_all else ():
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            with suppress(ImportError):  # of the doors to what a page has not
+                import_module(module.name)
+    gc.collect()
+    gc.freeze()  # what was imported stays: the collector need not go through it again and again
+
+
+def connect(tell: Callable[[str], None]) -> Kernel:
+    """Return the Kernel that `begin` made, which tells its outputs as JSON from now on."""
+    (kernel,) = _kernels
+
+    def send(output: Output) -> None:
+        tell(json.dumps(output))
+
+    kernel.send = send
+    return kernel

@@ -17,6 +17,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.locations import notebook_in
+from tools.browser.build import on_a_visit
 from tools.browser.serving import server
 
 PACKED: Final = (".bin", ".zip")
@@ -29,8 +30,8 @@ PICTURE: Final = "ddp-9"
 
 
 def transferred(folder: Path) -> int:
-    """Return the bytes of a folder as a host sends them: packed."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    """Return the bytes of a visit as a host sends them: packed."""
+    files = [path for path in folder.rglob("*") if path.is_file() and on_a_visit(path)]
     packed = (path.read_bytes() if path.suffix in PACKED else gzip.compress(path.read_bytes(), 6) for path in files)
     return sum(map(len, packed))
 

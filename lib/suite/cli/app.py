@@ -167,6 +167,10 @@ def export(
     colab: Annotated[bool, option("As notebooks that carry the package inside.", "--colab")] = False,
     nbgrader: Annotated[bool, option("As an assignment of nbgrader.", "--nbgrader")] = False,
     gradescope: Annotated[bool, option("An autograder for Gradescope, a zip.", "--gradescope")] = False,
+    browser: Annotated[
+        Path | None, option("As web pages with Python in them, into this folder (needs node).", metavar="FOLDER")
+    ] = None,
+    text: Annotated[Path | None, option("Markdown for the first of these pages, above the list of notebooks.")] = None,
     config: Annotated[Path | None, option("What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
         Path | None,
@@ -178,13 +182,15 @@ def export(
     seed: Annotated[str | None, option("What they are drawn from.")] = None,
 ) -> None:
     """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
-    or the autograder that Gradescope runs."""
+    or the autograder that Gradescope runs; or as pages for a browser, in which nothing is installed."""
     from lib.suite.cli.grading.command import autograder
     from lib.suite.grade.assignment import AssignmentError, Config
     from lib.suite.notebooks.exports import chosen, export_colab, export_nbgrader
 
-    if colab + nbgrader + gradescope != 1:
-        raise typer.BadParameter("say what to export to: --colab, --nbgrader or --gradescope")
+    if colab + nbgrader + gradescope + (browser is not None) != 1:
+        raise typer.BadParameter("say what to export to: --colab, --nbgrader, --gradescope or --browser FOLDER")
+    if browser is not None:
+        return _pages(browser, names or [], text)
     try:
         if gradescope:
             written = [autograder(names or [], config, output or Path("autograder.zip"))]
@@ -203,6 +209,16 @@ def export(
         fail(f"there is no file {config}", status=2)
     for path in written:
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
+
+
+def _pages(folder: Path, names: Sequence[str], text: Path | None) -> None:
+    if not is_checkout():
+        fail("Pages are made in a checkout of the repository; this is an installed copy.")
+    from tools.browser.build import build as build_pages  # no part of the package
+
+    with console().status("Compiling Python and the pages"):
+        files = build_pages(folder, names, text)
+    say(f"Wrote {folder}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
 
 
 def lab(context: typer.Context) -> None:

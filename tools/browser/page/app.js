@@ -1,13 +1,19 @@
 // The page: one notebook, its cells, and the buttons above it.
 
-import {LIMIT, NOTEBOOKS} from "site";
+import {NOTEBOOKS, SETUP_CELL, WHEEL} from "site";
 import {editor} from "./editor.js";
 import {join, markdown, render} from "./outputs.js";
 import {Python} from "./python.js";
-import {addressOf, isShared, shared} from "./share.js";
+import {addressOf, brought} from "./share.js";
 import * as store from "./store.js";
 
 const SETUP = "# @title Set up";
+const THEIRS = (file) => `# The run that a link brought. If yours is called out, then compare(yours=out, theirs=theirs) shows both.
+from drawing import compare, draw
+from lib import Trace
+
+theirs = Trace.load("${file}")
+draw(theirs)`;
 const LINE = /^  Cell(?: In\[(\d+)\])?, line (\d+)/;
 const LARGEST = 20_000_000; // bytes of a notebook that is opened
 const $ = (id) => document.getElementById(id);
@@ -36,13 +42,14 @@ class Cell {
       : button("As it was", "Throw away what you wrote in this cell", () => this.set(this.built));
     this.said = Object.assign(document.createElement("span"), {className: "note"});
     this.go = button("Run", "Shift+Enter: runs first what above has not run as it now stands", () => run(this));
-    const more = button("+ cell", "A new cell below this one", () => add(this));
+    const more = button("+ cell", "A new cell below this one", () => added(this, "").editor.focus());
     this.bar.append(this.go, more, this.undo, this.said);
     const place = document.createElement("div");
     this.out = Object.assign(document.createElement("div"), {className: "out"});
     this.out.setAttribute("role", "group");
     this.box.append(this.bar, place, this.out);
-    const doc = store.get(this.key) ?? built ?? "";
+    this.seen = store.get(this.key);
+    const doc = this.seen ?? built ?? "";
     this.editor = editor({parent: place, doc, label: "Code", run: () => run(this), changed: () => this.keep()});
     this.undo.hidden = !this.added && doc === built;
     for (const output of outputs) render(this.out, output);
@@ -69,8 +76,24 @@ class Cell {
 
   keep() {
     const text = this.text();
-    store.set(this.key, text === this.built ? null : text);
+    const [before, now] = [this.seen, store.get(this.key)];
+    this.seen = text === this.built ? null : text;
+    if (now !== before && now !== null && now !== text) this.aside(now);
+    store.set(this.key, this.seen);
     this.undo.hidden = !this.added && text === this.built;
+  }
+
+  /** Another tab has written `theirs` while this cell was being edited here: it gets a cell of its own. */
+  aside(theirs) {
+    added(this, theirs);
+    say(`Cell ${this.number} was changed in another tab, too: what was written there stands below it.`);
+  }
+
+  /** Another tab has written something; where this one is at work, it is looked at when something is written here. */
+  follow(theirs) {
+    if (this.editor.has(document.activeElement) && document.hasFocus()) return;
+    this.seen = theirs;
+    this.set(theirs ?? this.built ?? "");
   }
 
   begin() {
@@ -118,11 +141,20 @@ function put(id, above) {
   return cell;
 }
 
-function add(above) {
+/** Adds a cell with a text below another, and returns it. */
+function added(above, text) {
   const known = additions();
   const id = `own-${1 + Math.max(0, ...known.map(([other]) => Number(other.slice("own-".length))))}`;
   store.set(`added:${STEM}`, JSON.stringify([...known, [id, above.id]]));
-  put(id, above).editor.focus();
+  const cell = put(id, above);
+  cell.set(text);
+  return cell;
+}
+
+/** Shows the cells that were added and are not here yet. */
+function putAll() {
+  for (const [id, above] of additions())
+    if (!cells.some((cell) => cell.id === id)) put(id, cells.find((cell) => cell.id === above) ?? cells.at(-1));
 }
 
 function remove(cell) {
@@ -131,6 +163,7 @@ function remove(cell) {
   const left = known.filter(([id]) => id !== cell.id).map(([id, after]) => [id, after === cell.id ? above : after]);
   store.set(`added:${STEM}`, left.length ? JSON.stringify(left) : null);
   store.set(cell.key, null);
+  store.set(runOf(cell), null);
   cells.splice(cells.indexOf(cell), 1);
   cell.box.remove();
   recount();
@@ -141,7 +174,7 @@ function remove(cell) {
 /** Takes along what was written in this notebook while it had another number: keys have the name of its file. */
 function moved() {
   const name = (stem) => stem.replace(/^\d+_/, "");
-  for (const start of ["cell:", "added:"])
+  for (const start of ["cell:", "added:", "run:"])
     for (const key of store.keys(start)) {
       const [, stem, ...rest] = key.split(":");
       const now = [start.slice(0, -1), STEM, ...rest].join(":");
@@ -151,16 +184,21 @@ function moved() {
     }
 }
 
-/** What other puzzles build on: what was written in their notebooks, as small notebooks. */
+/** Runs that links brought are kept by the cell that reads them. */
+const runOf = ({id}) => `run:${STEM}:${id}`;
+const fileOf = (id) => `theirs-${id.slice("own-".length)}.json`;
+
+/** What other puzzles build on: what was written in their notebooks, as small notebooks. And runs that links brought. */
 function files() {
   const found = {};
+  const runs = store.keys(`run:${STEM}:`).map((key) => [fileOf(key.split(":")[2]), store.get(key)]);
   for (const key of store.keys("cell:")) {
     const [, stem, id] = key.split(":");
     if (stem === STEM) continue;
-    found[`${stem}.ipynb`] ??= {cells: [], metadata: {}, nbformat: 4, nbformat_minor: 5};
-    found[`${stem}.ipynb`].cells.push({cell_type: "code", id, metadata: {}, outputs: [], execution_count: null, source: store.get(key)});
+    found[`my_puzzles/${stem}.ipynb`] ??= {cells: [], metadata: {}, nbformat: 4, nbformat_minor: 5};
+    found[`my_puzzles/${stem}.ipynb`].cells.push({cell_type: "code", id, metadata: {}, outputs: [], execution_count: null, source: store.get(key)});
   }
-  return Object.fromEntries(Object.entries(found).map(([name, data]) => [name, JSON.stringify(data)]));
+  return Object.fromEntries([...runs, ...Object.entries(found).map(([name, data]) => [name, JSON.stringify(data)])]);
 }
 
 const python = new Python({
@@ -188,7 +226,10 @@ function written() {
     cell_type: "code", id: cell.id, metadata, outputs: [], execution_count: null, source: cell.text().split(/(?<=\n)/),
   });
   const known = new Map(cells.map((cell) => [cell.id, cell]));
-  const found = notebook.cells.map((data) => (known.has(data.id) ? code(known.get(data.id), data.metadata) : data));
+  const found = notebook.cells.map((data) => {
+    if (known.has(data.id)) return code(known.get(data.id), data.metadata);
+    return join(data.source).startsWith(SETUP) ? {...data, source: SETUP_CELL.replace("$site", new URL(WHEEL, location))} : data;
+  });
   for (const cell of cells.filter(({added}) => added)) {
     const above = cells[cells.indexOf(cell) - 1].id;
     found.splice(found.findIndex(({id}) => id === above) + 1, 0, code(cell));
@@ -202,6 +243,12 @@ function download() {
   link.download = `${STEM}.ipynb`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+/** Takes this notebook to another place: the file is downloaded, and put in there by hand. */
+function take(how) {
+  download();
+  say(`${STEM}.ipynb is downloaded. ${how}`);
 }
 
 function parsed(text) {
@@ -226,11 +273,7 @@ async function open(file) {
   for (const [id, source] of theirs) {
     const cell = own.get(id);
     if (cell && !cell.added) (above = cell).set(source);
-    else if (!source.startsWith(SETUP)) {
-      add(above);
-      above = cells[cells.indexOf(above) + 1];
-      above.set(source);
-    }
+    else if (!source.startsWith(SETUP)) above = added(above, source);
   }
   say(`Opened ${file.name}.`);
 }
@@ -241,34 +284,46 @@ function startOver() {
   say("The notebook is as it was.");
 }
 
-/** Copies an address that brings the code of the puzzle's cell along. */
-async function share() {
-  const cell = cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
-  const address = await addressOf(cell.text());
+/** Copies an address that brings the code of the puzzle's cell along, or the last run. */
+async function share(kind) {
+  const what = kind === "run" ? "the run" : "your code";
+  const text = kind === "run" ? await python.lastRun() : gap().text();
+  if (text === null) return say("There is no run yet: run a cell that simulates your schedule, then share it.");
+  const address = await addressOf(kind, text);
+  if (!address) return say(`This is too large for a link (${text.length.toLocaleString("en")} characters): download the notebook, and send the file.`);
   try {
     await navigator.clipboard.writeText(address);
-    say("The link is copied: whoever opens it sees your code.");
+    say(`The link is copied: whoever opens it sees ${what}.`);
   } catch {
-    prompt("This link shows your code to whoever opens it:", address);
+    prompt(`This link shows ${what} to whoever opens it:`, address);
   }
 }
+
+/** The cell of the puzzle; in a notebook that has none, the first. */
+const gap = () => cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
 
 function notice(text, before) {
   before.before(Object.assign(document.createElement("p"), {className: "notice", role: "alert", textContent: text}));
 }
 
-/** Code that an address brings goes into a cell of its own, below the reader's, who decides whether to run it. */
+/** What an address brings goes into a cell of its own, below the reader's, who decides whether to run it. */
 async function receive() {
-  if (!isShared()) return;
-  const code = await shared();
-  if (code === null) return notice("The code in this link is damaged: ask for the link again.", $("notebook").firstElementChild);
+  const came = await brought();
+  if (!came) return;
+  const {kind, text} = came;
+  const top = $("notebook").firstElementChild;
+  if (wanted && wanted !== STEM) return notice(`This link is of a notebook that is not here: ${wanted}.`, top);
+  if (text === null) return notice(`The ${kind} in this link is damaged, or too large: ask for the link again.`, top);
   history.replaceState(null, "", location.href.split("#")[0]);
-  const above = cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
-  add(above);
-  const cell = cells[cells.indexOf(above) + 1];
-  cell.set(code);
+  const cell = added(gap(), kind === "code" ? text : "");
+  if (kind === "run") {
+    const file = fileOf(cell.id);
+    store.set(runOf(cell), text);
+    python.give(file, text);
+    cell.set(THEIRS(file));
+  }
   cell.box.scrollIntoView({block: "center"});
-  notice("The link brought the cell below: somebody else's code, which has not been run.", cell.box);
+  notice(`The link brought the cell below: somebody else's ${kind}, which has not been run.`, cell.box);
 }
 
 // -- the page ----------------------------------------------------------------------------------------------------------
@@ -281,6 +336,7 @@ async function show() {
   const answer = await fetch(`nb/${STEM}.json`);
   if (!answer.ok) throw new Error(`the notebook ${STEM} is not there`);
   notebook = await answer.json();
+  $("notebook").replaceChildren();
   for (const data of notebook.cells) {
     const source = join(data.source);
     if (data.cell_type === "markdown") $("notebook").append(markdown(source));
@@ -292,7 +348,7 @@ async function show() {
     }
   }
   recount();
-  for (const [id, above] of additions()) put(id, cells.find((cell) => cell.id === above) ?? cells.at(-1));
+  putAll();
   performance.mark("shown");
 }
 
@@ -303,7 +359,10 @@ function connect() {
   };
   $("stop").onclick = () => python.stop("Stopped.");
   $("save").onclick = download;
-  $("share").onclick = share;
+  $("code").onclick = () => share("code");
+  $("run").onclick = () => share("run");
+  $("colab").onclick = () => take("In Colab choose File, Upload notebook, and then this file.");
+  $("lab").onclick = () => take("In JupyterLab choose Upload (the arrow above the files), and then this file.");
   $("reset").onclick = startOver;
   $("open").onchange = async () => {
     const [file] = $("open").files;
@@ -311,8 +370,8 @@ function connect() {
     $("open").value = "";
   };
   store.onOtherTab((key, value) => {
-    const cell = cells.find((one) => one.key === key);
-    if (cell && !cell.editor.has(document.activeElement)) cell.set(value ?? cell.built ?? "");
+    if (key === `added:${STEM}`) putAll();
+    cells.find((one) => one.key === key)?.follow(value);
   });
 }
 

@@ -1,7 +1,9 @@
 // Python, in a worker that can be ended at any moment: that is how an endless loop is stopped. What waits is kept here.
 
-import {ARCHIVE, LIMIT, LOCK} from "site";
+import {LIMIT, PYTHON} from "site";
 import * as store from "./store.js";
+
+const QUIET = 2000; // milliseconds
 
 export class Python {
   /**
@@ -19,7 +21,7 @@ export class Python {
     this.worker = new Worker("worker.js", {type: "module"});
     this.worker.onmessage = ({data}) => this[data.type](data);
     this.worker.onerror = () => this.broken({text: "its worker did not start"});
-    this.worker.postMessage({type: "start", archive: ARCHIVE, lock: LOCK, files: this.files(), progress: store.get("progress")});
+    this.worker.postMessage({type: "start", ...PYTHON, files: this.files(), progress: store.get("progress")});
   }
 
   /** Runs cells, one after the other, until one fails. */
@@ -50,11 +52,37 @@ export class Python {
     this.say(`${why} Python starts again…`);
   }
 
+  /** Gives Python a file, without which it has begun. */
+  give(name, text) {
+    this.worker?.postMessage({type: "file", name, text});
+  }
+
+  /** The last run, as the text of a Trace file; null where there is none. */
+  lastRun() {
+    return new Promise((resolve) => {
+      this.share = ({text}) => resolve(text);
+      this.worker.postMessage({type: "share"});
+    });
+  }
+
   // -- what the worker tells -----------------------------------------------------------------------------------------
 
-  ready({times}) {
+  ready({times, known}) {
     performance.mark("ready", {detail: times});
     if (!this.queue.length) this.say("Python is ready.");
+    if (!known) setTimeout(() => this.remember(), QUIET);
+  }
+
+  /** Lets another worker keep a memory for the next page, once nothing runs here. */
+  remember() {
+    if (this.queue.length) return setTimeout(() => this.remember(), QUIET);
+    if (this.helper) return;
+    this.helper = new Worker("worker.js", {type: "module"});
+    this.helper.postMessage({type: "remember", ...PYTHON});
+    this.helper.onmessage = () => {
+      this.helper.terminate(); // and it is not asked again
+      performance.mark("remembered");
+    };
   }
 
   broken({text}) {

@@ -1,51 +1,99 @@
 // Python itself: Pyodide with the package, and one kernel. It tells "ready" or "broken", and for each cell "begins",
-// any number of "output", and "done"; one cell is asked for at a time. No await at the top: messages that come before its end would be lost.
+// any number of "output", and "done"; one cell is asked for at a time. It also takes a "file", and answers "share" with the
+// last run. A worker that is told to "remember" keeps the memory of a Python that is ready in the browser, and the next
+// page begins with it, which takes a fifth of the time.
+// No await at the top: messages that come before its end would be lost.
 
 import {loadPyodide} from "./pyodide/pyodide.mjs";
 
 const HOME = "/home/pyodide";
 const PROGRESS = `${HOME}/progress.json`;
-const FOLDER = `${HOME}/my_puzzles`;
-const BEGIN = `
-import importlib, json
-importlib.invalidate_caches()
-import chalk_standin
-chalk_standin.install()
-from kernel import Kernel
-shell = Kernel(lambda output: tell(json.dumps(output)))
-import drawing
-from lib import simulate
-shell
-`;
+const FOLDER = `${HOME}/my_puzzles`; // what was written in other notebooks lies there
+const MEMORY = "puzzles-memory"; // a cache for all sites of this host; entries have addresses below their site
+const BEGIN = "import importlib; importlib.invalidate_caches(); import kernel; kernel.begin";
 
 let python, shell, ready;
 
-async function start({archive, lock, files, progress}) {
+async function unpacked(name) {
+  const answer = await fetch(name);
+  if (!answer.ok) throw new Error(`${name} is not there`);
+  return new Uint8Array(await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+}
+
+/** Puts files where Python finds them. The archive is a line of `[[name, size], ...]`, and then their bytes. */
+function unpack(bytes, folder) {
+  const end = bytes.indexOf(10);
+  let place = end + 1;
+  for (const [name, size] of JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)))) {
+    const path = `${folder}/${name}`;
+    python.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
+    python.FS.writeFile(path, bytes.subarray(place, (place += size)));
+  }
+}
+
+async function remembered(name) {
+  try {
+    const kept = await (await caches.open(MEMORY)).match(name);
+    return kept && new Uint8Array(await kept.arrayBuffer());
+  } catch {
+    return null; // storage is forbidden: Python starts anew each time
+  }
+}
+
+/** Makes Python's program with as much memory as was kept: Pyodide puts that into what there is. */
+async function large(settings, size) {
+  const {default: create} = await import("./pyodide/pyodide.asm.mjs");
+  const program = await create(settings);
+  while (program.HEAP8.length < size) program._malloc(2 ** 20);
+  program.HEAP8.fill(0, size);
+  return program;
+}
+
+async function load(lock, more = {}) {
+  // Where its code does not come whole, Pyodide warns, and then waits for ever.
+  const lost = new Promise((_, reject) => {
+    console.warn = (text) => String(text).startsWith("wasm instantiation") && reject(new Error("the connection was lost"));
+  });
+  const env = {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0"};
+  const indexURL = new URL("./pyodide/", self.location).href;
+  return Promise.race([loadPyodide({indexURL, lockFileContents: lock, packages: [], env, ...more}), lost]);
+}
+
+async function start({archive, lock, site, memory, files, progress}) {
   const times = {};
   const begun = performance.now();
   const since = () => Math.round(performance.now() - begun);
-  const coming = fetch(archive).then((answer) => {
-    if (!answer.ok) throw new Error(`${archive} is not there`);
-    return new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
-  });
-  python = await loadPyodide({
-    indexURL: new URL("./pyodide/", self.location).href,
-    lockFileContents: lock,
-    packages: [],
-    env: {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0"},
-  });
+  const coming = unpacked(archive);
+  coming.catch(() => {}); // it is awaited below, and may fail before
+  const kept = await remembered(memory);
+  const size = kept && kept.length - (kept.length % 65536); // what it has beside whole pages is its head
+  const again = {_loadSnapshot: kept, createPyodideModule: (settings) => large(settings, size)};
+  python = kept && (await load(lock, again).catch(() => null)); // a damaged one is not used
+  const known = Boolean(python);
+  python ??= await load(lock);
   times.pyodide = since();
-  const site = python.runPython("import sysconfig; sysconfig.get_path('purelib')");
-  python.unpackArchive(await coming, "zip", {extractDir: site});
+  unpack(await coming, site);
   times.unpacked = since();
+  if (!known) python.runPython(`${BEGIN}()`);
   python.FS.mkdirTree(FOLDER);
-  for (const [name, text] of Object.entries(files)) python.FS.writeFile(`${FOLDER}/${name}`, text);
+  for (const [name, text] of Object.entries(files)) python.FS.writeFile(`${HOME}/${name}`, text);
   setProgress(progress);
-  python.globals.set("tell", (text) => self.postMessage({type: "output", output: JSON.parse(text)}));
-  shell = python.runPython(BEGIN);
+  shell = python.pyimport("kernel").connect((text) => self.postMessage({type: "output", output: JSON.parse(text)}));
   times.ready = since();
   times.heap = python._module.HEAP8.length;
-  return times;
+  return {times, known};
+}
+
+/** Begins once more, with all that any notebook imports, and keeps the memory of that. No cell runs here. */
+async function remember({archive, lock, site, memory}) {
+  python = await load(lock, {_makeSnapshot: true});
+  unpack(await unpacked(archive), site);
+  python.runPython(`${BEGIN}(with_all=True)`);
+  const held = python.makeMemorySnapshot();
+  const cache = await caches.open(MEMORY);
+  const here = new URL("./memory-", self.location).href;
+  for (const {url} of await cache.keys()) if (url.startsWith(here)) await cache.delete(url); // of other versions
+  await cache.put(memory, new Response(held));
 }
 
 /** Another tab may have written the progress since. */
@@ -67,11 +115,20 @@ async function run({source, progress}) {
   self.postMessage({type: "done", fine, ms, count: shell.count, progress: progressNow()});
 }
 
+async function answer({type, name, text}) {
+  await ready;
+  if (type === "file") python.FS.writeFile(`${HOME}/${name}`, text);
+  else self.postMessage({type: "share", text: shell.last_run() ?? null});
+}
+
 const broken = (error) => self.postMessage({type: "broken", text: error.message ?? String(error)});
 
 self.onmessage = ({data}) => {
   if (data.type === "start") {
     ready = start(data);
-    ready.then((times) => self.postMessage({type: "ready", times}), broken);
-  } else run(data).catch(broken);
+    ready.then((found) => self.postMessage({type: "ready", ...found}), broken);
+  } else if (data.type === "remember") {
+    const end = () => self.postMessage({type: "remembered"});
+    remember(data).then(end, end); // storage that is full or forbidden: Python starts anew each time
+  } else (data.type === "run" ? run(data) : answer(data)).catch(broken);
 };
