@@ -38,11 +38,11 @@ BUDGETS = {
     "lib/suite/course": 1_450,
     "lib/suite/grade": 4_250,
     "lib/suite/isolation": 1_300,
-    "lib/suite/notebooks": 1_710,
+    "lib/suite/notebooks": 1_740,
     "lib/suite/submissions": 2_470,
     "lib/trace": 2_920,
     "lib/values": 4_400,
-    "tests": 46_500,
+    "tests": 47_000,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -363,7 +363,7 @@ class _Reader:
         if place is None:
             rest = self.rest(where(), schema, more) if more else []
             place = self.made[row, id(schema)] = value_of(cls, home, layer, *fields.values(), rest).place
-        return made(cls, layer, fields["layers"], place, fields.get("step"))
+        return made(cls, layer, fields["layers"], place, fields.get("step", 0))
 
     def fields(self, where: str, item: Any, layer: int) -> tuple[type[Value], Shape, dict[str, Any], dict[Any, Any]]:
         """What a row says of values: their class, the step that they are of, the fields of the class after the layer,

@@ -56,7 +56,7 @@ def test_what_students_write_by_hand() -> None:
     assert order_of(_official("pipeline_fsdp")) == gpipe(4, 4)
     assert order_of(_official("grad_accum")) == (parse("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3"),)
     for name, order in {"gpipe_one_f_one_b": one_f_one_b(4, 4), "gpipe_interleaved": None}.items():
-        function = load_function(reference("gpipe").parent / "alternatives" / f"{name}.py", "gpipe")
+        function = load_function(reference("gpipe").parents[1] / "alternatives" / f"{name}.py", "gpipe")
         trace = Trace.of(simulate(function, puzzle="gpipe"))
         found = order_of(trace)
         if order is not None:

@@ -93,7 +93,7 @@ def ways(puzzle: str) -> tuple[Way, ...]:
         wrong = replace(right, state="failed", message="Not right yet.\n  [2], [0] should raise a ValueError")
         return Way("reference", right, (), None), Way("mistake", wrong, (), None)
     path = reference(puzzle)
-    files = [path, *sorted(Path(path.parent, "alternatives").glob(f"{puzzle}_*.py"))]
+    files = [path, *sorted(Path(path.parents[1], "alternatives").glob(f"{puzzle}_*.py"))]
     found = [_way(file.stem, load_function(file, puzzle), puzzle) for file in files if _is_of(file, puzzle)]
     for case in corpus.cases():
         if case.puzzle == puzzle and case.change is not None and len(found) < len(files) + MISTAKES:

@@ -49,6 +49,8 @@ PAGES_OF = {"docs/puzzles.md": puzzles_page, "docs/glossary.md": glossary_page, 
 """Pages with rows that follow from the records, and what makes these anew."""
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
+# A comment such as `# equal?` in a cell is no question to IPython.
+PERCENT = {"extension": ".py", "format_name": "percent", "comment_magics": False}
 _node = cast(Any, nbformat).from_dict
 _read_json = cast(Any, nbformat).reads
 _write_json = cast(Any, nbformat).writes
@@ -87,7 +89,7 @@ class Source:
 
     def _notebook(self, text: str) -> Notebook:
         """The notebook of a py:percent text, without outputs, with the ids and the metadata that we want."""
-        percent: Any = _read_percent(expand(text, self.id, self.root), fmt="py:percent")
+        percent: Any = _read_percent(expand(text, self.id, self.root), fmt=PERCENT)
         cells: list[dict[str, Any]] = []
         for number, cell in enumerate(cell for cell in percent.cells if JUDGE not in cell.metadata.get("tags", ())):
             kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}

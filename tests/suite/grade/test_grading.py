@@ -205,8 +205,9 @@ def test_a_run_that_is_made_to_be_long_is_not_checked(isolation: Isolation) -> N
         "",
         """
         found = data(good)
-        moves = found["programs"][0]["moves"]
-        found["programs"][0]["moves"] = [moves[0], [*moves[0][:3], -1]] * 10_000 + moves
+        moves = found["programs"][0]
+        for column in ("before", "store", "stored"):
+            moves[column] = [moves[column][0]] * 20_000 + moves[column]
         forge(whole(found))
         """,
     ).text
