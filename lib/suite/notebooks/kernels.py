@@ -154,7 +154,7 @@ READY = (
     "lib.simulator.running_loop",
     "lib.checker.checker",
     "lib.checker.notes",
-    "lib.diagnosis.given",
+    "lib.checker.hidden_sizes",
     "lib.suite.course.exercises",
     "lib.suite.course.progress",
     "lib.suite.course.solutions",
