@@ -68,7 +68,7 @@ export class Python {
   // -- what the worker tells -----------------------------------------------------------------------------------------
 
   ready({times, known}) {
-    performance.mark("ready", {detail: times});
+    performance.mark("ready", {detail: {...times, known}});
     if (!this.queue.length) this.say("Python is ready.");
     if (!known) setTimeout(() => this.remember(), QUIET);
   }
@@ -112,7 +112,9 @@ export class Python {
     }
     this.next();
     if (this.queue.length) return;
-    this.say(fine ? "Done." : `Cell ${cell.number} failed: see its message.`);
-    performance.mark("done");
+    setTimeout(() => { // what was put out comes first
+      this.say(fine ? "Done." : `Cell ${cell.number} failed: see its message.`);
+      performance.mark("done");
+    });
   }
 }
