@@ -15,7 +15,7 @@ export class Python {
   }
 
   start() {
-    this.queue = [];
+    Object.assign(this, {queue: [], lost: null});
     this.busy(false);
     this.forget();
     this.worker = new Worker("worker.js", {type: "module"});
@@ -26,6 +26,7 @@ export class Python {
 
   /** Runs cells, one after the other, until one fails. */
   run(cells) {
+    if (this.lost) return this.broken({text: this.lost});
     const idle = !this.queue.length;
     for (const cell of cells) cell.note("waits");
     this.queue.push(...cells);
@@ -86,6 +87,7 @@ export class Python {
   }
 
   broken({text}) {
+    this.lost = text;
     for (const cell of this.queue.splice(0)) cell.end("");
     this.busy(false);
     this.say(`Python could not be loaded (${text}). What you wrote is kept: load the page again to go on.`);
