@@ -150,24 +150,34 @@ def methods() -> Iterator[tuple[str, str, str]]:
 
 def bundle(out: Path, titles: dict[str, str], scratch: Path) -> None:
     """Make app.js of our modules and node's packages, and of what is known when the page is built."""
-    info = json.loads((MODULES / "pyodide" / "pyodide-lock.json").read_text("utf-8"))["info"]
     known: dict[str, Any] = {
         "NOTEBOOKS": [*titles.items()],
         "METHODS": [*methods()],
         "LIMIT": LIMIT,
         "WHEEL": next(out.glob("*.whl")).name,
         "SETUP_CELL": set_up(),
-        "PYTHON": {
-            "lock": {"info": info, "packages": {}},
-            "archive": ARCHIVE,
-            "site": f"/lib/python{info['python'].rpartition('.')[0]}/site-packages",
-            "memory": f"memory-{_digest(out, [ARCHIVE, *(f'pyodide/{name}' for name in PYODIDE)])}",
-        },
+        "PYTHON": python(out),
     }
     site = scratch / "site.js"
     _write(site, "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in known.items()))
     flags = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--log-level=warning")
     _node("node_modules/.bin/esbuild", "app.js", *flags, f"--alias:site={site}", f"--outfile={out / 'app.js'}")
+
+
+def python(out: Path) -> dict[str, Any]:
+    """Return what the page tells its Python when it starts: the archive, where that goes, and what its memory is called
+    once it is ready, which is kept for the same files only."""
+    info = _lock()["info"]
+    return {
+        "lock": {"info": info, "packages": {}},
+        "archive": ARCHIVE,
+        "site": f"/lib/python{info['python'].rpartition('.')[0]}/site-packages",
+        "memory": f"memory-{_digest(out, [ARCHIVE, *(f'pyodide/{name}' for name in PYODIDE)])}",
+    }
+
+
+def _lock() -> dict[str, Any]:
+    return json.loads((MODULES / "pyodide" / "pyodide-lock.json").read_text("utf-8"))
 
 
 def set_up() -> str:
@@ -197,8 +207,7 @@ def _digest(folder: Path, names: Iterable[str]) -> str:
 def licences() -> str:
     """Return the licences of what is in the folder and was written by others: all that is bundled, and Python."""
     lock = json.loads((PAGE / "package-lock.json").read_text("utf-8"))["packages"]
-    info = json.loads((MODULES / "pyodide" / "pyodide-lock.json").read_text("utf-8"))["info"]
-    parts = [NOTE.format(pyodide=lock["node_modules/pyodide"]["version"], python=info["python"])]
+    parts = [NOTE.format(pyodide=lock["node_modules/pyodide"]["version"], python=_lock()["info"]["python"])]
     for place in filter(None, sorted(lock)):
         name, text = place.removeprefix("node_modules/"), PAGE / place / "LICENSE"
         if text.is_file() and not name.startswith(NOT_SHIPPED):

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -50,6 +51,10 @@ class Firefox:
     def ask(self, script: str) -> Any:
         return self.call("WebDriver:ExecuteScript", script=script, args=[])["value"]
 
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
     def until(self, script: str, wanted: object) -> None:
         wait(lambda: self.ask(script) == wanted, script)
 
@@ -69,7 +74,8 @@ def firefox(tmp_path: Path) -> Iterator[Firefox]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             wait(lambda: port.is_file() and port.read_text("utf-8").strip() != "", "Firefox")
-            yield Firefox(int(port.read_text("utf-8")))
+            with closing(Firefox(int(port.read_text("utf-8")))) as session:
+                yield session
         finally:
             process.terminate()
 

@@ -315,8 +315,8 @@ def test_what_two_tabs_write_at_once_is_kept_twice(visit: Open) -> None:
     write(one, "ddp-3", "'one'")
     other.keyboard.press("ControlOrMeta+A")
     other.keyboard.insert_text("'other'")
-    expect(other.get_by_role("status")).to_have_text(
-        "Cell 1 was changed in another tab, too: what was written there stands below it."
+    expect(other.get_by_role("alert")).to_have_text(
+        "Cell 1 was changed in another tab, too: what was written there stands here."
     )
     other.reload()
     expect(cell(other, "ddp-3")).to_contain_text("'other'")
@@ -418,20 +418,18 @@ class Cut(Handler):
 def test_a_connection_that_is_lost_is_said_and_nothing_is_lost(
     chromium: Browser, host: ThreadingHTTPServer, name: str, said: str
 ) -> None:
-    context = chromium.new_context(base_url=address(host), service_workers="block")
-    page = context.new_page()
+    first = chromium.new_context(base_url=address(host))
+    page = first.new_page()
     page.goto("?p=04_ddp")
     write(page, "ddp-3", "'mine'")
+    context = chromium.new_context(base_url=address(host), storage_state=first.storage_state())  # and no file is kept
+    first.close()
     port = host.server_address[1]
     host.shutdown()
     host.server_close()
     handler = type("Cutting", (Cut,), {"cut": name})
     with serving(ThreadingHTTPServer(("127.0.0.1", port), partial(handler, directory=str(SITE.parent)))):
-        page.context.clear_cookies()
         other = context.new_page()
-        other.route(
-            "**/*", lambda route: route.continue_(headers={**route.request.headers, "cache-control": "no-cache"})
-        )
         other.goto("?p=04_ddp")
         expect(other.get_by_role("status")).to_contain_text(said)
         if name == "app.js":
@@ -440,10 +438,8 @@ def test_a_connection_that_is_lost_is_said_and_nothing_is_lost(
             cell(other, "ddp-9").get_by_role("button", name="Run").click()
             expect(other.get_by_role("button", name="Stop")).to_be_disabled()
             expect(cell(other, "ddp-9").locator("svg")).to_be_visible()
-    again = server(SITE.parent, port)
-    with serving(again):
-        other = context.new_page()
-        other.goto("?p=04_ddp")
+    with serving(server(SITE.parent, port)):
+        other.reload()
         expect(cell(other, "ddp-3")).to_contain_text("'mine'")
     context.close()
 

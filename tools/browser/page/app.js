@@ -85,8 +85,7 @@ class Cell {
 
   /** Another tab has written `theirs` while this cell was being edited here: it gets a cell of its own. */
   aside(theirs) {
-    added(this, theirs);
-    say(`Cell ${this.number} was changed in another tab, too: what was written there stands below it.`);
+    notice(`Cell ${this.number} was changed in another tab, too: what was written there stands here.`, added(this, theirs).box);
   }
 
   /** Another tab has written something; where this one is at work, it is looked at when something is written here. */
@@ -104,9 +103,10 @@ class Cell {
     for (const cell of cells) cell.editor.mark(null);
   }
 
+  /** Shows an output, once Python has been told what to do next: it works while a picture is put into the page. */
   show(output) {
     if (output.output_type === "error") this.lines = output.traceback;
-    render(this.out, output);
+    setTimeout(() => render(this.out, output));
   }
 
   /** `count` is the number that messages call this run by. The innermost line of an error is marked in its cell. */
@@ -359,6 +359,7 @@ function connect() {
   };
   $("stop").onclick = () => python.stop("Stopped.");
   $("save").onclick = download;
+  document.addEventListener("click", ({target}) => ($("menu").open &&= target.closest("summary") !== null));
   $("code").onclick = () => share("code");
   $("run").onclick = () => share("run");
   $("colab").onclick = () => take("In Colab choose File, Upload notebook, and then this file.");

@@ -54,7 +54,9 @@ export function editor({parent, doc, label, run, changed}) {
   return {
     text: () => view.state.doc.toString(),
     set: (text) => view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: text}}),
-    mark: (line) => view.dispatch({effects: mark.of(line && line <= view.state.doc.lines ? line : null)}),
+    mark: (line) => {
+      if (line || view.state.field(wrong).size) view.dispatch({effects: mark.of(line && line <= view.state.doc.lines ? line : null)});
+    },
     has: (element) => view.dom.contains(element),
     focus: () => view.focus(),
   };

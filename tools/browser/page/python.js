@@ -15,7 +15,7 @@ export class Python {
   }
 
   start() {
-    this.queue = [];
+    Object.assign(this, {queue: [], lost: null});
     this.busy(false);
     this.forget();
     this.worker = new Worker("worker.js", {type: "module"});
@@ -26,6 +26,7 @@ export class Python {
 
   /** Runs cells, one after the other, until one fails. */
   run(cells) {
+    if (this.lost) return this.broken({text: this.lost});
     const idle = !this.queue.length;
     for (const cell of cells) cell.note("waits");
     this.queue.push(...cells);
@@ -68,7 +69,7 @@ export class Python {
   // -- what the worker tells -----------------------------------------------------------------------------------------
 
   ready({times, known}) {
-    performance.mark("ready", {detail: times});
+    performance.mark("ready", {detail: {...times, known}});
     if (!this.queue.length) this.say("Python is ready.");
     if (!known) setTimeout(() => this.remember(), QUIET);
   }
@@ -86,6 +87,7 @@ export class Python {
   }
 
   broken({text}) {
+    this.lost = text;
     for (const cell of this.queue.splice(0)) cell.end("");
     this.busy(false);
     this.say(`Python could not be loaded (${text}). What you wrote is kept: load the page again to go on.`);
@@ -112,7 +114,9 @@ export class Python {
     }
     this.next();
     if (this.queue.length) return;
-    this.say(fine ? "Done." : `Cell ${cell.number} failed: see its message.`);
-    performance.mark("done");
+    setTimeout(() => { // what was put out comes first
+      this.say(fine ? "Done." : `Cell ${cell.number} failed: see its message.`);
+      performance.mark("done");
+    });
   }
 }
