@@ -38,7 +38,7 @@ BUDGETS = {
     "lib/suite/course": 1_450,
     "lib/suite/grade": 4_250,
     "lib/suite/isolation": 1_300,
-    "lib/suite/notebooks": 1_740,
+    "lib/suite/notebooks": 1_760,
     "lib/suite/submissions": 2_470,
     "lib/trace": 2_920,
     "lib/values": 4_400,
