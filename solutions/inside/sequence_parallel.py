@@ -55,9 +55,8 @@ async def between_blocks(model: Model) -> None:
     columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
     rows_of_weight, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
     part = model.forward(1, model.forward(0, model.get_activation([0]), columns), rows_of_weight)
-    rows = await model.scatterreduce(part, 2, dim="rows")
-    await model.allgather(rows, 2)
-    shown.append([rows])
+    shown.append([await model.scatterreduce(part, 2, dim="rows")])
+    await model.allgather(shown[-1][0], 2)
 
 
 shown: list = []

@@ -132,7 +132,8 @@ def test_no_student_gets_one_of_our_answers(source: Path) -> None:
     answers = find(text, source.name, None if name in PAGES else name)
     made = student(text, answers, source.name)
     asked = [one.id for one in PUZZLES.values() if one.notebook == name]
-    assert name in PAGES or [answer.puzzle for answer in answers] == asked
+    # What may be skipped stands at the end of a notebook, wherever its record is.
+    assert name in PAGES or sorted(answer.puzzle for answer in answers) == sorted(asked)
     for answer in answers:
         assert untouched(made, answer.puzzle)
         body = text.splitlines()[answer.first : answer.last - 1]
