@@ -14,6 +14,7 @@ from math import lcm
 from operator import itemgetter
 from typing import NamedTuple
 
+from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, line_calling
 from lib.errors.wording import plural, these
@@ -177,9 +178,13 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     # Not updated at all: look for the likely reason, the most telling first.
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
     fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
-    others = {p.rank for p in trace.programs for e in p.events if e.op in UPDATES and e.layer == weight.layer}
+    everywhere = [(p.rank, e.layer) for p in trace.programs for e in p.events if e.op in UPDATES]
+    others = {rank for rank, layer in everywhere if layer == weight.layer}
     gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
-    if others and not updates:
+    if not everywhere and (sums := _unused_sums(program)):
+        fix = f"{operation(sums)} gave sums that nothing uses: does the loop over them run?\n"
+        fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
+    elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
     elif gathered is not None and updates:
         line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
@@ -191,6 +196,13 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     got = f"the weight as it was loaded; update is called in {lines}" if lines else "the weight as it was loaded"
     what = "the final weight of these layers was never updated"
     return _Fault(what, "exactly one update", got, fix, place_of(event), rank)
+
+
+def _unused_sums(program: Program) -> Event | None:
+    """Return the first all-reduce of gradients whose results went into no operation."""
+    used = {number for event in program.events for number in event.inputs}
+    sums = (event for event in program.events if event.op in ("allreduce", "allreduce_bucket"))
+    return next((event for event in sums if event.outputs and used.isdisjoint(event.outputs)), None)
 
 
 def _parts(missing: Part, totals: set[int]) -> int:

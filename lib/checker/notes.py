@@ -350,7 +350,8 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         got = f"rank {bare} spends {in_units(ticks)} in {times}, and computes nothing meanwhile"
         lines = places([(bare, event) for event in calls])
         said = any(place.file == ORDER for _, place in lines)
-        return remark(what, got=got, where=lines, fix=ISSUE_EARLIER if said else START_EARLIER)
+        fix = ISSUE_EARLIER if said else _held_back(trace.programs[bare], calls) or START_EARLIER
+        return remark(what, got=got, where=lines, fix=fix)
     if not total:
         return remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
     spot = max(waits[rank], key=lambda place: waits[rank][place])
@@ -422,6 +423,20 @@ def _cut_afterwards(program: Program) -> str | None:
     return (
         f"the all-reduce{_within(whole)} sums whole gradients, and the reduce-scatter{_within(cut)} cuts the sum "
         f"afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
+    )
+
+
+def _held_back(program: Program, calls: list[Event]) -> str | None:
+    """Return what to do about a bucket that waits for its last gradient, with the wait of its first one."""
+    call = max(calls, key=lambda event: len(event.inputs))
+    made = [event for number in call.inputs if (event := maker_of(program, number)) is not None]
+    ends = [(event.start or 0) + event.length for event in made]
+    if len(call.inputs) < 2 or not ends or (early := call.issued - min(ends)) <= 0:
+        return None
+    first = made[ends.index(min(ends))]
+    return (
+        f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: make "
+        "several buckets,\nstart the sum of each once it is full, and await it after the backwards that are left"
     )
 
 

@@ -16,7 +16,7 @@ from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
-from lib.errors.wording import listed, these
+from lib.errors.wording import counted, listed, these
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE
@@ -371,7 +371,9 @@ def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
                 f"rank {rank} waits for {subject.thing}: let another task do so before it waits itself.\n"
                 "On real machines ranks share no memory, and wait for each other with pass_to and receive only"
             )
-    if (found := _left_alone(waits) or _kept_back(dist, waits, cycle)) is not None:
+    if (
+        found := _left_alone(waits) or _kept_back(dist, waits, cycle) or _too_few_ahead(dist, waits, cycle)
+    ) is not None:
         return found
     kinds = {waits[rank].kind for rank in cycle}
     ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
@@ -476,6 +478,23 @@ def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
                 why = f"on rank {source} {named(made)} made what rank {rank} waits for ({value})"
                 return f"{why}:\npass it there, before rank {source} waits itself"
     return None
+
+
+def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
+    """A stage waits for a gradient, and the stage after it for more microbatches before it gives one."""
+    early, late = cycle if len(cycle) == 2 else (0, 0)
+    layers = [sorted(_layers(dist, rank)) for rank in (early, late)]
+    if early == late or {waits[early].kind, waits[late].kind} != {"receive"} or not all(layers):
+        return None
+    early, late = (early, late) if layers[0] < layers[1] else (late, early)
+    ops = [[event.op for event in dist.models[rank].program.events] for rank in (early, late)]
+    passed = ops[0].count("pass_to")
+    if "loss" in ops[1] or not BY_INPUT.isdisjoint(ops[0] + ops[1]) or not 0 < passed == ops[1].count("receive") - 1:
+        return None
+    return (
+        f"rank {early} passes {counted(passed, 'activation')} and then waits for a gradient; rank {late} wants one "
+        f"more before its first\nbackward: a stage needs at least as many microbatches ahead as the stage after it"
+    )
 
 
 def _left_alone(waits: Waits) -> str | None:

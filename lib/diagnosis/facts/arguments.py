@@ -169,6 +169,9 @@ def wrong_layer(fact: Fact, program: Running) -> Advice | None:
     if made is not None and made.op == "receive" and made.peer is not None:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
         return f"{why},\nif both ranks agree on which layers each of them has"
+    if made is not None and made.op == "allreduce_bucket":
+        order = " and ".join(str(one.layer) for one in program.values_of(made.outputs))
+        return f"{titled(made)} gives its sums in the order in which the gradients went in: layers {order}"
     for number, other in [*enumerate(program.values)] if fact.op == "loss" else ():
         if type(other) is Activation and other.layer == layer and is_held(program, number):
             keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
