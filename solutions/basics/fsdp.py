@@ -135,12 +135,15 @@ async def fsdp(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS
+        )
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # For each of my batches: forward and backward, as in the last puzzle. Reduce-scatter each gradient,
-    # and add the shard to the one of the batch before. When all batches are in, update my shards.
-    # --- your code (about 34 lines) ---
+    # For each of my batches: forward and backward, as in the last puzzle. Reduce-
+    # scatter each gradient, and add the shard to the one of the batch before. When all
+    # batches are in, update my shards.
+    # --- your code (about 43 lines) ---
     last = model.LAYERS - 1
     weights[0, "full"] = await model.allgather(weights[0], 0)
     for b in my_batches:
@@ -148,7 +151,9 @@ async def fsdp(model: Model) -> None:
         for layer in range(model.LAYERS):
             if layer < last:  # on its way while this layer is computed
                 coming = model.allgather(weights[layer + 1], layer + 1)
-            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+            activations[layer + 1] = model.forward(
+                layer, activations[layer], weights[layer, "full"]
+            )
             if layer < last:  # the last layer turns round at once and keeps its weight
                 del weights[layer, "full"]
                 weights[layer + 1, "full"] = await coming
@@ -160,15 +165,22 @@ async def fsdp(model: Model) -> None:
             if layer > 0:
                 coming = model.allgather(weights[layer - 1], layer - 1)
             grad_weights[layer, b], grad_activations[layer] = model.backward(
-                layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+                layer,
+                activations[layer],
+                grad_activations[layer + 1],
+                weights[layer, "full"],
             )
             del activations[layer], grad_activations[layer + 1]
             if layer > 0:  # the first layer is the first of the next batch, too
                 del weights[layer, "full"]
                 weights[layer - 1, "full"] = await coming
-            grad_weights[layer, b] = await model.scatterreduce(grad_weights[layer, b], layer)
+            grad_weights[layer, b] = await model.scatterreduce(
+                grad_weights[layer, b], layer
+            )
             if b > model.rank:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+                )
                 del grad_weights[layer, b - model.RANKS]
         del grad_activations[0]
     del weights[0, "full"]

@@ -54,7 +54,9 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 async def between_blocks(model: Model) -> None:
     columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
     rows_of_weight, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
-    part = model.forward(1, model.forward(0, model.get_activation([0]), columns), rows_of_weight)
+    part = model.forward(
+        1, model.forward(0, model.get_activation([0]), columns), rows_of_weight
+    )
     shown.append([await model.scatterreduce(part, 2, dim="rows")])
     await model.allgather(shown[-1][0], 2)
 
@@ -149,10 +151,12 @@ async def sequence_parallel(model: Model) -> None:
 
     for layer in range(model.LAYERS):
         dim = "out" if layer % 2 == 0 else "in"
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS, dim=dim
+        )
 
     # For each batch: forward, loss and backward, block by block. Keep rows only.
-    # --- your code (about 28 lines) ---
+    # --- your code (about 33 lines) ---
     for b in range(model.BATCHES):
         activations[0] = model.get_activation([b])
         rows = model.shard(activations[0], "rows", model.rank, model.RANKS)
@@ -174,10 +178,15 @@ async def sequence_parallel(model: Model) -> None:
                 if layer == block:
                     activations[layer] = await again  # it came during the layer above
                 gradient, grad_activations[layer] = model.backward(
-                    layer, activations[layer], grad_activations[layer + 1], weights[layer]
+                    layer,
+                    activations[layer],
+                    grad_activations[layer + 1],
+                    weights[layer],
                 )
                 del activations[layer], grad_activations[layer + 1]
-                grad_weights[layer] = gradient if b == 0 else grad_weights[layer] + gradient
+                grad_weights[layer] = (
+                    gradient if b == 0 else grad_weights[layer] + gradient
+                )
             part = grad_activations.pop(block)
             if block > 0:
                 rows = await model.scatterreduce(part, block, dim="rows")

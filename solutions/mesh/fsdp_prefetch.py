@@ -66,7 +66,9 @@ from lib.schedules.data_parallel import fetching
 costs = PUZZLES["fsdp_prefetch"].costs
 ahead = {}
 for depth in range(5):
-    ahead[f"{depth} ahead"] = simulate(fetching(depth), layers=6, batches=4, ranks=4, costs=costs)
+    ahead[f"{depth} ahead"] = simulate(
+        fetching(depth), layers=6, batches=4, ranks=4, costs=costs
+    )
 draw_trade_off(ahead)
 
 # %% [markdown]
@@ -137,14 +139,18 @@ async def fsdp_prefetch(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS
+        )
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # Forward and backward through all layers, with gathers that were started long enough before.
-    # Reduce-scatter each gradient, and update each shard when its gradient is there.
-    # --- your code (about 36 lines) ---
+    # Forward and backward through all layers, with gathers that were started long
+    # enough before. Reduce-scatter each gradient, and update each shard when its
+    # gradient is there.
+    # --- your code (about 43 lines) ---
     last = model.LAYERS - 1
-    to_come = [*range(model.LAYERS), *reversed(range(last))]  # gathers in the order of use; the last layer stays
+    # Gathers in the order of use; the last layer stays.
+    to_come = [*range(model.LAYERS), *reversed(range(last))]
     coming, leaving = [], {}
 
     def fetch(most: int) -> None:
@@ -154,7 +160,9 @@ async def fsdp_prefetch(model: Model) -> None:
 
     async def finish(layer: int) -> None:
         grad_weights[layer] = await leaving.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
 
     fetch(1)
@@ -162,7 +170,9 @@ async def fsdp_prefetch(model: Model) -> None:
     for layer in range(model.LAYERS):
         weights[layer, "full"] = await coming.pop(0)
         fetch(2)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer, "full"]
+        )
         if layer < last:
             del weights[layer, "full"]
 
@@ -173,7 +183,10 @@ async def fsdp_prefetch(model: Model) -> None:
         if layer < last:
             weights[layer, "full"] = await coming.pop(0)
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            layer,
+            activations[layer],
+            grad_activations[layer + 1],
+            weights[layer, "full"],
         )
         del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
         # Before the reduce-scatter: this one is awaited sooner.
