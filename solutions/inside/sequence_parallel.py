@@ -47,7 +47,10 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 #
 # A block is still a column layer and a row layer, and its output is still a partial sum. But no rank takes the whole
 # sum now: `scatterreduce(..., dim="rows")` leaves each with a quarter of the rows, all features, fully summed. Before
-# the next block, an `allgather` puts the rows together. Rank 1 of four, between the two calls:
+# the next block, an `allgather` puts the rows together.
+#
+# The call cuts along any dim. Here it cuts the features, the way that you do *not* want, and this is what rank 1 of
+# four has between the two calls:
 
 
 # %%
@@ -57,7 +60,7 @@ async def between_blocks(model: Model) -> None:
     part = model.forward(
         1, model.forward(0, model.get_activation([0]), columns), rows_of_weight
     )
-    shown.append([await model.scatterreduce(part, 2, dim="rows")])
+    shown.append([await model.scatterreduce(part, 2, dim="features")])
     await model.allgather(shown[-1][0], 2)
 
 
@@ -66,13 +69,13 @@ demo = simulate(between_blocks, layers=2, batches=1, ranks=4, costs=PRICES)
 draw_group(shown[1])
 
 # %% [markdown]
-# From the part to the rows, the first half of an all-reduce:
+# All rows, and a quarter of the features. From the partial sum to there, the first half of an all-reduce:
 
 # %%
 draw_collective(demo, "scatterreduce")
 
 # %% [markdown]
-# From the rows to the whole, the second half:
+# And from there to the whole, the second half. With rows it goes the same way:
 
 # %%
 draw_collective(demo, "allgather")
@@ -88,7 +91,7 @@ async def own_rows_only(model: Model) -> None:
     rows_of_weight, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
     rows = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
     part = model.forward(1, model.forward(0, rows, columns), rows_of_weight)
-    await model.scatterreduce(part, 2, dim="rows")
+    await model.allreduce(part, 2)
 
 
 try:

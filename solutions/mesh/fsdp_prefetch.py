@@ -23,11 +23,14 @@
 # One setting of PyTorch's FSDP made a T5 model train up to five times as fast, and another model 5 % slower. The
 # setting is a limit: never more than two all-gathers in flight.
 #
-# In puzzle $number_fsdp you fetched one weight ahead, and that was enough: every layer computed for a whole time unit and
-# a gather took 0.3. Real models are not so even. An attention layer on a long text computes for ages with few weights; an
-# embedding, or a layer of many experts, has huge weights and hardly anything to compute. Then some gathers take longer
-# than the layer behind which you wanted to hide them. You could look further ahead. But every weight that is fetched
-# early sits in memory, and every gather that is started early stands in a queue, in front of something else.
+# In puzzle $number_fsdp you waited for every weight, for 7.2 of 37.8 time units. Yet which weight comes next is known
+# long before: ask for it while this one computes, and its gather runs beside the work. That is **prefetching**. With
+# layers that are all alike one weight ahead would do: each computes for a whole time unit, and a gather takes 0.3.
+#
+# Real models are not so even. An attention layer on a long text computes for ages with few weights; an embedding, or a
+# layer of many experts, has huge weights and hardly anything to compute. Then some gathers take longer than the layer
+# behind which you wanted to hide them. You could look further ahead. But every weight that is fetched early sits in
+# memory, and every gather that is started early stands in a queue, in front of something else.
 #
 # So: how far ahead is far enough?
 #
@@ -99,8 +102,8 @@ draw(ahead["4 ahead"])
 #
 # **Given:** on rank r, shard r of 4 of each weight and optimizer state, and `my_batches`, which is one batch.
 #
-# **To do:** one step of FSDP in which as little as possible waits for the network. Your solution of puzzle $number_fsdp
-# is a good start: with one microbatch it reaches the second goal here.
+# **To do:** one step of FSDP in which as little as possible waits for the network. Start from your solution of puzzle
+# $number_fsdp: it reaches the first goal as it is.
 #
 # **Rules**
 #
@@ -124,8 +127,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The second goal is one weight ahead. For the third the reduce-scatters have to get out of the way, and for the last a
-# rank may wait only once: at the very beginning. (The limits answer your prediction, so guess first.)
+# The second goal is one weight ahead, with the last layer's kept at the turn. For the third the reduce-scatters have to
+# get out of the way, and for the last a rank may wait only once: at the very beginning. (The limits answer your
+# prediction, so guess first.)
 
 # %%
 goal("fsdp_prefetch")

@@ -100,10 +100,11 @@ def both(puzzle: str, other: str) -> Iterator[tuple[Any, str, str]]:
 
 
 def test_the_formulas_of_fsdp() -> None:
-    for function, time, peak in both("fsdp", "fsdp_gather_on_use"):
-        for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
-            verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
-            holds(verdict, time, peak, R=ranks, L=layers, m=each)
+    formulas = dict(FORMULA.findall(source("fsdp")))
+    function = load_function(reference("fsdp"), "fsdp")
+    for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
+        verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
+        holds(verdict, **formulas, R=ranks, L=layers, m=each)
 
 
 def test_the_formulas_of_checkpointing() -> None:
