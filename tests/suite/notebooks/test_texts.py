@@ -174,7 +174,7 @@ def test_every_notebook_has_its_parts_in_order(puzzle: str) -> None:
 
 @pytest.mark.parametrize("source", read_sources(home() / "solutions"), ids=lambda source: source.id)
 def test_no_code_is_cut_off_beside_the_sidebar(source: Source) -> None:
-    for cell in source.solved()["cells"]:
+    for cell in source.solved()["cells"] + source.student()["cells"]:
         wide = [line for line in cell["source"].splitlines() if len(line) > 88]
         unseen = cell["cell_type"] == "markdown" or "source_hidden" in cell["metadata"].get("jupyter", {})
         assert unseen or not wide, wide
