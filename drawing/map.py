@@ -205,7 +205,7 @@ class _Panel:
         self.lines = wrapped(self.chapter.about, ROOM, TEXT)
         self.head = INSIDE + 38 + LINE * len(self.lines)
         lines = [[sum(map(len, _said(self.mine[place.name]))) for place in row if place.name] for row in self.rows]
-        self.high = [max(80, 20 + STEP * max(counts)) for counts in lines]
+        self.high = [max(80, 24 + STEP * max(counts)) for counts in lines]
         self.cards = sum(self.high) + BETWEEN * max(0, len(self.rows) - 1)
         self.minutes = {key: _minutes(key, puzzles) for key in every}
         self.chips = _chips(self.deeper, self.minutes, puzzles)

@@ -144,7 +144,9 @@ def yours(rank, ranks, batches):
 
 
 # %%
-draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2), own={"yours": yours.order(4, 8)}))
+draw_gallery(
+    gallery(ranks=4, batches=8, chunks=(1, 2), own={"yours": yours.order(4, 8)})
+)
 
 # %% [markdown]
 # Larger ones are made by a command: `puzzles schedule gallery --ranks 8 --batches 16 -o gallery.html`.

@@ -126,9 +126,11 @@ def all_the_way(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
     activations[0] = model.get_activation([0])
     # Forward through layer 0, layer 1, and so on.
-    # --- your code (about 2 lines) ---
+    # --- your code (about 4 lines) ---
     for layer in range(model.LAYERS):
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
     # --- end of your code ---
 
 
@@ -214,7 +216,9 @@ except PuzzleError as error:
 
 # %%
 grad_weights["sum"] = grad_weights[0] + model.fake_grad(0, [0, 1])
-weights[0], opt_states[0] = model.update(0, grad_weights["sum"], weights[0], opt_states[0])
+weights[0], opt_states[0] = model.update(
+    0, grad_weights["sum"], weights[0], opt_states[0]
+)
 weights[0]
 
 # %% [markdown]
@@ -257,9 +261,11 @@ def first_step(model: Model) -> None:
 
     # grad_weights["batch", 0] and grad_weights["batch", 1] are there. Add them up, and
     # update layer 0.
-    # --- your code (about 2 lines) ---
+    # --- your code (about 4 lines) ---
     grad_weights["sum"] = grad_weights["batch", 0] + grad_weights["batch", 1]
-    weights[0], opt_states[0] = model.update(0, grad_weights["sum"], weights[0], opt_states[0])
+    weights[0], opt_states[0] = model.update(
+        0, grad_weights["sum"], weights[0], opt_states[0]
+    )
     # --- end of your code ---
 
     model.set_final_weight(0, weights[0])  # hands in the result

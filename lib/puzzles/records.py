@@ -93,7 +93,7 @@ class Premise(NamedTuple):
     `copies` ranks, and that of a state on `state_copies`.
 
     `work`: it speaks of the time of all that share the work, whatever they cut (see `bounds.shared_work`), and nothing
-    else is to be said, but whether a schedule has `reached` it.
+    else is to be said, but whether a schedule has `reached` it. `whole`: the same of all that leave layers whole.
     """
 
     words: str = ""
@@ -104,6 +104,7 @@ class Premise(NamedTuple):
     copies: int = 1
     state_copies: int = 1
     work: bool = False
+    whole: bool = False
     reached: bool = True
 
 

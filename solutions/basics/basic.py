@@ -141,9 +141,11 @@ def basic(model: Model) -> None:
     # Forward through all layers, then the loss.
     # Then backward and update, from the last layer to the first.
     # Delete everything that is not read again.
-    # --- your code (about 12 lines) ---
+    # --- your code (about 16 lines) ---
     for layer in range(model.LAYERS):
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
 
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
@@ -153,7 +155,9 @@ def basic(model: Model) -> None:
             layer, activations[layer], grad_activations[layer + 1], weights[layer]
         )
         del activations[layer], grad_activations[layer + 1]
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     del grad_activations[0]
     # --- end of your code ---

@@ -119,14 +119,18 @@ def checkpointing(model: Model) -> None:
     activations[0] = model.get_activation(range(model.BATCHES))
 
     def forward(layer: int) -> None:
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
 
     def backward(layer: int) -> None:
         grad_weights[layer], grad_activations[layer] = model.backward(
             layer, activations[layer], grad_activations[layer + 1], weights[layer]
         )
         del activations[layer], grad_activations[layer + 1]
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
 
     # Cut the layers into segments. Forward: of each segment but the last keep only its

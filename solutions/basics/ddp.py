@@ -146,9 +146,11 @@ async def ddp(model: Model) -> None:
 
     # Forward and loss on this rank's batch.
     # Backward; a gradient has to be summed over the ranks before its layer is updated.
-    # --- your code (about 13 lines) ---
+    # --- your code (about 17 lines) ---
     for layer in range(model.LAYERS):
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
 
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
@@ -159,7 +161,9 @@ async def ddp(model: Model) -> None:
         )
         del activations[layer], grad_activations[layer + 1]
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     del grad_activations[0]
     # --- end of your code ---

@@ -60,10 +60,9 @@ draw_collective(demo)
 #
 # - **Shards can be added.** The sum of two reduced shards is the shard of the sum. So what waits for the next
 #   microbatch is a quarter of a gradient, not a whole one.
-# - **A weight that is gathered is needed twice a microbatch**, once forward and once backward. With six layers and two
-#   microbatches that is a lot of waiting for the network, unless you ask for a weight *before* you need it. Calling
-#   `allgather` starts it; `await` is where you wait. What lies between the two runs at the same time. Fetching the next
-#   weight while this one is used is called **prefetching**.
+# - **A weight can be gathered again.** It is needed twice in each microbatch, once forward and once backward. Keep all
+#   of them in between, and every rank holds the whole model after all. So a guest leaves as soon as its layer is done,
+#   and comes back for backward.
 #
 # Two collectives a layer are easy to swap. Here rank 0 runs its two in the wrong order:
 
@@ -108,8 +107,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Suppose you gather each layer right before you use it, forward and backward, for each microbatch, and
-# delete everything as early as you can. When is the step over? And what does a rank hold at its worst moment?
+# Gather each layer right before you use it, forward and backward, for each microbatch, and delete everything as early
+# as you can. When is the step over? And what does a rank hold at its worst moment?
 # (A weight has 262,144 elements, an activation of one batch half of that.)
 
 # %%
@@ -120,8 +119,7 @@ guess
 # ### The goal
 #
 # The first goal is a correct step. The second needs sums of shards: with both microbatches at once, or with whole
-# gradients waiting, too much is alive. For the third, fetch each weight before you need it. (The limits come close
-# to what you predict, so guess first.)
+# gradients waiting, too much is alive. (The limits come close to what you predict, so guess first.)
 
 # %%
 goal("fsdp")
@@ -135,43 +133,45 @@ async def fsdp(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS
+        )
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # For each of my batches: forward and backward, as in the last puzzle. Reduce-scatter each gradient,
-    # and add the shard to the one of the batch before. When all batches are in, update my shards.
-    # --- your code (about 34 lines) ---
-    last = model.LAYERS - 1
-    weights[0, "full"] = await model.allgather(weights[0], 0)
+    # For each of my batches: forward and backward, as in the last puzzle. Reduce-
+    # scatter each gradient, and add the shard to the one of the batch before. When all
+    # batches are in, update my shards.
+    # --- your code (about 33 lines) ---
     for b in my_batches:
         activations[0] = model.get_activation([b])
         for layer in range(model.LAYERS):
-            if layer < last:  # on its way while this layer is computed
-                coming = model.allgather(weights[layer + 1], layer + 1)
-            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
-            if layer < last:  # the last layer turns round at once and keeps its weight
-                del weights[layer, "full"]
-                weights[layer + 1, "full"] = await coming
+            weights[layer, "full"] = await model.allgather(weights[layer], layer)
+            activations[layer + 1] = model.forward(
+                layer, activations[layer], weights[layer, "full"]
+            )
+            del weights[layer, "full"]
 
         grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
         del activations[model.LAYERS]
 
         for layer in reversed(range(model.LAYERS)):
-            if layer > 0:
-                coming = model.allgather(weights[layer - 1], layer - 1)
+            weights[layer, "full"] = await model.allgather(weights[layer], layer)
             grad_weights[layer, b], grad_activations[layer] = model.backward(
-                layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+                layer,
+                activations[layer],
+                grad_activations[layer + 1],
+                weights[layer, "full"],
             )
-            del activations[layer], grad_activations[layer + 1]
-            if layer > 0:  # the first layer is the first of the next batch, too
-                del weights[layer, "full"]
-                weights[layer - 1, "full"] = await coming
-            grad_weights[layer, b] = await model.scatterreduce(grad_weights[layer, b], layer)
+            del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            grad_weights[layer, b] = await model.scatterreduce(
+                grad_weights[layer, b], layer
+            )
             if b > model.rank:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+                )
                 del grad_weights[layer, b - model.RANKS]
         del grad_activations[0]
-    del weights[0, "full"]
 
     for layer in range(model.LAYERS):  # b is still the last of my batches
         weights[layer], opt_states[layer] = model.update(
@@ -194,14 +194,13 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# Time, without prefetching: each rank computes 2 batches forward and backward through 6 layers, 24. Each microbatch has
-# 6 all-gathers forward, 6 backward and 6 reduce-scatters, 18 · 0.3 = 5.4, twice. Six updates take 3. Together
-# 24 + 10.8 + 3 = 37.8. Every all-gather that you hide behind a forward or backward takes 0.3 off.
+# Time: each rank computes 2 batches forward and backward through 6 layers, 24. Each microbatch has 6 all-gathers
+# forward, 6 backward and 6 reduce-scatters, 18 · 0.3 = 5.4, twice. Six updates take 3. Together 24 + 10.8 + 3 = 37.8.
 #
 # Memory, at the worst moment: the first backward of the second microbatch. The shards of weights and optimizer states
 # (12 quarters of a layer: 786,432), the sum of the first microbatch (6 quarters: 393,216), one whole weight as a guest
-# (262,144), 6 activations and one gradient of an activation (917,504): 2,359,296. A weight that you fetch ahead is a
-# second guest: 262,144 more.
+# (262,144), 6 activations and one gradient of an activation (917,504): 2,359,296. The second goal has room for one more
+# guest.
 #
 # </details>
 
@@ -229,10 +228,6 @@ Model.check(out, puzzle="fsdp")
 # ```
 # time = 2·L·m + 3·0.3·L·m + 0.5·L          gather, gather, reduce-scatter for each layer and microbatch
 # peak = 3·L·W/R + W + (L + 1)·A            shards of weights, states and gradients + one guest + activations
-#
-# with prefetching
-# time = 0.3 + 2·L·m + 0.3·L·m + 0.5·L      only the first all-gather and the reduce-scatters are left
-# peak = 3·L·W/R + 2·W + (L + 1)·A          two guests
 # ```
 #
 # Look at what *R* divides: everything that stays. Double the number of GPUs, and each needs half as much for the model.
@@ -248,9 +243,6 @@ Model.check(out, puzzle="fsdp")
 # - **How fast.** A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak (the **MFU**, model
 #   FLOPs utilization), from 128 to 512 GPUs without loss [@zhao2023]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each,
 #   an MFU of 57 % [@research_pytorch_fsdp].
-# - **Prefetching** the next weight during backward was worth 18 % [@zhao2023]. Too much of it fills the memory: FSDP has a limit
-#   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
-#   5 % slower [@zhao2023].
 # - **What went wrong.** An evaluation called `generate()` under FSDP, and all ranks hung in an all-gather until the
 #   watchdog ended the run after ten minutes [@llm_foundry_423]. That happens when texts end at different lengths: a rank that is done
 #   gathers nothing any more, and the others wait for it [@transformers_33483]. You have seen that error here, at once.
@@ -274,7 +266,7 @@ Model.check(out, puzzle="fsdp")
 #
 # Plain data parallel. An all-reduce moves each gradient out and back: 2·(R - 1)/R of a layer for each rank. FSDP gathers
 # twice and reduces once: 3·(R - 1)/R, one and a half times as much, and again for every microbatch. FSDP trades network
-# for memory. That is a good trade only while the network keeps up, and it is why prefetching matters so much.
+# for memory. That is a good trade only while the network keeps up.
 #
 # </details>
 #
@@ -290,14 +282,15 @@ Model.check(out, puzzle="fsdp")
 #
 # </details>
 #
-# **3.** Your reduce-scatters are not hidden yet, and the review's lower bound for the time does not count them. What
-# would you change, and why did we not ask for it?
+# **3.** Of the 37.8 time units, a rank spends 10.8 waiting for the network. Which of the collectives could run while it
+# computes, and what would that cost?
 #
 # <details><summary>Answer</summary>
 #
-# Start the reduce-scatter of a layer, go on with the backward of the layer below, and await it after that. The step ends
-# at 27.9 then. But the whole gradient stays alive for one more backward, and the memory rises to 2,818,048. Time and
-# memory pull in opposite directions once more; `puzzles reveal fsdp` has this schedule among others.
+# Nearly all of them. Which weight comes next is known long before it is needed, so its gather could be under way by
+# then; and a reduce-scatter is needed by nothing but the update. The price is memory: a weight that comes early is a
+# second guest, and a gradient on its way stays alive for another backward. Puzzle $number_fsdp_prefetch,
+# "FSDP that looks ahead", is about that trade.
 #
 # </details>
 #

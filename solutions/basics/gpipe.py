@@ -130,18 +130,19 @@ async def gpipe(model: Model) -> None:
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
-    # For each batch: input, forward, output to the next rank or into the loss.
-    # For each batch: gradient, backward, sum of the weight gradients, message to the rank
-    # before.
-    # Update.
-    # --- your code (about 31 lines) ---
+    # For each batch: input, forward, output to the next rank or into the loss. For each
+    # batch: gradient, backward, sum of the weight gradients, message to the rank
+    # before. Update.
+    # --- your code (about 38 lines) ---
     for b in range(model.BATCHES):
         if model.rank == 0:
             activations[0, b] = model.get_activation([b])
         else:
             activations[first, b] = await model.receive(model.rank - 1)
         for layer in my_layers:
-            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+            activations[layer + 1, b] = model.forward(
+                layer, activations[layer, b], weights[layer]
+            )
         if model.rank < model.RANKS - 1:
             await model.pass_to(model.rank + 1, activations[last + 1, b])
         else:
@@ -153,11 +154,16 @@ async def gpipe(model: Model) -> None:
             grad_activations[last + 1, b] = await model.receive(model.rank + 1)
         for layer in reversed(my_layers):
             grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+                layer,
+                activations[layer, b],
+                grad_activations[layer + 1, b],
+                weights[layer],
             )
             del activations[layer, b], grad_activations[layer + 1, b]
             if b > 0:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - 1]
+                )
                 del grad_weights[layer, b - 1]
         if model.rank > 0:
             await model.pass_to(model.rank - 1, grad_activations[first, b])

@@ -106,11 +106,13 @@ def grad_accum(model: Model) -> None:
 
     # For each batch: its data, forward, loss, backward; sum the weight gradients.
     # When all batches are in, update.
-    # --- your code (about 20 lines) ---
+    # --- your code (about 24 lines) ---
     for b in range(model.BATCHES):
         activations[0] = model.get_activation([b])
         for layer in range(model.LAYERS):
-            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+            activations[layer + 1] = model.forward(
+                layer, activations[layer], weights[layer]
+            )
 
         grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
         del activations[model.LAYERS]
@@ -121,7 +123,9 @@ def grad_accum(model: Model) -> None:
             )
             del activations[layer], grad_activations[layer + 1]
             if b > 0:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - 1]
+                )
                 del grad_weights[layer, b - 1]
         del grad_activations[0]
 

@@ -50,8 +50,12 @@ from lib.schedules.pipelines.program import program_of
 
 # %%
 compare(
-    four=simulate(program_of(gpipe_order(ranks=4, batches=4)), layers=8, batches=4, ranks=4),
-    eight=simulate(program_of(gpipe_order(ranks=4, batches=8)), layers=8, batches=8, ranks=4),
+    four=simulate(
+        program_of(gpipe_order(ranks=4, batches=4)), layers=8, batches=4, ranks=4
+    ),
+    eight=simulate(
+        program_of(gpipe_order(ranks=4, batches=8)), layers=8, batches=8, ranks=4
+    ),
 )
 
 # %% [markdown]
@@ -133,7 +137,9 @@ async def one_f_one_b(model: Model) -> None:
         else:
             activations[first, b] = await model.receive(model.rank - 1)
         for layer in my_layers:
-            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+            activations[layer + 1, b] = model.forward(
+                layer, activations[layer, b], weights[layer]
+            )
         if model.rank == model.RANKS - 1:
             grad_activations[last + 1, b] = model.loss(activations[last + 1, b])
         else:
@@ -145,17 +151,23 @@ async def one_f_one_b(model: Model) -> None:
             grad_activations[last + 1, b] = await model.receive(model.rank + 1)
         for layer in reversed(my_layers):
             grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+                layer,
+                activations[layer, b],
+                grad_activations[layer + 1, b],
+                weights[layer],
             )
             del activations[layer, b], grad_activations[layer + 1, b]
             if b > 0:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - 1]
+                )
                 del grad_weights[layer, b - 1]
         if model.rank > 0:
             await model.pass_to(model.rank - 1, grad_activations[first, b])
         del grad_activations[first, b]
 
-    # Some forwards. Then backward and forward in turn. Then the backwards that are left.
+    # Some forwards. Then backward and forward in turn. Then the backwards that are
+    # left.
     # --- your code (about 7 lines) ---
     ahead = min(model.BATCHES, model.RANKS - model.rank)
     for b in range(ahead):
@@ -168,7 +180,10 @@ async def one_f_one_b(model: Model) -> None:
 
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer, model.BATCHES - 1], weights[layer], opt_states[layer]
+            layer,
+            grad_weights[layer, model.BATCHES - 1],
+            weights[layer],
+            opt_states[layer],
         )
         del grad_weights[layer, model.BATCHES - 1]
         model.set_final_weight(layer, weights[layer])

@@ -116,14 +116,16 @@ async def pipeline(model: Model) -> None:
     # The output: to the next rank or into the loss. Its gradient: from the next rank or
     # from the loss.
     # Backward through my layers, and a message to the rank before. Update.
-    # --- your code (about 24 lines) ---
+    # --- your code (about 28 lines) ---
     if model.rank == 0:
         activations[0] = model.get_activation(range(model.BATCHES))
     else:
         activations[first] = await model.receive(model.rank - 1)
 
     for layer in my_layers:
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
 
     if model.rank == model.RANKS - 1:
         grad_activations[last + 1] = model.loss(activations[last + 1])
@@ -144,7 +146,9 @@ async def pipeline(model: Model) -> None:
     del grad_activations[first]
 
     for layer in my_layers:
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 

@@ -178,12 +178,14 @@ async def pipeline_fsdp(model: Model) -> None:
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.load_weights(layer, data, shards)
 
-    # As in the pipeline: input, forward, output; gradient, backward, gradient to the stage
-    # before. As in FSDP: gather the weights before they are used, reduce-scatter the
-    # gradients, update shards.
-    # --- your code (about 36 lines) ---
+    # As in the pipeline: input, forward, output; gradient, backward, gradient to the
+    # stage before. As in FSDP: gather the weights before they are used, reduce-scatter
+    # the gradients, update shards.
+    # --- your code (about 47 lines) ---
     for layer in my_layers:
-        weights[layer, "full"] = await model.allgather(weights[layer], layer, group="data")
+        weights[layer, "full"] = await model.allgather(
+            weights[layer], layer, group="data"
+        )
 
     for b in my_batches:
         if stage == 0:
@@ -191,7 +193,9 @@ async def pipeline_fsdp(model: Model) -> None:
         else:
             activations[first, b] = await model.receive(pipeline[stage - 1])
         for layer in my_layers:
-            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer, "full"])
+            activations[layer + 1, b] = model.forward(
+                layer, activations[layer, b], weights[layer, "full"]
+            )
         if stage == len(pipeline) - 1:
             grad_activations[last + 1, b] = model.loss(activations[last + 1, b])
         else:
@@ -203,11 +207,16 @@ async def pipeline_fsdp(model: Model) -> None:
             grad_activations[last + 1, b] = await model.receive(pipeline[stage + 1])
         for layer in reversed(my_layers):
             grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer, "full"]
+                layer,
+                activations[layer, b],
+                grad_activations[layer + 1, b],
+                weights[layer, "full"],
             )
             del activations[layer, b], grad_activations[layer + 1, b]
             if b != my_batches[0]:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - shards]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - shards]
+                )
                 del grad_weights[layer, b - shards]
             if b == my_batches[-1]:
                 del weights[layer, "full"]
@@ -216,7 +225,9 @@ async def pipeline_fsdp(model: Model) -> None:
         del grad_activations[first, b]
 
     for layer in my_layers:  # b is still the last of my batches
-        grad_weights[layer, b] = await model.scatterreduce(grad_weights[layer, b], layer, group="data")
+        grad_weights[layer, b] = await model.scatterreduce(
+            grad_weights[layer, b], layer, group="data"
+        )
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights[layer, b], weights[layer], opt_states[layer]
         )

@@ -118,15 +118,19 @@ async def wsdp(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS
+        )
     activations[0] = model.get_activation([model.rank])
 
-    # Forward: gather a weight, use it, delete it.
-    # Backward: the same; then sum the gradient over the ranks and update this rank's shard.
-    # --- your code (about 16 lines) ---
+    # Forward: gather a weight, use it, delete it. Backward: the same; then sum the
+    # gradient over the ranks and update this rank's shard.
+    # --- your code (about 23 lines) ---
     for layer in range(model.LAYERS):
         weights[layer, "full"] = await model.allgather(weights[layer], layer)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer, "full"]
+        )
         del weights[layer, "full"]
 
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
@@ -135,11 +139,16 @@ async def wsdp(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         weights[layer, "full"] = await model.allgather(weights[layer], layer)
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            layer,
+            activations[layer],
+            grad_activations[layer + 1],
+            weights[layer, "full"],
         )
         del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     del grad_activations[0]
     # --- end of your code ---

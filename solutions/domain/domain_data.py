@@ -42,8 +42,12 @@ from lib import Layer, Links, Mesh, Model, PuzzleError, Trace, goal, predict, si
 from lib.analysis.figures import end, most_sent
 
 MESH = Mesh({"data": 2, "domain": 2})
-PRICES = Links(p2p=0.6, latency=0.06, forward=4, backward=4)  # 0.6 for 131,072 elements, and 0.06 for each message
-LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, padding=1)] * 4
+PRICES = Links(
+    p2p=0.6, latency=0.06, forward=4, backward=4
+)  # 0.6 for 131,072 elements, and 0.06 for each message
+LAYERS = [
+    Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, padding=1)
+] * 4
 
 # %% [markdown]
 # ## The idea
@@ -54,7 +58,12 @@ LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, paddi
 # rows. (Values and errors call an image a **batch** here.)
 
 # %%
-HOLDS = {0: "even, rows 0-31", 1: "even, rows 32-63", 2: "odd, rows 0-31", 3: "odd, rows 32-63"}
+HOLDS = {
+    0: "even, rows 0-31",
+    1: "even, rows 32-63",
+    2: "odd, rows 0-31",
+    3: "odd, rows 32-63",
+}
 draw_mesh(MESH, holds=HOLDS, title="Who has which images, and which of their rows")
 
 # %% [markdown]
@@ -75,7 +84,8 @@ draw_mesh(MESH, groups_of=1)
 
 # %%
 def my_rows(place, places):
-    """Where the rows of a rank begin and end, which of them its neighbours need, and which of theirs it needs."""
+    """Where the rows of a rank begin and end, which of them its neighbours need, and
+    which of theirs it needs."""
     low, high = 64 * place // places, 64 * (place + 1) // places
     beside = [(low, low - 1)] if place > 0 else []
     beside += [(high - 1, high)] if place < places - 1 else []
@@ -83,13 +93,15 @@ def my_rows(place, places):
 
 
 async def exchange(model, value, rows, layer, group):
-    """Hands these rows of a value to the neighbours in a group, and gives a list of what they hand in. A rank without
-    neighbours hands in no rows, and gets none."""
-    return await model.halo([value.cut("rows", row, row + 1) for row in rows], layer, group) if rows else []
+    """Hands these rows of a value to the neighbours in a group, and gives a list of
+    what they hand in. A rank without neighbours hands in no rows, and gets none."""
+    mine = [value.cut("rows", row, row + 1) for row in rows]
+    return await model.halo(mine, layer, group) if rows else []
 
 
 def summed(low, high, gradient, edges, arrived):
-    """The gradient of the rows from low to high: the halo is cut off, and what has arrived is added at the edges."""
+    """The gradient of the rows from low to high: the halo is cut off, and what has
+    arrived is added at the edges."""
     whole = gradient.cut("rows", low + (low > 0), high - (high < 64))
     for row, more in zip(edges, arrived, strict=True):
         whole = whole.combine(gradient.cut("rows", row, row + 1) + more)
@@ -157,8 +169,15 @@ demo = simulate(one_layer, layers=LAYERS[:1], mesh=MESH, batches=4, costs=PRICES
 # contributes to the gradient of some weight. **Predict** which of the three lines is right:
 
 # %%
-PIECES = {("image 0", "top"): 1, ("image 0", "bottom"): 3, ("image 1", "top"): 5, ("image 1", "bottom"): 7}
-images = {image: sum(piece for (one, _), piece in PIECES.items() if one == image) for image in ("image 0", "image 1")}
+PIECES = {
+    ("image 0", "top"): 1,
+    ("image 0", "bottom"): 3,
+    ("image 1", "top"): 5,
+    ("image 1", "bottom"): 7,
+}
+images = {}
+for (image, _), piece in PIECES.items():
+    images[image] = images.get(image, 0) + piece
 print(f"mean over all four ranks         {sum(PIECES.values()) / 4:>4.0f}")
 print(f"sum over domain, mean over data  {sum(images.values()) / 2:>4.0f}")
 print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
@@ -239,23 +258,30 @@ goal("domain_data")
 async def domain_data(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
-    # Which images, which rows, which part of the weights? Then forward, loss, backward, and the updates.
-    # --- your code (about 36 lines) ---
+    # Which images, which rows, which part of the weights? Then forward, loss, backward,
+    # and the updates.
+    # --- your code (about 51 lines) ---
     images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
     low, high, edges, halo = my_rows(model.coord["domain"], len(model.group("domain")))
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS
+        )
     last, sums = model.LAYERS - 1, {}
 
     activations[0] = model.get_activation(images).cut("rows", low, high)
     coming = model.allgather(weights[0], 0)
     for layer in range(model.LAYERS):
-        for row in await exchange(model, activations[layer], edges, layer, group="domain"):
+        for row in await exchange(
+            model, activations[layer], edges, layer, group="domain"
+        ):
             activations[layer] = activations[layer].combine(row)
         weights[layer, "full"] = await coming
         if layer < last:  # the next weight travels while this layer is computed
             coming = model.allgather(weights[layer + 1], layer + 1)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer, "full"]
+        )
         if layer < last:
             del weights[layer, "full"]
     grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
@@ -266,13 +292,22 @@ async def domain_data(model: Model) -> None:
         if layer > 0:
             coming = model.allgather(weights[layer - 1], layer - 1)
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations.pop(layer), grad_activations.pop(layer + 1), weights.pop((layer, "full"))
+            layer,
+            activations.pop(layer),
+            grad_activations.pop(layer + 1),
+            weights.pop((layer, "full")),
         )
         if layer > 0:  # the gradient of the data is not needed
-            arrived = await exchange(model, grad_activations[layer], halo, layer, group="domain")
-            grad_activations[layer] = summed(low, high, grad_activations.pop(layer), edges, arrived)
+            arrived = await exchange(
+                model, grad_activations[layer], halo, layer, group="domain"
+            )
+            grad = grad_activations.pop(layer)
+            grad_activations[layer] = summed(low, high, grad, edges, arrived)
+            del grad
             del arrived
-        sums[layer] = model.scatterreduce(grad_weights.pop(layer), layer)  # over rows and images at once
+        sums[layer] = model.scatterreduce(
+            grad_weights.pop(layer), layer
+        )  # over rows and images at once
     del grad_activations[0]
 
     for layer in reversed(range(model.LAYERS)):
@@ -342,7 +377,9 @@ if out:
         run = simulate(domain_data, layers=LAYERS, mesh=mesh, batches=64, costs=PRICES)
         time = end(Trace.of(run))
         shape = f"{data:>4}{16 // data:>8}{64 // data:>8}{4 * data:>6}"
-        print(f"{shape}{time:>8.3f}{time - 6.375:>9.3f}{most_sent(Trace.of(run)):>9,.0f}")
+        print(
+            f"{shape}{time:>8.3f}{time - 6.375:>9.3f}{most_sent(Trace.of(run)):>9,.0f}"
+        )
 
 # %% [markdown]
 # More ranks along `domain` cost halos; more along `data` need more images. But most of the waiting has another cause:
@@ -357,9 +394,11 @@ if out:
 # %%
 print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
 for data, domain in ((1, 4), (2, 2), (4, 1)):
-    run = simulate(borrow, layers=LAYERS[:1], mesh=Mesh({"data": data, "domain": domain}), batches=64, costs=PRICES)
+    mesh = Mesh({"data": data, "domain": domain})
+    run = simulate(borrow, layers=LAYERS[:1], mesh=mesh, batches=64, costs=PRICES)
     one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
-    print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
+    shape = f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}"
+    print(f"{shape}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
 
 # %% [markdown]
 # Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
@@ -381,14 +420,17 @@ async def sum_up(model, groups):
 
 
 print("elements  summed over               time     sent")
-for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1), LAYERS[0]):
-    for words, groups in (("all four", [["data", "domain"]]), ("domain, then data", ["domain", "data"])):
+ORDERS = {"all four": [["data", "domain"]], "domain, then data": ["domain", "data"]}
+smaller = Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1)
+for layer in (smaller, LAYERS[0]):
+    for words, groups in ORDERS.items():
 
         async def summing(model, groups=groups):
             await sum_up(model, groups)
 
         run = simulate(summing, layers=[layer], mesh=MESH, costs=PRICES)
-        print(f"{layer.weight:>8,}  {words:<18}{end(Trace.of(run)):>12.5f}{most_sent(Trace.of(run)):>9,.0f}")
+        time, sent = end(Trace.of(run)), most_sent(Trace.of(run))
+        print(f"{layer.weight:>8,}  {words:<18}{time:>12.5f}{sent:>9,.0f}")
 
 # %% [markdown]
 # Two small rings have four messages, and one ring of four has six. So two sums are quicker while weights are small, but

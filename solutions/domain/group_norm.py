@@ -45,12 +45,16 @@ from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, 
 from lib.analysis.figures import end
 from lib.suite.course.solutions import run_of
 
-PRICES = Links(latency=0.02, forward=8, backward=8)  # 0.02 for each message, and 0.2 for 131,072 elements
+PRICES = Links(
+    latency=0.02, forward=8, backward=8
+)  # 0.02 for each message, and 0.2 for 131,072 elements
 GRID = {"rows": 64, "columns": 32}
 LAYERS = [
     Layer(inputs=64, outputs=64, **GRID),  # layer 0: linear, point by point
-    Layer("moments", inputs=64, outputs=16, **GRID),  # layer 1: two numbers for each of 8 groups
-    Layer("group_norm", inputs=64, outputs=64, **GRID, of=(1, 2)),  # layer 2: activation 1, by activation 2
+    # Layer 1: two numbers for each of 8 groups.
+    Layer("moments", inputs=64, outputs=16, **GRID),
+    # Layer 2: activation 1, by activation 2.
+    Layer("group_norm", inputs=64, outputs=64, **GRID, of=(1, 2)),
     Layer(inputs=64, outputs=64, **GRID),  # layer 3: linear
 ]
 
@@ -75,16 +79,21 @@ def variance(numbers):
     return sum((number - mean) ** 2 for number in numbers) / len(numbers)
 
 
-numbers = [value + 3 * (i % 64) / 63 for i, value in enumerate(islice(noise(51), 192))]  # feature by feature
+# Feature by feature.
+numbers = [value + 3 * (i % 64) / 63 for i, value in enumerate(islice(noise(51), 192))]
 parts = [
-    [number for i, number in enumerate(numbers) if low <= i % 64 < high] for low, high in pairwise([0, 4, 12, 24, 64])
+    [number for i, number in enumerate(numbers) if low <= i % 64 < high]
+    for low, high in pairwise([0, 4, 12, 24, 64])
 ]
 
 for rank, part in enumerate(parts):
-    print(f"rank {rank}: {len(part):>3} numbers, mean {sum(part) / len(part):.4f}, variance {variance(part):.4f}")
+    mean = sum(part) / len(part)
+    var = variance(part)
+    print(f"rank {rank}: {len(part):>3} numbers, mean {mean:.4f}, variance {var:.4f}")
 print(f"\nvariance of all:                       {variance(numbers):.4f}")
 print(f"mean of the four variances:            {sum(map(variance, parts)) / 4:.4f}")
-print(f"weighted by how many numbers each has: {sum(variance(part) * len(part) for part in parts) / 192:.4f}")
+weighted = sum(variance(part) * len(part) for part in parts) / 192
+print(f"weighted by how many numbers each has: {weighted:.4f}")
 
 # %% [markdown]
 # Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*,
@@ -94,9 +103,12 @@ print(f"weighted by how many numbers each has: {sum(variance(part) * len(part) f
 # variance is the mean of the squares, less the square of the mean.)
 
 # %%
-pieces = [(len(part), sum(part), sum(number**2 for number in part)) for part in parts]  # what each rank brings
+# What each rank brings.
+pieces = [(len(part), sum(part), sum(x * x for x in part)) for part in parts]
 count, total, squares = (sum(numbers) for numbers in zip(*pieces, strict=True))
-print(f"mean {total / count:.4f}, variance {squares / count - (total / count) ** 2:.4f}")
+print(
+    f"mean {total / count:.4f}, variance {squares / count - (total / count) ** 2:.4f}"
+)
 
 # %% [markdown]
 # **A count, a sum and a sum of squares for each group, one all-reduce.** Mean and mean of the squares are the first two
@@ -111,7 +123,8 @@ print(f"mean {total / count:.4f}, variance {squares / count - (total / count) **
 
 # %%
 def my_rows(model, sizes=None):
-    """Where this rank's rows begin and end: by chunk, or in these sizes, which all ranks know."""
+    """Where this rank's rows begin and end: by chunk, or in these sizes, which all
+    ranks know."""
     if sizes is None:
         most = -(-64 // model.RANKS)  # rounded up
         sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
@@ -121,10 +134,13 @@ def my_rows(model, sizes=None):
 
 async def one_norm(model):
     weight, _ = model.load_weights(0)
-    x = model.forward(0, model.get_activation(range(4)).cut("rows", *my_rows(model)), weight)
+    x = model.forward(
+        0, model.get_activation(range(4)).cut("rows", *my_rows(model)), weight
+    )
     mine = model.forward(1, x)
     moments = await model.allreduce(mine, 1)
-    shown[model.rank] = {"input": x, "own moments": mine, "normalized": model.forward(2, x, moments)}
+    normalized = model.forward(2, x, moments)
+    shown[model.rank] = {"input": x, "own moments": mine, "normalized": normalized}
 
 
 shown = {}
@@ -144,8 +160,11 @@ def all_reduce(numbers):
 
 
 groups = 4 * 8
-print(f"all rows gathered:                              {3 * (0.02 + 16 * 32 * 64 * 4 * 0.2 / 131_072):.5f}")
-print(f"the mean, and then the variance around it:      {2 * all_reduce(2 * groups):.5f}")
+gather = 3 * (0.02 + 16 * 32 * 64 * 4 * 0.2 / 131_072)
+print(f"all rows gathered:                              {gather:.5f}")
+print(
+    f"the mean, and then the variance around it:      {2 * all_reduce(2 * groups):.5f}"
+)
 print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):.5f}")
 
 # %% [markdown]
@@ -159,7 +178,9 @@ print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):
 # %%
 async def own_moments(model):
     weight, _ = model.load_weights(0)
-    x = model.forward(0, model.get_activation(range(4)).cut("rows", *my_rows(model)), weight)
+    x = model.forward(
+        0, model.get_activation(range(4)).cut("rows", *my_rows(model)), weight
+    )
     model.forward(2, x, model.forward(1, x))
 
 
@@ -217,7 +238,9 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 # %%
 def add(model, layer, grad_weight):
     """Adds the gradient of a weight to what there is of it already."""
-    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    if layer in model.grad_weights:
+        grad_weight = model.grad_weights[layer] + grad_weight
+    model.grad_weights[layer] = grad_weight
 
 
 # %% [markdown]
@@ -261,8 +284,9 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
     low, high = my_rows(model, sizes)
 
-    # Forward, loss and backward of this rank's rows of all images; then update layers 0 and 3.
-    # --- your code (about 33 lines) ---
+    # Forward, loss and backward of this rank's rows of all images; then update layers 0
+    # and 3.
+    # --- your code (about 41 lines) ---
     moments, sums = {}, {}
 
     for image in range(model.BATCHES + 1):
@@ -278,18 +302,26 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
         activations[2] = await moments.pop(last)
         activations[3] = model.forward(2, activations[1, last], activations[2])
         grad_activations[4] = model.loss(model.forward(3, activations[3], weights[3]))
-        grad_activations[3] = model.backward_input(3, activations[3], grad_activations[4], weights[3])
+        grad_activations[3] = model.backward_input(
+            3, activations[3], grad_activations[4], weights[3]
+        )
         grad_activations[2], grad_activations[1] = model.backward(
             2, activations[1, last], grad_activations.pop(3), activations.pop(2)
         )
         coming = model.allreduce(grad_activations.pop(2), 2)
-        add(model, 3, model.backward_weight(3, activations.pop(3), grad_activations.pop(4)))
+        inp, grad = activations.pop(3), grad_activations.pop(4)
+        add(model, 3, model.backward_weight(3, inp, grad))
+        del inp, grad
         if image == model.BATCHES:
             sums[3] = model.allreduce(grad_weights.pop(3), 3)
         grad_activations[2] = await coming
-        by_moments = model.backward(1, activations.pop((1, last)), grad_activations.pop(2))
+        by_moments = model.backward(
+            1, activations.pop((1, last)), grad_activations.pop(2)
+        )
         grad_activations[1] = grad_activations[1] + by_moments
-        grad_weight, _ = model.backward(0, activations.pop((0, last)), grad_activations.pop(1), weights[0])
+        grad_weight, _ = model.backward(
+            0, activations.pop((0, last)), grad_activations.pop(1), weights[0]
+        )
         add(model, 0, grad_weight)
         del by_moments, grad_weight, _
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
@@ -356,7 +388,8 @@ PARTS = {
 if out:
     print(f"{'parts':<22}{'computing':>10}{'waiting':>10}")
     for name, parts in PARTS.items():
-        run = simulate(partial(group_norm, sizes=parts), layers=LAYERS, ranks=len(parts), batches=4, costs=PRICES)
+        step = partial(group_norm, sizes=parts)
+        run = simulate(step, layers=LAYERS, ranks=len(parts), batches=4, costs=PRICES)
         computing = 4.0625 * max(parts) / 16 + 2 * 0.0078125
         print(f"{name:<22}{computing:>10.4f}{end(Trace.of(run)) - computing:>10.4f}")
 
@@ -371,13 +404,17 @@ LATENCY = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12)
 
 
 def awaited(latency):
-    """The step if everything is awaited: its computing, and 24 messages with the numbers that they carry."""
+    """The step if everything is awaited: its computing, and 24 messages with the
+    numbers that they carry."""
     return 4.577241 - 24 * 0.02 + 24 * latency
 
 
 draw_curves(
     {
-        "this run": [(each, end(retime(run, Links(latency=each, forward=8, backward=8)))) for each in LATENCY],
+        "this run": [
+            (each, end(retime(run, Links(latency=each, forward=8, backward=8))))
+            for each in LATENCY
+        ],
         "everything awaited": [(each, awaited(each)) for each in LATENCY],
     },
     across="time of a message",

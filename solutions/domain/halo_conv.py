@@ -45,8 +45,11 @@ from lib.analysis.figures import end, most_sent
 from lib.suite.course.solutions import run_of
 from lib.values.kinds.grid import Sweep
 
-PRICES = Links(p2p=0.6, latency=0.06, forward=4, backward=4)  # 0.6 for 131,072 elements, and 0.06 for each message
-LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, padding=1)] * 4
+PRICES = Links(
+    p2p=0.6, latency=0.06, forward=4, backward=4
+)  # 0.6 for 131,072 elements, and 0.06 for each message
+CONVOLUTION = {"inputs": 128, "outputs": 128, "rows": 64, "kernel": 3, "padding": 1}
+LAYERS = [Layer("convolution", **CONVOLUTION)] * 4
 
 # %% [markdown]
 # ## The idea
@@ -63,8 +66,9 @@ LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, paddi
 
 # %%
 def my_rows(model, sizes=None):
-    """Where this rank's rows begin and end, which of them neighbours need, which of theirs it needs, and the group of
-    those that have rows. Rows are shared out by chunk, or in these sizes, which all ranks know."""
+    """Where this rank's rows begin and end, which of them neighbours need, which of
+    theirs it needs, and the group of those that have rows. Rows are shared out by
+    chunk, or in these sizes, which all ranks know."""
     if sizes is None:
         most = -(-64 // model.RANKS)  # rounded up
         sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
@@ -73,7 +77,8 @@ def my_rows(model, sizes=None):
     beside = [(low, low - 1), (high - 1, high)] if low < high else []
     beside = [(mine, other) for mine, other in beside if 0 <= other < 64]
     group = [rank for rank, size in enumerate(sizes) if size]
-    return low, high, [mine for mine, _ in beside], [other for _, other in beside], group
+    edges, halo = [mine for mine, _ in beside], [other for _, other in beside]
+    return low, high, edges, halo, group
 
 
 async def nothing():
@@ -81,8 +86,8 @@ async def nothing():
 
 
 def exchange(model, rows, layer, group):
-    """What the neighbours in the group have for this rank: a list, to be awaited. A rank that has no neighbour hands in
-    no rows, and gets none."""
+    """What the neighbours in the group have for this rank: a list, to be awaited. A
+    rank that has no neighbour hands in no rows, and gets none."""
     return model.halo(rows, layer, group) if rows else nothing()
 
 
@@ -91,15 +96,16 @@ async def one_layer(model):
     weight, _ = model.load_weights(0)
     x = model.get_activation([0]).cut("rows", low, high)
     with_halo = x
-    for row in await exchange(model, [x.cut("rows", row, row + 1) for row in edges], 0, group):
+    mine = [x.cut("rows", row, row + 1) for row in edges]
+    for row in await exchange(model, mine, 0, group):
         with_halo = with_halo.combine(row)
     output = model.forward(0, with_halo, weight)
     _, gradient = model.backward(0, with_halo, model.loss(output), weight)
     shown[model.rank] = {"with the halo": with_halo, "output": output}
     if model.rank == 1:
-        for rows in (range(15, 16), range(16, 17), range(17, 31), range(31, 32), range(32, 33)):
-            name = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]} to {rows[-1]}"
-            gradients[name] = gradient.cut("rows", rows.start, rows.stop)
+        for first, last in ((15, 15), (16, 16), (17, 30), (31, 31), (32, 32)):
+            name = f"row {first}" if first == last else f"rows {first} to {last}"
+            gradients[name] = gradient.cut("rows", first, last + 1)
 
 
 shown, gradients = {}, {}
@@ -135,11 +141,12 @@ async def cut_off(model):
     weights = [model.load_weights(layer)[0] for layer in range(2)]
     x = [model.get_activation([0]).cut("rows", low, high)]
     for layer in range(2):
-        for row in await exchange(model, [x[layer].cut("rows", row, row + 1) for row in edges], layer, group):
+        mine = [x[layer].cut("rows", row, row + 1) for row in edges]
+        for row in await exchange(model, mine, layer, group):
             x[layer] = x[layer].combine(row)
         x.append(model.forward(layer, x[layer], weights[layer]))
     _, gradient = model.backward(1, x[1], model.loss(x[2]), weights[1])
-    gradient = gradient.cut("rows", low, high)  # the halo's rows are cut off, and never go home
+    gradient = gradient.cut("rows", low, high)  # the halo's rows never go home
     model.backward(0, x[0], gradient, weights[0])
 
 
@@ -177,8 +184,9 @@ picture
 
 # %%
 def blocks(low, high):
-    """The rows of the output that need no halo, the rows that these need, and a list of the blocks of rows that need the
-    halo. Of a part of one or two rows all need it, at once."""
+    """The rows of the output that need no halo, the rows that these need, and a list of
+    the blocks of rows that need the halo. Of a part of one or two rows all need it, at
+    once."""
     if high - low < 3:
         return (low, low), (low, low), [(low, high)] if low < high else []
     needy = [(low, low + 1)] if low > 0 else []
@@ -192,20 +200,25 @@ def around(value, first, after):
 
 
 def backward(model, layer, inp, grad):
-    """Backward of some rows: gives the gradient of the input. The gradient of the weight is added to what other rows of
-    this rank have given so far."""
+    """Backward of some rows: gives the gradient of the input. The gradient of the
+    weight is added to what other rows of this rank have given so far."""
     grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
-    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    if layer in model.grad_weights:
+        grad_weight = model.grad_weights[layer] + grad_weight
+    model.grad_weights[layer] = grad_weight
     return grad_input
 
 
 def summed(low, high, parts):
-    """The gradient of the rows from low to high: of each row the sum of all parts that have it. A part is
-    (first row, row after the last, value); rows of others are left out."""
-    ends = sorted({min(max(row, low), high) for first, after, _ in parts for row in (first, after)})
+    """The gradient of the rows from low to high: of each row the sum of all parts that
+    have it. A part is (first row, row after the last, value); rows of others are left
+    out."""
+    rows = {row for first, after, _ in parts for row in (first, after)}
+    ends = sorted({min(max(row, low), high) for row in rows})
     whole = parts[0][2].cut("rows", low, low)
     for first, after in pairwise(ends):
-        here, *more = [value.cut("rows", first, after) for a, b, value in parts if a <= first and after <= b]
+        having = [value for a, b, value in parts if a <= first and after <= b]
+        here, *more = [value.cut("rows", first, after) for value in having]
         for value in more:
             here = here + value
         whole = whole.combine(here) if first > low else here
@@ -261,38 +274,47 @@ async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
     activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
 
     # Forward, loss and backward of this rank's rows; then update all layers.
-    # --- your code (about 35 lines) ---
+    # --- your code (about 44 lines) ---
     inner, own, needy = blocks(low, high)
     sums = {}
 
     for layer in range(model.LAYERS):
-        coming = exchange(model, [activations[layer].cut("rows", row, row + 1) for row in edges], layer, group)
-        activations[layer + 1] = model.forward(layer, activations[layer].cut("rows", *own), weights[layer])
+        lent = [activations[layer].cut("rows", row, row + 1) for row in edges]
+        coming = exchange(model, lent, layer, group)
+        activations[layer + 1] = model.forward(
+            layer, activations[layer].cut("rows", *own), weights[layer]
+        )
         for row in await coming:
             activations[layer] = activations[layer].combine(row)
         for block in needy:
-            output = model.forward(layer, around(activations[layer], *block), weights[layer])
+            inp = around(activations[layer], *block)
+            output = model.forward(layer, inp, weights[layer])
             activations[layer + 1] = activations[layer + 1].combine(output)
     grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
 
     for layer in reversed(range(model.LAYERS)):
         for block in needy:  # first, because neighbours wait for what comes of them
             grad = grad_activations[layer + 1].cut("rows", *block)
-            grad_activations[layer, block] = backward(model, layer, around(activations[layer], *block), grad)
+            inp = around(activations[layer], *block)
+            grad_activations[layer, block] = backward(model, layer, inp, grad)
         if layer > 0:  # the gradient of the data is not needed
             home = [
                 grad_activations[layer, block].cut("rows", row, row + 1)
                 for block, row in zip(needy * 2, halo, strict=False)
             ]
             coming = exchange(model, home, layer, group)
-        inp, grad = activations.pop(layer).cut("rows", *own), grad_activations.pop(layer + 1).cut("rows", *inner)
+        inp = activations.pop(layer).cut("rows", *own)
+        grad = grad_activations.pop(layer + 1).cut("rows", *inner)
         grad_activations[layer] = backward(model, layer, inp, grad)
         sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
         if layer > 0:
             arrived = await coming
             parts = [(*own, grad_activations.pop(layer))]
-            parts += [(first - 1, after + 1, grad_activations.pop((layer, (first, after)))) for first, after in needy]
-            parts += [(row, row + 1, value) for row, value in zip(edges, arrived, strict=True)]
+            parts += [
+                (first - 1, after + 1, grad_activations.pop((layer, (first, after))))
+                for first, after in needy
+            ]
+            parts += zip(edges, (row + 1 for row in edges), arrived, strict=True)
             grad_activations[layer] = summed(low, high, parts)
 
     for layer in reversed(range(model.LAYERS)):
@@ -365,7 +387,8 @@ PARTS = {
 if out:
     print(f"{'parts':<22}{'computing':>10}{'waiting':>10}")
     for name, sizes in PARTS.items():
-        run = simulate(partial(halo_conv, sizes=sizes), layers=LAYERS, ranks=len(sizes), batches=64, costs=PRICES)
+        step = partial(halo_conv, sizes=sizes)
+        run = simulate(step, layers=LAYERS, ranks=len(sizes), batches=64, costs=PRICES)
         computing = 8 * 3 * max(sizes) / 16
         print(f"{name:<22}{computing:>10.2f}{end(Trace.of(run)) - computing:>10.2f}")
 
@@ -375,7 +398,8 @@ if out:
 # %%
 picture = None
 if out:
-    land = simulate(partial(halo_conv, sizes=PARTS["land only"]), layers=LAYERS, ranks=4, batches=64, costs=PRICES)
+    step = partial(halo_conv, sizes=PARTS["land only"])
+    land = simulate(step, layers=LAYERS, ranks=4, batches=64, costs=PRICES)
     picture = draw_halo(land, layer=1)
 picture
 
@@ -390,12 +414,18 @@ picture
 # %%
 run, _ = run_of("halo_conv")  # yours, once it is correct
 SLOW = (1, 2, 4, 6, 8, 10, 12, 16)
+
+
+def slower(slow):
+    return Links(p2p=0.6 * slow, latency=0.06 * slow, forward=4, backward=4)
+
+
 draw_curves(
     {
-        "this run": [
-            (slow, end(retime(run, Links(p2p=0.6 * slow, latency=0.06 * slow, forward=4, backward=4)))) for slow in SLOW
+        "this run": [(slow, end(retime(run, slower(slow)))) for slow in SLOW],
+        "everything awaited": [
+            (slow, 24.375 + slow * (8 * 0.195 + 4 * 0.6975)) for slow in SLOW
         ],
-        "everything awaited": [(slow, 24.375 + slow * (8 * 0.195 + 4 * 0.6975)) for slow in SLOW],
     },
     across="how much slower the link is (1: a halo exchange takes 0.195)",
     title="When the step is over, by the speed of the link",
@@ -420,8 +450,12 @@ async def fetch(model, way):
     if way == "all-gather":
         await model.allgather(x, 0)
     elif way == "all-to-all":
-        for_whom = dict(zip([rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1], rows, strict=True))
-        await model.alltoall([for_whom.get(rank, x.cut("rows", low, low)) for rank in range(model.RANKS)], 0)
+        beside = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
+        for_whom = dict(zip(beside, rows, strict=True))
+        empty = x.cut("rows", low, low)
+        await model.alltoall(
+            [for_whom.get(rank, empty) for rank in range(model.RANKS)], 0
+        )
     else:
         await model.halo(rows, 0)
 
@@ -429,8 +463,10 @@ async def fetch(model, way):
 print("ranks  way          time   elements sent")
 for ranks in (4, 16, 32):
     for way in ("all-gather", "all-to-all", "halo"):
-        run = simulate(partial(fetch, way=way), layers=LAYERS[:1], ranks=ranks, batches=64, costs=PRICES)
-        print(f"{ranks:>5}  {way:<11}{end(Trace.of(run)):>6.3f}{int(most_sent(Trace.of(run))):>16,}")
+        step = partial(fetch, way=way)
+        run = simulate(step, layers=LAYERS[:1], ranks=ranks, batches=64, costs=PRICES)
+        time, sent = end(Trace.of(run)), most_sent(Trace.of(run))
+        print(f"{ranks:>5}  {way:<11}{time:>6.3f}{int(sent):>16,}")
 
 # %% [markdown]
 # The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo
@@ -442,19 +478,27 @@ for ranks in (4, 16, 32):
 
 # %%
 def shares(sizes, **how):
-    """Of each rank: its output rows, and how many rows it needs from before and after its own."""
+    """Of each rank: its output rows, and how many rows it needs from before and after
+    its own."""
     stencil, low, found = Sweep(sum(sizes), **how), 0, []
     for size in sizes:
-        middles = {row: stencil.needs(row)[(stencil.kernel - 1) // 2] for row in range(stencil.outputs)}
-        mine = [row for row, middle in middles.items() if low <= min(max(middle, 0), stencil.rows - 1) < low + size]
-        needed = [row for output in mine for row in stencil.needs(output) if 0 <= row < stencil.rows]
-        before, after = max(0, low - min(needed, default=low)), max(0, max(needed, default=low) - (low + size - 1))
+        high, middle = low + size, (stencil.kernel - 1) // 2
+        mine = [
+            row
+            for row in range(stencil.outputs)
+            if low <= min(max(stencil.needs(row)[middle], 0), stencil.rows - 1) < high
+        ]
+        needed = {row for output in mine for row in stencil.needs(output)}
+        needed = [row for row in needed if 0 <= row < stencil.rows]
+        before = max(0, low - min(needed, default=low))
+        after = max(0, max(needed, default=low) - (high - 1))
         found.append(f"{len(mine):>2} rows, {before}+{after}")
-        low += size
+        low = high
     return found
 
 
-print(f"{'rows of the ranks':<18}{'convolution':<34}" + "".join(f"{f'rank {rank}':>14}" for rank in range(4)))
+ranks = "".join(f"{f'rank {rank}':>14}" for rank in range(4))
+print(f"{'rows of the ranks':<18}{'convolution':<34}{ranks}")
 for sizes, how in (
     ([16, 16, 16, 16], {"kernel": 3, "padding": 1}),
     ([16, 16, 16, 16], {"kernel": 3}),
@@ -466,7 +510,8 @@ for sizes, how in (
     ([4, 8, 12, 40], {"kernel": 3, "padding": 1}),
 ):
     words = ", ".join(f"{name} {number}" for name, number in how.items())
-    print(f"{' '.join(map(str, sizes)):<18}{words:<34}" + "".join(f"{share:>14}" for share in shares(sizes, **how)))
+    found = "".join(f"{share:>14}" for share in shares(sizes, **how))
+    print(f"{' '.join(map(str, sizes)):<18}{words:<34}{found}")
 
 # %% [markdown]
 # `16 rows, 1+1`: the rank computes 16 rows of the output, and lacks one row before its own and one after.

@@ -47,12 +47,14 @@ from lib.suite.course.solutions import run_of
 
 # A message takes 0.1, and 1.0 for each 131,072 elements.
 PRICES = Links(p2p=1.0, latency=0.1, forward=25.6, backward=25.6, update=51.2)
+GRID, WINDOW = {"rows": 64, "columns": 64}, {"heads": 1, "kv_heads": 1, "kernel": 7}
 LAYERS = [
-    Layer(inputs=8, outputs=32, rows=64, columns=64),  # layer 0: 8 numbers of each point give its query, 32 numbers
-    Layer(inputs=8, outputs=64, rows=64, columns=64, of=(0,)),  # layer 1: and its key and value, 32 numbers each
-    Layer(
-        "neighborhood_attention", inputs=32, outputs=32, rows=64, columns=64, heads=1, kv_heads=1, kernel=7, of=(1, 2)
-    ),  # layer 2: activation 1 asks activation 2
+    # Layer 0: 8 numbers of each point give its query, 32 numbers.
+    Layer(inputs=8, outputs=32, **GRID),
+    # Layer 1: and its key and value, 32 numbers each.
+    Layer(inputs=8, outputs=64, **GRID, of=(0,)),
+    # Layer 2: activation 1 asks activation 2.
+    Layer("neighborhood_attention", inputs=32, outputs=32, **GRID, **WINDOW, of=(1, 2)),
 ]
 
 # %% [markdown]
@@ -76,13 +78,17 @@ def window(row):
 
 # %%
 def show(sizes):
-    """A line for each row of queries, of a small grid: whose rows of keys are in its window?"""
+    """A line for each row of queries, of a small grid: whose rows of keys are in its
+    window?"""
     owners = [rank for rank, size in enumerate(sizes) for _ in range(size)]
     for row, mine in enumerate(owners):
         first = min(max(row - 3, 0), len(owners) - 7)
         window = range(first, first + 7)
         marks = ["#", "o", "X", "X"]
-        keys = "".join(marks[abs(other - mine)] if key in window else "." for key, other in enumerate(owners))
+        keys = "".join(
+            marks[abs(other - mine)] if key in window else "."
+            for key, other in enumerate(owners)
+        )
         print(f"rank {mine}, row {row:>2}  {keys}")
 
 
@@ -107,14 +113,22 @@ def by_chunk(ranks):
 
 
 def my_rows(model, sizes):
-    """Where this rank's rows begin and end; the blocks of them that neighbours need, as (first row, row after the last);
-    the blocks of theirs that it needs; and the group of the ranks that have rows."""
+    """Where this rank's rows begin and end; the blocks of them that neighbours need, as
+    (first row, row after the last); the blocks of theirs that it needs; and the group
+    of the ranks that have rows."""
     low = sum(sizes[: model.rank])
     high = low + sizes[model.rank]
-    beside = [((low, low + 3), (low - 3, low)), ((high - 3, high), (high, high + 3))] if low < high else []
-    beside = [(mine, other) for mine, other in beside if other[0] >= 0 and other[1] <= 64]
+    before, after = (
+        ((low, low + 3), (low - 3, low)),
+        ((high - 3, high), (high, high + 3)),
+    )
+    beside = [before, after] if low < high else []
+    beside = [
+        (mine, other) for mine, other in beside if other[0] >= 0 and other[1] <= 64
+    ]
     group = [rank for rank, size in enumerate(sizes) if size]
-    return low, high, [mine for mine, _ in beside], [other for _, other in beside], group
+    edges, halo = [mine for mine, _ in beside], [other for _, other in beside]
+    return low, high, edges, halo, group
 
 
 async def nothing():
@@ -122,24 +136,29 @@ async def nothing():
 
 
 def exchange(model, rows, layer, group):
-    """What the neighbours in the group have for this rank: a list, to be awaited. A rank that has no neighbour hands in
-    no rows, and gets none."""
+    """What the neighbours in the group have for this rank: a list, to be awaited. A
+    rank that has no neighbour hands in no rows, and gets none."""
     return model.halo(rows, layer, group) if rows else nothing()
 
 
 async def there_and_back(model):
     low, high, edges, _, group = my_rows(model, by_chunk(model.RANKS))
     x = model.get_activation([0]).cut("rows", low, high)
-    queries, own = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1))
+    queries, own = (
+        model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1)
+    )
     keys = own
-    for rows in await exchange(model, [own.cut("rows", *edge) for edge in edges], 2, group):
+    lent = [own.cut("rows", *edge) for edge in edges]
+    for rows in await exchange(model, lent, 2, group):
         keys = keys.combine(rows)
     result = model.forward(2, queries, keys)
     gradient, _ = model.backward(2, queries, model.loss(result), keys)
     if model.rank == 1:
-        shown.update({"queries": queries, "own keys and values": own, "with the halo": keys, "result": result})
+        shown.update({"queries": queries, "own keys and values": own})
+        shown.update({"with the halo": keys, "result": result})
         for first, after in ((13, 16), (16, 19), (19, 29), (29, 32), (32, 35)):
-            gradients[f"rows {first} to {after - 1}"] = gradient.cut("rows", first, after)
+            rows = gradient.cut("rows", first, after)
+            gradients[f"rows {first} to {after - 1}"] = rows
 
 
 shown, gradients = {}, {}
@@ -197,7 +216,8 @@ async def each_for_itself(model, sizes):
 
 
 try:
-    simulate(partial(each_for_itself, sizes=[30, 18, 1, 15]), layers=LAYERS, ranks=4, batches=1)
+    step = partial(each_for_itself, sizes=[30, 18, 1, 15])
+    simulate(step, layers=LAYERS, ranks=4, batches=1)
 except PuzzleError as error:
     print(error)
 
@@ -220,12 +240,16 @@ except PuzzleError as error:
 
 # %%
 def blocks(low, high):
-    """The rows whose windows are all within the rows from low to high, and a list of the blocks of all other rows."""
-    inner = [row for row in range(low, high) if low <= window(row)[0] and window(row)[1] <= high]
+    """The rows whose windows are all within the rows from low to high, and a list of
+    the blocks of all other rows."""
+    rows = [(row, *window(row)) for row in range(low, high)]
+    inner = [row for row, first, after in rows if low <= first and after <= high]
     if not inner:
         return (low, low), [(low, high)] if low < high else []
-    edges = (low, inner[0]), (inner[-1] + 1, high)
-    return (inner[0], inner[-1] + 1), [(first, after) for first, after in edges if first < after]
+    first, after = inner[0], inner[-1] + 1
+    needy = [(low, first)] if low < first else []
+    needy += [(after, high)] if after < high else []
+    return (first, after), needy
 
 
 def around(first, after):
@@ -234,12 +258,15 @@ def around(first, after):
 
 
 def summed(low, high, parts):
-    """The gradient of the rows from low to high: of each row the sum of all parts that have it. A part is
-    (first row, row after the last, value); rows of others are left out."""
-    ends = sorted({min(max(row, low), high) for first, after, _ in parts for row in (first, after)})
+    """The gradient of the rows from low to high: of each row the sum of all parts that
+    have it. A part is (first row, row after the last, value); rows of others are left
+    out."""
+    rows = {row for first, after, _ in parts for row in (first, after)}
+    ends = sorted({min(max(row, low), high) for row in rows})
     whole = parts[0][2].cut("rows", low, low)
     for first, after in pairwise(ends):
-        here, *more = [value.cut("rows", first, after) for a, b, value in parts if a <= first and after <= b]
+        having = [value for a, b, value in parts if a <= first and after <= b]
+        here, *more = [value.cut("rows", first, after) for value in having]
         for value in more:
             here = here + value
         whole = whole.combine(here) if first > low else here
@@ -297,39 +324,55 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
     low, high, edges, halo, group = my_rows(model, sizes)
     activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
 
-    # Refuse parts that are too small. Then forward, loss and backward of this rank's rows; update layers 0 and 1.
-    # --- your code (about 42 lines) ---
+    # Refuse parts that are too small. Then forward, loss and backward of this rank's
+    # rows; update layers 0 and 1.
+    # --- your code (about 58 lines) ---
     parts = [size for size in sizes if size]
     if len(parts) > 1 and (min(parts) < 3 or parts[0] < 4 or parts[-1] < 4):
-        raise ValueError(f"some windows of 7 rows reach past the neighbours of a rank: the parts are {sizes}")
+        raise ValueError(f"some windows reach past the neighbours of a rank: {sizes}")
 
     inner, needy = blocks(low, high)
 
-    activations[2] = model.forward(1, activations[0], weights[1])  # keys and values, because neighbours wait for them
-    coming = exchange(model, [activations[2].cut("rows", *edge) for edge in edges], 2, group)
+    # Keys and values first, because neighbours wait for them.
+    activations[2] = model.forward(1, activations[0], weights[1])
+    lent = [activations[2].cut("rows", *edge) for edge in edges]
+    coming = exchange(model, lent, 2, group)
+    del lent
     activations[1] = model.forward(0, activations[0], weights[0])
-    activations[3] = model.forward(2, activations[1].cut("rows", *inner), activations[2])
+    queries = activations[1].cut("rows", *inner)
+    activations[3] = model.forward(2, queries, activations[2])
     for rows in await coming:
         activations[2] = activations[2].combine(rows)
     for block in needy:
-        queries, keys = activations[1].cut("rows", *block), activations[2].cut("rows", *around(*block))
+        queries = activations[1].cut("rows", *block)
+        keys = activations[2].cut("rows", *around(*block))
         activations[3] = activations[3].combine(model.forward(2, queries, keys))
     grad_activations[3] = model.loss(activations.pop(3))
 
     for block in needy:  # first, because neighbours wait for what comes of them
-        queries, keys = activations[1].cut("rows", *block), activations[2].cut("rows", *around(*block))
+        queries = activations[1].cut("rows", *block)
+        keys = activations[2].cut("rows", *around(*block))
         grad = grad_activations[3].cut("rows", *block)
-        grad_activations[2, block], grad_activations[1, block] = model.backward(2, queries, grad, keys)
-    home = [grad_activations[2, block].cut("rows", *rows) for block, rows in zip(needy * 2, halo, strict=False)]
+        grad_activations[2, block], grad_activations[1, block] = model.backward(
+            2, queries, grad, keys
+        )
+    home = [
+        grad_activations[2, block].cut("rows", *rows)
+        for block, rows in zip(needy * 2, halo, strict=False)
+    ]
     coming = exchange(model, home, 2, group)
-    queries, keys = activations.pop(1).cut("rows", *inner), activations.pop(2).cut("rows", low, high)
+    queries = activations.pop(1).cut("rows", *inner)
+    keys = activations.pop(2).cut("rows", low, high)
     grad = grad_activations.pop(3).cut("rows", *inner)
     grad_activations[2], grad_activations[1] = model.backward(2, queries, grad, keys)
     for block in needy:
-        grad_activations[1] = grad_activations[1].combine(grad_activations.pop((1, block)))
+        grad = grad_activations.pop((1, block))
+        grad_activations[1] = grad_activations[1].combine(grad)
     del queries, keys, grad, home
 
-    grad_weights[0], _ = model.backward(0, activations[0], grad_activations.pop(1), weights[0])
+    grad_weights[0], _ = model.backward(
+        0, activations[0], grad_activations.pop(1), weights[0]
+    )
     del _
     parts = [(low, high, grad_activations.pop(2))]
     parts += [(*around(*block), grad_activations.pop((2, block))) for block in needy]
@@ -337,7 +380,9 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
     grad_activations[2] = summed(low, high, parts)
     del parts
     sums = {0: model.allreduce(grad_weights.pop(0), 0)}
-    grad_weights[1], _ = model.backward(1, activations.pop(0), grad_activations.pop(2), weights[1])
+    grad_weights[1], _ = model.backward(
+        1, activations.pop(0), grad_activations.pop(2), weights[1]
+    )
     del _
     sums[1] = model.allreduce(grad_weights.pop(1), 1)
     for layer in (0, 1):
@@ -404,7 +449,9 @@ def tried(sizes):
     except PuzzleError as error:
         stopped = f"ranks {refused} refuse, and then: " if refused else ""
         return stopped + str(error).splitlines()[0]
-    return "all ranks refuse" if len(refused) == len(sizes) else f"over at {end(Trace.of(models)):.3f}"
+    if len(refused) == len(sizes):
+        return "all ranks refuse"
+    return f"over at {end(Trace.of(models)):.3f}"
 
 
 PARTS = [
@@ -423,14 +470,19 @@ def enough(sizes):
     """Whether each rank has three rows to lend, and no window needs more of them."""
     parts = [size for size in sizes if size]
     ends = pairwise([0, *accumulate(parts)])
-    rows = [(low - 3, *window(row), high + 3) for low, high in ends for row in range(low, high)]
-    return min(parts) >= 3 and all(low <= first and after <= high for low, first, after, high in rows)
+    near = all(
+        low - 3 <= window(row)[0] and window(row)[1] <= high + 3
+        for low, high in ends
+        for row in range(low, high)
+    )
+    return min(parts) >= 3 and near
 
 
 for sizes in PARTS if out else ():
     found = tried(sizes)
-    right = found.startswith("over at") if enough(sizes) else found == "all ranks refuse"
-    print(f"{' '.join(map(str, sizes)):<26}{found:<20}{'right' if right else 'WRONG'}")
+    right = found.startswith("over at" if enough(sizes) else "all ranks refuse")
+    verdict = "right" if right else "WRONG"
+    print(f"{' '.join(map(str, sizes)):<26}{found:<20}{verdict}")
 
 # %% [markdown]
 # <details><summary>Which of them should work?</summary>
@@ -459,13 +511,17 @@ SLOW = (1, 2, 3, 4, 5, 6, 8)
 
 
 def slower(slow):
-    return Links(p2p=1.0 * slow, latency=0.1 * slow, forward=25.6, backward=25.6, update=51.2)
+    return Links(
+        p2p=1.0 * slow, latency=0.1 * slow, forward=25.6, backward=25.6, update=51.2
+    )
 
 
 draw_curves(
     {
         "this run": [(slow, end(retime(run, slower(slow)))) for slow in SLOW],
-        "everything awaited": [(slow, 12.35 + slow * (2 * 0.95 + 1.2088)) for slow in SLOW],
+        "everything awaited": [
+            (slow, 12.35 + slow * (2 * 0.95 + 1.2088)) for slow in SLOW
+        ],
     },
     across="how much slower the link is (1: a halo exchange takes 0.95)",
     title="When the step is over, by the speed of the link",
@@ -486,12 +542,13 @@ draw_curves(
 async def fetch(model, way):
     low, high, edges, _, group = my_rows(model, by_chunk(model.RANKS))
     x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
-    queries, keys = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1))
+    weights = [model.load_weights(layer)[0] for layer in (0, 1)]
+    queries, keys = (model.forward(layer, x, weights[layer]) for layer in (0, 1))
     start[way] = model.time
     if way == "all-gather":
         await model.allgather(keys, 2)
     elif way == "one by one":
-        for part in (queries, keys.shard(0, 2, "features"), keys.shard(1, 2, "features")):
+        for part in (queries, *(keys.shard(half, 2, "features") for half in (0, 1))):
             await exchange(model, [part.cut("rows", *edge) for edge in edges], 2, group)
     else:
         await exchange(model, [keys.cut("rows", *edge) for edge in edges], 2, group)
@@ -500,7 +557,8 @@ async def fetch(model, way):
 start = {}
 print("way          time   elements sent")
 for way in ("all-gather", "one by one", "together"):
-    run = Trace.of(simulate(partial(fetch, way=way), layers=LAYERS, ranks=4, batches=4, costs=PRICES))
+    step = partial(fetch, way=way)
+    run = Trace.of(simulate(step, layers=LAYERS, ranks=4, batches=4, costs=PRICES))
     print(f"{way:<11}{end(run) - start[way]:>6.3f}{int(most_sent(run)):>16,}")
 
 # %% [markdown]

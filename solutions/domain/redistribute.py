@@ -44,7 +44,8 @@ from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, 
 from lib.analysis.figures import end, traffic
 from lib.suite.course.solutions import run_of
 
-PRICES = Links(p2p=2.0, forward=16, backward=16, update=25.6)  # 2.0 for 131,072 elements from one rank to the next
+# 2.0 for 131,072 elements from one rank to the next.
+PRICES = Links(p2p=2.0, forward=16, backward=16, update=25.6)
 GRID = {"rows": 64, "columns": 64, "inputs": 32, "outputs": 32}
 LAYERS = [
     Layer(**GRID),  # layer 0: a weight that mixes the 32 numbers of each point
@@ -97,9 +98,11 @@ except PuzzleError as error:
 # %%
 def sizes_of_pieces(rows, columns):
     """A table: what each rank has for each rank, as rows x columns."""
-    print("from \\ to" + "".join(f"{f'rank {rank}':>10}" for rank in range(len(columns))))
+    ranks = "".join(f"{f'rank {rank}':>10}" for rank in range(len(columns)))
+    print(f"from \\ to{ranks}")
     for rank, many in enumerate(rows):
-        print(f"rank {rank}   " + "".join(f"{f'{many} x {wide}':>10}" for wide in columns))
+        pieces = "".join(f"{f'{many} x {wide}':>10}" for wide in columns)
+        print(f"rank {rank}   {pieces}")
 
 
 sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
@@ -129,7 +132,8 @@ async def one_swap(model):
     arrived = await model.alltoall(pieces, 2)
     if model.rank == 1:
         shown["rank 1, before"] = x
-        shown.update({f"from rank {rank}" if rank != 1 else "its own": piece for rank, piece in enumerate(arrived)})
+        for rank, piece in enumerate(arrived):
+            shown[f"from rank {rank}" if rank != 1 else "its own"] = piece
         shown["joined"] = joined(arrived)
     model.forward(2, joined(arrived))
 
@@ -200,7 +204,9 @@ goal("redistribute")
 
 
 # %%
-async def redistribute(model: Model, rows: list[int] | None = None, columns: list[int] | None = None) -> None:
+async def redistribute(
+    model: Model, rows: list[int] | None = None, columns: list[int] | None = None
+) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     for layer in (0, 3):
@@ -210,12 +216,14 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
         "columns": parts_of(columns or by_chunk(64, model.RANKS)),
     }
 
-    # Forward, loss and backward of all grids, this rank's part of each; then update layers 0 and 3.
-    # --- your code (about 48 lines) ---
+    # Forward, loss and backward of all grids, this rank's part of each; then update
+    # layers 0 and 3.
+    # --- your code (about 61 lines) ---
     travelling = {}
 
     def send(value, layer, dim, b):
-        travelling[layer, b] = model.alltoall([value.cut(dim, *part) for part in parts[dim]], layer)
+        pieces = [value.cut(dim, *part) for part in parts[dim]]
+        travelling[layer, b] = model.alltoall(pieces, layer)
 
     async def arrived(layer, b):
         return joined(await travelling.pop((layer, b)))
@@ -223,7 +231,9 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
     for first in range(0, model.BATCHES, 2):
         pair = range(first, min(first + 2, model.BATCHES))
         for b in pair:
-            activations[0, b] = model.get_activation([b]).cut("rows", *parts["rows"][model.rank])
+            data = model.get_activation([b])
+            activations[0, b] = data.cut("rows", *parts["rows"][model.rank])
+            del data
             activations[1, b] = model.forward(0, activations[0, b], weights[0])
             activations[2, b] = model.forward(1, activations.pop((1, b)))
             send(activations.pop((2, b)), 2, "columns", b)
@@ -237,24 +247,34 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
             activations[5, b] = await arrived(5, b)
             activations[6, b] = model.forward(5, activations.pop((5, b)))
             grad_activations[6, b] = model.loss(activations.pop((6, b)))
-            grad_activations[5, b] = model.backward(5, None, grad_activations.pop((6, b)))
+            grad_activations[5, b] = model.backward(
+                5, None, grad_activations.pop((6, b))
+            )
             send(grad_activations.pop((5, b)), 5, "columns", b)
         for b in pair:
             grad_activations[5, b] = await arrived(5, b)
-            grad_activations[4, b] = model.backward(4, None, grad_activations.pop((5, b)))
+            grad_activations[4, b] = model.backward(
+                4, None, grad_activations.pop((5, b))
+            )
             part, grad_activations[3, b] = model.backward(
                 3, activations.pop((3, b)), grad_activations.pop((4, b)), weights[3]
             )
             grad_weights[3] = grad_weights[3] + part if 3 in grad_weights else part
             del part
-            grad_activations[2, b] = model.backward(2, None, grad_activations.pop((3, b)))
+            grad_activations[2, b] = model.backward(
+                2, None, grad_activations.pop((3, b))
+            )
             send(grad_activations.pop((2, b)), 2, "rows", b)
         if model.BATCHES - 1 in pair:
             sums = {3: model.allreduce(grad_weights.pop(3), 3)}
         for b in pair:
             grad_activations[2, b] = await arrived(2, b)
-            grad_activations[1, b] = model.backward(1, None, grad_activations.pop((2, b)))
-            part, _ = model.backward(0, activations.pop((0, b)), grad_activations.pop((1, b)), weights[0])
+            grad_activations[1, b] = model.backward(
+                1, None, grad_activations.pop((2, b))
+            )
+            part, _ = model.backward(
+                0, activations.pop((0, b)), grad_activations.pop((1, b)), weights[0]
+            )
             grad_weights[0] = grad_weights[0] + part if 0 in grad_weights else part
             del part, _
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
@@ -322,12 +342,12 @@ PARTS = {
 if out:
     print(f"{'parts':<24}{'computing':>10}{'waiting':>10}   sent by rank 0, 1, 2 and 3")
     for name, (rows, columns) in PARTS.items():
-        run = simulate(
-            partial(redistribute, rows=rows, columns=columns), layers=LAYERS, ranks=4, batches=4, costs=PRICES
-        )
-        computing = max(2 * 4 * 1.25 * (mine + its) / 16 for mine, its in zip(rows, columns, strict=True))
-        sent = "  ".join(f"{int(elements):>7,}" for elements, _ in traffic(Trace.of(run)))
-        print(f"{name:<24}{computing:>10.2f}{end(Trace.of(run)) - computing:>10.2f}   {sent}")
+        step = partial(redistribute, rows=rows, columns=columns)
+        run = simulate(step, layers=LAYERS, ranks=4, batches=4, costs=PRICES)
+        computing = 2 * 4 * 1.25 * max(map(sum, zip(rows, columns, strict=True))) / 16
+        waiting = end(Trace.of(run)) - computing
+        sent = [f"{int(elements):>7,}" for elements, _ in traffic(Trace.of(run))]
+        print(f"{name:<24}{computing:>10.2f}{waiting:>10.2f}   {'  '.join(sent)}")
 
 # %% [markdown]
 # With uneven rows and even columns, all ranks wait for the same one in half of the layers. If a rank has many rows
@@ -340,12 +360,18 @@ if out:
 # %%
 run, _ = run_of("redistribute")  # yours, once it is correct
 SLOW = (1, 1.5, 2, 2.5, 3, 4, 6)
+
+
+def slower(slow):
+    return Links(p2p=2.0 * slow, forward=16, backward=16, update=25.6)
+
+
 draw_curves(
     {
-        "this run": [
-            (slow, end(retime(run, Links(p2p=2.0 * slow, forward=16, backward=16, update=25.6)))) for slow in SLOW
+        "this run": [(slow, end(retime(run, slower(slow)))) for slow in SLOW],
+        "everything awaited": [
+            (slow, 20.2 + slow * (4 * 1.5 + 0.046875)) for slow in SLOW
         ],
-        "everything awaited": [(slow, 20.2 + slow * (4 * 1.5 + 0.046875)) for slow in SLOW],
     },
     across="how much slower the link is (1: a swap of a grid takes 0.375)",
     title="When the step is over, by the speed of the link",
@@ -364,7 +390,8 @@ async def swap(model, rows, way):
     x = model.get_activation([0]).cut("rows", low, high)
     if way == "all-gather":
         whole = await model.allgather(x, 0)
-        model.activations[0] = whole.cut("columns", *parts_of(by_chunk(64, 4))[model.rank])
+        mine = parts_of(by_chunk(64, 4))[model.rank]
+        model.activations[0] = whole.cut("columns", *mine)
     else:
         pieces = [x.cut("columns", *part) for part in parts_of(by_chunk(64, 4))]
         model.activations[0] = joined(await model.alltoall(pieces, 0))
@@ -373,7 +400,8 @@ async def swap(model, rows, way):
 print("rows           way          time   sent by rank 0, 1, 2 and 3")
 for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
     for way in ("all-gather", "all-to-all"):
-        run = Trace.of(simulate(partial(swap, rows=rows, way=way), layers=LAYERS, ranks=4, batches=1, costs=PRICES))
+        step = partial(swap, rows=rows, way=way)
+        run = Trace.of(simulate(step, layers=LAYERS, ranks=4, batches=1, costs=PRICES))
         sent = "  ".join(f"{int(elements):>7,}" for elements, _ in traffic(run))
         print(f"{' '.join(map(str, rows)):<13}  {way:<10}  {end(run):>6.4f}   {sent}")
 

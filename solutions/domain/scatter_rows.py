@@ -52,7 +52,10 @@ from lib.cluster.batch import PhysicalBatch
 def image(parts, title, wrong=()):
     """A picture of the rows of each rank, filled up to the largest part."""
     largest = max(end - begin for begin, end in parts)
-    ranks = [[*range(begin, end)] + [None] * (largest - (end - begin)) for begin, end in parts]
+    ranks = [
+        [*range(begin, end)] + [None] * (largest - (end - begin))
+        for begin, end in parts
+    ]
     notes = [f"slots from {rank * largest} on" for rank in range(len(parts))]
     return PhysicalBatch(ranks, None, notes, wrong, title, ("rank", "row"))
 
@@ -89,7 +92,9 @@ def put_together(parts, gather):
 
 runs = {}
 for gather in ("unequal", "padded"):
-    runs[gather] = simulate(put_together(chunk, gather), ranks=4, layers=GRID, batches=1, costs=Links())
+    runs[gather] = simulate(
+        put_together(chunk, gather), ranks=4, layers=GRID, batches=1, costs=Links()
+    )
 draw_collective(runs["unequal"])
 
 # %% [markdown]
@@ -168,7 +173,8 @@ goal("scatter_rows")
 
 # %%
 def scatter_rows(rows, ranks, rule):
-    # How many rows each rank has; then where its part begins and ends, and in which slots its rows lie.
+    # How many rows each rank has; then where its part begins and ends, and in which
+    # slots its rows lie.
     # --- your code (about 14 lines) ---
     if rows < 1 or ranks < 1 or rule not in ("chunk", "tensor_split"):
         raise ValueError(f"{rows} rows cannot be cut among {ranks} ranks by {rule!r}")
@@ -208,13 +214,15 @@ if verdict:
     print("GPUs  rule          largest  smallest  with none  padding  slowest")
     for ranks in (8, 16, 32, 64, 128):
         for rule in ("chunk", "tensor_split"):
-            sizes = [end - begin for begin, end in scatter_rows(721, ranks, rule)["parts"]]
-            slots, slowest = ranks * max(sizes), max(sizes) * ranks / 721 - 1
+            parts = scatter_rows(721, ranks, rule)["parts"]
+            sizes = [end - begin for begin, end in parts]
+            most, least, none = max(sizes), min(sizes), sizes.count(0)
             print(
-                f"{ranks:>4}  {rule:<12}  {max(sizes):>7}  {min(sizes):>8}  {sizes.count(0):>9}  "
-                f"{slots - 721:>7}  {slowest:>7.1%}"
+                f"{ranks:>4}  {rule:<12}  {most:>7}  {least:>8}  {none:>9}  "
+                f"{ranks * most - 721:>7}  {most * ranks / 721 - 1:>7.1%}"
             )
-    picture = picture_of(image(scatter_rows(5, 4, "chunk")["parts"], "5 rows by chunk: rank 3 has nothing to do"))
+    parts = scatter_rows(5, 4, "chunk")["parts"]
+    picture = picture_of(image(parts, "5 rows by chunk: rank 3 has nothing to do"))
 picture
 
 # %% [markdown]
@@ -229,7 +237,9 @@ picture = None
 if verdict:
     parts = scatter_rows(9, 4, "chunk")["parts"]
     nine = [Layer(rows=9, inputs=2048, outputs=2048)]
-    picture = draw_collective(simulate(put_together(parts, "padded"), ranks=4, layers=nine, batches=1, costs=Links()))
+    padded = put_together(parts, "padded")
+    run = simulate(padded, ranks=4, layers=nine, batches=1, costs=Links())
+    picture = draw_collective(run)
 picture
 
 # %% [markdown]
@@ -355,11 +365,16 @@ def scatter_rows_inputs():
     yield from ((10, 4, "even"), (10, -1, "chunk"), (-3, 4, "tensor_split"))
     random = Random(0)
     for _ in range(100):
-        yield random.randint(1, 200), random.randint(1, 70), random.choice(("chunk", "tensor_split"))
+        yield (
+            random.randint(1, 200),
+            random.randint(1, 70),
+            random.choice(("chunk", "tensor_split")),
+        )
 
 
 def scatter_rows_accepts(answer, rows, ranks, rule):
-    """False, or what is wrong: there is one right answer. Parts that are wrong explain the slots."""
+    """False, or what is wrong: there is one right answer. Parts that are wrong explain
+    the slots."""
     try:
         expected = scatter_rows(rows, ranks, rule)
     except ValueError:
@@ -394,7 +409,13 @@ def scatter_rows_part(parts, right, rows, ranks, rule):
     nobody = f"row {parts[-1][1]} is on no rank; " if parts[-1][1] < rows else ""
     if rule == "chunk":
         return f"{nobody}{rows} / {ranks} is rounded up, to {sizes[0]}, and every rank has that many as long as there are any: {mine}"
-    more = "" if not left else ", and the first has one more" if left == 1 else f", and the first {left} have one more"
+    more = (
+        ""
+        if not left
+        else ", and the first has one more"
+        if left == 1
+        else f", and the first {left} have one more"
+    )
     return f"{nobody}every rank has {each}{more}: {mine}"
 
 
@@ -404,11 +425,11 @@ def scatter_rows_slot(slots, expected):
     largest, rows = max(sizes), sum(sizes)
     total = largest * len(sizes)
     if slots == list(range(total)):
-        return (
-            f"the gather has {total} slots for {counted(rows, 'row')}: {total - rows} of them padding, to be left out"
-        )
+        return f"the gather has {total} slots for {counted(rows, 'row')}: {total - rows} of them padding, to be left out"
     if len(slots) != rows:
-        return f'"slots" has one slot for each row, {rows} in all; this has {len(slots)}'
+        return (
+            f'"slots" has one slot for each row, {rows} in all; this has {len(slots)}'
+        )
     row = next(row for row in range(rows) if slots[row] != right[row])
     rank, place = divmod(right[row], largest)
     lies = f"the slots of rank {rank} begin at {rank} · {largest}, so row {row} lies in slot {right[row]}"
@@ -425,10 +446,22 @@ def scatter_rows_picture(answer, expected, rows, ranks, rule):
     title = f"{title}: {counted(rows, 'row')} by {rule}"
     parts, largest = asked["parts"], -(-rows // ranks)
     if parts != expected["parts"]:
-        if len(parts) != ranks or any(not 0 <= begin <= end <= 2 * rows + ranks for begin, end in parts):
+        if len(parts) != ranks or any(
+            not 0 <= begin <= end <= 2 * rows + ranks for begin, end in parts
+        ):
             raise ValueError("no parts of this image")
-        return image(parts, title, [rank for rank in range(ranks) if parts[rank] != expected["parts"][rank]])
-    picture, taken = image(parts, title), {slot: row for row, slot in enumerate(asked["slots"])}
-    slots = [[taken.get(rank * largest + slot) for slot in range(largest)] for rank in range(ranks)]
+        return image(
+            parts,
+            title,
+            [rank for rank in range(ranks) if parts[rank] != expected["parts"][rank]],
+        )
+    picture, taken = (
+        image(parts, title),
+        {slot: row for row, slot in enumerate(asked["slots"])},
+    )
+    slots = [
+        [taken.get(rank * largest + slot) for slot in range(largest)]
+        for rank in range(ranks)
+    ]
     wrong = [rank for rank in range(ranks) if slots[rank] != picture.feeds[rank]]
     return PhysicalBatch(slots, None, picture.notes, wrong, title, ("rank", "row"))

@@ -60,7 +60,9 @@ PRICES = Links(latency=0.02, forward=8, backward=8)
 
 # %%
 def conv(rows, inputs, outputs):
-    return Layer("convolution", inputs, outputs, rows, columns=rows, kernel=3, padding=1)
+    return Layer(
+        "convolution", inputs, outputs, rows, columns=rows, kernel=3, padding=1
+    )
 
 
 async def corners(model):
@@ -93,13 +95,15 @@ def size(number):
 
 
 def ends(model, number, dim):
-    """Where this rank's part of an activation begins and ends, in rows or in columns."""
+    """Where this rank's part of an activation begins and ends, in rows or in
+    columns."""
     place, places = model.coord[dim], len(model.group(dim))
     return size(number) * place // places, size(number) * (place + 1) // places
 
 
 def at_edges(model, number, dim, outside):
-    """What lies at the edges to neighbours: one row or column `outside` of this rank's part, or inside."""
+    """What lies at the edges to neighbours: one row or column `outside` of this rank's
+    part, or inside."""
     low, high = ends(model, number, dim)
     before = [(low - outside, low + 1 - outside)] if low > 0 else []
     after = [(high - 1 + outside, high + outside)] if high < size(number) else []
@@ -107,21 +111,29 @@ def at_edges(model, number, dim, outside):
 
 
 async def exchange(model, value, layer, dim, edges):
-    """What the neighbours along a dim have for this rank, in return for these pieces of a value."""
-    return await model.halo([value.cut(dim, *edge) for edge in edges], layer, dim) if edges else []
+    """What the neighbours along a dim have for this rank, in return for these pieces of
+    a value."""
+    lent = [value.cut(dim, *edge) for edge in edges]
+    return await model.halo(lent, layer, dim) if edges else []
 
 
 async def borrow(model, value, layer, dim):
-    """The input of a layer, with a row, or a column, of each neighbour along this dim."""
-    for edge in await exchange(model, value, layer, dim, at_edges(model, layer, dim, outside=False)):
+    """The input of a layer, with a row, or a column, of each neighbour along this
+    dim."""
+    for edge in await exchange(
+        model, value, layer, dim, at_edges(model, layer, dim, outside=False)
+    ):
         value = value.combine(edge)
     return value
 
 
 async def give_back(model, grad, layer, dim):
-    """The gradient of the input of a layer, without its halo along this dim, and with what the neighbours have for it."""
+    """The gradient of the input of a layer, without its halo along this dim, and with
+    what the neighbours have for it."""
     low, high = ends(model, layer, dim)
-    arrived = await exchange(model, grad, layer, dim, at_edges(model, layer, dim, outside=True))
+    arrived = await exchange(
+        model, grad, layer, dim, at_edges(model, layer, dim, outside=True)
+    )
     edges = at_edges(model, layer, dim, outside=False)
     own = grad.cut(dim, low + (low > 0), high - (high < size(layer)))
     for edge, more in zip(edges, arrived, strict=True):
@@ -130,7 +142,9 @@ async def give_back(model, grad, layer, dim):
 
 
 TILES = Mesh({"rows": 2, "columns": 2})
-demo = simulate(corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, costs=PRICES)
+demo = simulate(
+    corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, costs=PRICES
+)
 draw_halo(demo, layer=1)
 
 # %% [markdown]
@@ -212,8 +226,9 @@ async def unet_or_vit(model: Model) -> None:
     for layer in (0, 2, 3, 5):
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
-    # The data of this tile, forward, loss and backward; then update layers 0, 2, 3 and 5.
-    # --- your code (about 39 lines) ---
+    # The data of this tile, forward, loss and backward; then update layers 0, 2, 3 and
+    # 5.
+    # --- your code (about 43 lines) ---
     data = model.get_activation(range(model.BATCHES))
     for dim in ("rows", "columns"):  # with its halo: what can be read need not travel
         low, high = ends(model, 0, dim)
@@ -236,7 +251,9 @@ async def unet_or_vit(model: Model) -> None:
 
     def backward(layer):
         inp, grad = activations.pop(layer), grad_activations.pop(layer + 1)
-        grad_weights[layer], grad_activations[layer] = model.backward(layer, inp, grad, weights[layer])
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, inp, grad, weights[layer]
+        )
         sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
 
     backward(5)
@@ -249,7 +266,9 @@ async def unet_or_vit(model: Model) -> None:
     backward(2)
     for dim in ("columns", "rows"):
         grad_activations[2] = await give_back(model, grad_activations[2], 2, dim)
-    grad_activations[1] = model.backward(1, activations.pop(1), grad_activations.pop(2)) + grad_activations.pop("skip")
+    grad_activations[1] = model.backward(
+        1, activations.pop(1), grad_activations.pop(2)
+    ) + grad_activations.pop("skip")
     backward(0)
     del grad_activations[0]
 
@@ -322,7 +341,8 @@ for numbers in (8, 32, 128, 512):
     print(f"{numbers:>15}", end="")
     for rows, columns in ((16, 1), (8, 2), (4, 4)):
         mesh = Mesh({"rows": rows, "columns": columns})
-        run = simulate(borrow_once, layers=[conv(64, numbers, 8)], mesh=mesh, batches=4, costs=PRICES)
+        layers = [conv(64, numbers, 8)]
+        run = simulate(borrow_once, layers=layers, mesh=mesh, batches=4, costs=PRICES)
         print(f"{end(Trace.of(run)):>9.4f}", end="")
     print()
 
@@ -344,19 +364,27 @@ TILES_OF = {1: (1, 1), 2: (2, 1), 4: (2, 2), 8: (4, 2), 16: (4, 4), 32: (8, 4)}
 
 
 def step(layers, images, **axes):
-    return Trace.of(simulate(domain_parallel(), layers=layers, mesh=Mesh(axes), batches=images, costs=FAST))
+    mesh, step = Mesh(axes), domain_parallel()
+    return Trace.of(
+        simulate(step, layers=layers, mesh=mesh, batches=images, costs=FAST)
+    )
 
 
 def lost(ranks, layers=UNET, images=8, **axes):
-    """How much of the time of so many ranks is lost, compared with one that does all of it and never waits."""
-    return 1 - end(step(layers, images, data=1)) / (ranks * end(step(layers, images, **axes)))
+    """How much of the time of so many ranks is lost, compared with one that does all of
+    it and never waits."""
+    return 1 - end(step(layers, images, data=1)) / (
+        ranks * end(step(layers, images, **axes))
+    )
 
 
 draw_curves(
     {
         "batch alone": [(n, lost(n, data=min(n, 8))) for n in RANKS],
         "both": [(n, lost(n, data=min(n, 8), rows=max(n // 8, 1))) for n in RANKS],
-        "tiles alone": [(n, lost(n, rows=TILES_OF[n][0], columns=TILES_OF[n][1])) for n in RANKS],
+        "tiles alone": [
+            (n, lost(n, rows=TILES_OF[n][0], columns=TILES_OF[n][1])) for n in RANKS
+        ],
         "strips alone": [(n, lost(n, rows=n)) for n in RANKS],
     },
     across="ranks for a step of 8 images",
@@ -379,18 +407,26 @@ draw_curves(
 # %%
 def unet(rows):
     """The layers of UNET, for a grid of so many rows and columns."""
-    return [replace(layer, rows=layer.rows * rows // 64, columns=layer.columns * rows // 64) for layer in UNET]
+    return [
+        replace(layer, rows=layer.rows * rows // 64, columns=layer.columns * rows // 64)
+        for layer in UNET
+    ]
 
 
 def halos(trace):
     """How much of its time a rank waits in halo exchanges."""
-    return sum(event.end - event.start for event in trace.programs[1].events if event.op == "halo") / 1e9 / end(trace)
+    events = [event for event in trace.programs[1].events if event.op == "halo"]
+    return sum(event.end - event.start for event in events) / 1e9 / end(trace)
 
 
 ROWS, thin = (4, 8, 16, 32), {}
 for grid in (64, 128):
-    thin[f"{grid} x {grid}"] = [(rows, lost(grid // rows, unet(grid), 1, rows=grid // rows)) for rows in ROWS]
-    thin[f"{grid} x {grid}, in halos"] = [(rows, halos(step(unet(grid), 1, rows=grid // rows))) for rows in ROWS]
+    name, net = f"{grid} x {grid}", unet(grid)
+    ranks = {rows: grid // rows for rows in ROWS}
+    thin[name] = [(rows, lost(n, net, 1, rows=n)) for rows, n in ranks.items()]
+    thin[f"{name}, in halos"] = [
+        (rows, halos(step(net, 1, rows=n))) for rows, n in ranks.items()
+    ]
 draw_curves(
     thin,
     across="rows of a rank",
@@ -411,7 +447,8 @@ draw_curves(
 print("ranks  rows of a rank   lost   highest memory")
 for rows in (1, 2, 4):
     memory = float(peak(step(UNET, 8, data=8, rows=rows)).elements)
-    print(f"{8 * rows:>5}{64 // rows:>16}{lost(8 * rows, data=8, rows=rows):>7.0%}{memory:>17,.0f}")
+    share = lost(8 * rows, data=8, rows=rows)
+    print(f"{8 * rows:>5}{64 // rows:>16}{share:>7.0%}{memory:>17,.0f}")
 
 # %% [markdown]
 # **What to take home**, if you ever set the sizes of a mesh for ShardTensor:

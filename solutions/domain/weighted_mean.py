@@ -39,7 +39,9 @@ from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, simulate
 from lib.analysis.figures import end
 
-PRICES = Links(latency=0.02, forward=2, backward=2)  # 0.02 for each message, and 0.2 for 131,072 elements
+PRICES = Links(
+    latency=0.02, forward=2, backward=2
+)  # 0.02 for each message, and 0.2 for 131,072 elements
 
 # %% [markdown]
 # ## The idea
@@ -67,11 +69,14 @@ ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
 
 
 def my_rows(model, sizes=None):
-    """Where this rank's rows begin and end. Rank 1 has twice as many as rank 0, rank 2 three times as many, and so on,
-    in whole rows; or they have these sizes, which all ranks know."""
+    """Where this rank's rows begin and end. Rank 1 has twice as many as rank 0, rank 2
+    three times as many, and so on, in whole rows; or they have these sizes, which all
+    ranks know."""
     ranks = model.RANKS
     if sizes is None:
-        ends = [40 * rank * (rank + 1) // (ranks * (ranks + 1)) for rank in range(ranks + 1)]
+        ends = [
+            40 * rank * (rank + 1) // (ranks * (ranks + 1)) for rank in range(ranks + 1)
+        ]
     else:
         ends = [sum(sizes[:rank]) for rank in range(ranks + 1)]
     return ends[model.rank], ends[model.rank + 1]
@@ -99,8 +104,10 @@ draw_group({name: shown[3][name] for name in ("rows", "their mean")})
 draw_collective(demo)
 
 # %%
-reduce = next(event for event in demo[3].trace.programs[3].events if event.op == "allreduce")
-print(f"2 numbers: {(reduce.end - reduce.start) / 1e9:.9f}, of which messages: {2 * 3 * 0.02:.2f}")
+events = demo[3].trace.programs[3].events
+reduce = next(event for event in events if event.op == "allreduce")
+took = (reduce.end - reduce.start) / 1e9
+print(f"2 numbers: {took:.9f}, of which messages: {2 * 3 * 0.02:.2f}")
 
 # %% [markdown]
 # The time is that of the 6 messages of the ring: the count is free.
@@ -130,10 +137,14 @@ except PuzzleError as error:
 
 # %%
 for rank in (0, 3):
-    nudged = [mine + (number == rank) for number, mine in enumerate(sums)]  # a number of this rank is larger by 1
+    # A number of this rank is larger by 1.
+    nudged = [mine + (number == rank) for number, mine in enumerate(sums)]
     by = sum(nudged) / sum(sizes) - sum(sums) / sum(sizes)
     own = nudged[rank] / sizes[rank] - means[rank]
-    print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
+    print(
+        f"a number of rank {rank} changes the mean of all by {by:.4f}, "
+        f"and that of its rank by {own:.4f}"
+    )
 
 # %% [markdown]
 # By 1/40, whichever rank it is on: **the gradient of each row is that of the mean, divided by the number of rows in
@@ -161,10 +172,12 @@ for rank in (0, 3):
 
 # %%
 def backward(model, layer, inp, grad):
-    """Backward of a layer with a weight: gives the gradient of the input. That of the weight is added to what there is
-    of it already."""
+    """Backward of a layer with a weight: gives the gradient of the input. That of the
+    weight is added to what there is of it already."""
     grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
-    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    if layer in model.grad_weights:
+        grad_weight = model.grad_weights[layer] + grad_weight
+    model.grad_weights[layer] = grad_weight
     return grad_input
 
 
@@ -211,8 +224,9 @@ async def weighted_mean(model: Model, sizes: list[int] | None = None) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
     low, high = my_rows(model, sizes)
 
-    # Forward, loss and backward of this rank's rows of all images; then update layers 0, 1 and 3.
-    # --- your code (about 27 lines) ---
+    # Forward, loss and backward of this rank's rows of all images; then update layers
+    # 0, 1 and 3.
+    # --- your code (about 36 lines) ---
     middle = (model.BATCHES + 1) // 2
     halves = [half for half in (range(middle), range(middle, model.BATCHES)) if half]
     means, sums = {}, {}
@@ -220,18 +234,27 @@ async def weighted_mean(model: Model, sizes: list[int] | None = None) -> None:
     for number, half in enumerate(halves):
         activations[0, number] = model.get_activation(half).cut("rows", low, high)
         for layer in (0, 1):
-            activations[layer + 1, number] = model.forward(layer, activations[layer, number], weights[layer])
+            activations[layer + 1, number] = model.forward(
+                layer, activations[layer, number], weights[layer]
+            )
         activations[3, number] = model.forward(2, activations[2, number])
         means[number] = model.allreduce(activations.pop((3, number)), 2)
 
     for number in range(len(halves)):
         activations[3] = await means.pop(number)
         grad_activations[4] = model.loss(model.forward(3, activations[3], weights[3]))
-        grad_activations[3] = backward(model, 3, activations.pop(3), grad_activations.pop(4))
-        grad_activations[2] = model.backward(2, activations.pop((2, number)), grad_activations.pop(3))
+        grad_activations[3] = backward(
+            model, 3, activations.pop(3), grad_activations.pop(4)
+        )
+        grad_activations[2] = model.backward(
+            2, activations.pop((2, number)), grad_activations.pop(3)
+        )
         for layer in (1, 0):
             grad_activations[layer] = backward(
-                model, layer, activations.pop((layer, number)), grad_activations.pop(layer + 1)
+                model,
+                layer,
+                activations.pop((layer, number)),
+                grad_activations.pop(layer + 1),
             )
             if number == len(halves) - 1:
                 sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
@@ -298,15 +321,23 @@ PARTS = {
     "16 ranks": [3] * 8 + [2] * 8,
 }
 net = [Layer(inputs=128, outputs=128, rows=40)] * 2
-net += [Layer("mean", inputs=128, outputs=128, rows=40), Layer(inputs=128, outputs=128, rows=1)]
+net += [
+    Layer("mean", inputs=128, outputs=128, rows=40),
+    Layer(inputs=128, outputs=128, rows=1),
+]
 if out:
     print(f"{'parts':<22}{'computing':>10}{'waiting':>10}")
     for name, parts in PARTS.items():
+        step = partial(weighted_mean, sizes=parts)
         run = Trace.of(
-            simulate(partial(weighted_mean, sizes=parts), layers=net, ranks=len(parts), batches=64, costs=PRICES)
+            simulate(step, layers=net, ranks=len(parts), batches=64, costs=PRICES)
         )
         computing = max(
-            sum(event.end - event.start for event in program.events if event.op in ("forward", "backward", "update"))
+            sum(
+                event.end - event.start
+                for event in program.events
+                if event.op in ("forward", "backward", "update")
+            )
             for program in run.programs
         )
         print(f"{name:<22}{computing / 1e9:>10.4f}{end(run) - computing / 1e9:>10.4f}")
@@ -332,7 +363,9 @@ draw_curves(
     {
         "pairs, added up": [(ranks, reduced(ranks, 64 * 129)) for ranks in RANKS],
         "pairs, gathered": [(ranks, gathered(ranks, 64 * 129)) for ranks in RANKS],
-        "rows, gathered": [(ranks, gathered(ranks, 64 * 128 * 40 / ranks)) for ranks in RANKS],
+        "rows, gathered": [
+            (ranks, gathered(ranks, 64 * 128 * 40 / ranks)) for ranks in RANKS
+        ],
     },
     across="ranks that share 64 images of 40 rows",
     doublings=True,

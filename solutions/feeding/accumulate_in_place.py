@@ -51,15 +51,19 @@ async def first_half(model: Model) -> None:
     two = await model.read([2 * model.rank, 2 * model.rank + 1])
     mine = {2 * model.rank: two.shard(0, 2), 2 * model.rank + 1: two.shard(1, 2)}
     for half in (0, 1):
-        wanted = range(4 * half, 4 * half + 4)  # the example in place r goes to device r
-        for example in [e for e in mine if e in wanted and wanted.index(e) != model.rank]:
+        wanted = range(
+            4 * half, 4 * half + 4
+        )  # the example in place r goes to device r
+        moving = [one for one in mine if one in wanted and one != wanted[model.rank]]
+        for example in moving:
             await model.pass_to(wanted.index(example), mine.pop(example))
         if wanted[model.rank] not in mine:
             mine[wanted[model.rank]] = await model.receive(wanted[model.rank] // 2)
         model.forward(0, mine.pop(wanted[model.rank]), weight)
 
 
-draw(simulate(first_half, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_device=0.05)))
+COSTS = Costs(read=0.1, to_device=0.05)
+draw(simulate(first_half, ranks=4, layers=1, batches=8, costs=COSTS))
 
 # %% [markdown]
 # Every line is an example that travels. Six of the eight do; device 1 gives both of its own away to receive two others.
@@ -75,7 +79,7 @@ async def in_place(model: Model) -> None:
         model.forward(0, two.shard(half, 2), weight)
 
 
-draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_device=0.05)))
+draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 
 # %% [markdown]
 # `activation.shard(i, n)` is slice *i* of *n* equal ones of an activation: some of its examples. Like any value, the
@@ -132,8 +136,9 @@ async def accumulate_in_place(model: Model) -> None:
     first = each * model.coord["data"]
     activations["batch"] = await model.read(range(first, first + each))
 
-    # Cut what I have into microbatches. Take each forward and backward, and add up the gradients.
-    # --- your code (about 14 lines) ---
+    # Cut what I have into microbatches. Take each forward and backward, and add up the
+    # gradients.
+    # --- your code (about 19 lines) ---
     for i in range(each):
         activations["waits", i] = activations["batch"].shard(i, each)
     del activations["batch"]  # all of it is in the slices now
@@ -141,11 +146,16 @@ async def accumulate_in_place(model: Model) -> None:
     for i in range(each):
         activations[0] = activations.pop(("waits", i))
         for layer in range(model.LAYERS):
-            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+            activations[layer + 1] = model.forward(
+                layer, activations[layer], weights[layer]
+            )
         grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
         for layer in reversed(range(model.LAYERS)):
             gradient, grad_activations[layer] = model.backward(
-                layer, activations.pop(layer), grad_activations.pop(layer + 1), weights[layer]
+                layer,
+                activations.pop(layer),
+                grad_activations.pop(layer + 1),
+                weights[layer],
             )
             grad_weights[layer] = grad_weights[layer] + gradient if i else gradient
         del grad_activations[0]

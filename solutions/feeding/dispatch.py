@@ -52,13 +52,15 @@ from lib.cluster.batch import PhysicalBatch
 # Here are 8 examples in 16 slots, from two feeds, on eight devices:
 
 # %%
-picture_of(PhysicalBatch.filled(2, 8, 4, [0, 1], 8, title="8 examples, 2 feeds: each brings 4, and 4 slots of padding"))
+title = "8 examples, 2 feeds: each brings 4, and 4 slots of padding"
+picture_of(PhysicalBatch.filled(2, 8, 4, [0, 1], 8, title=title))
 
 # %% [markdown]
 # Not every feed has to bring examples that count. Here only feeds 1 and 3 of four do:
 
 # %%
-picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds 1 and 3 bring them"))
+title = "8 examples, and feeds 1 and 3 bring them"
+picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title=title))
 
 # %% [markdown]
 # Feeds 0 and 2 still have to bring *something*: an array of the same shape, because all processes run the same program.
@@ -125,14 +127,18 @@ goal("dispatch")
 def dispatch(logical, physical, feeds, indices, devices):
     from math import lcm  # the smallest number that several numbers divide
 
-    # First which feeds count, then how many examples and slots a feed brings, then what each feed reads.
-    # --- your code (about 28 lines) ---
+    # First which feeds count, then how many examples and slots a feed brings, then what
+    # each feed reads.
+    # --- your code (about 33 lines) ---
     if min(logical, feeds, devices, 1 if physical is None else physical) < 1:
         raise ValueError("every number is 1 or more")
     if indices is None:
         indices = list(range(min(logical, feeds)))
-    if not indices or len(set(indices)) < len(indices) or not set(indices) <= set(range(feeds)):
-        raise ValueError(f"indices names feeds 0 to {feeds - 1}, each once; got {indices}")
+    known = set(indices) <= set(range(feeds))
+    if not indices or len(set(indices)) < len(indices) or not known:
+        raise ValueError(
+            f"indices names feeds 0 to {feeds - 1}, each once; got {indices}"
+        )
     if logical % len(indices):
         raise ValueError(f"{logical} examples do not divide among {len(indices)} feeds")
     examples = logical // len(indices)
@@ -141,7 +147,9 @@ def dispatch(logical, physical, feeds, indices, devices):
         together = lcm(feeds, devices)
         physical = -(-examples * feeds // together) * together
     if physical % feeds or physical % devices:
-        raise ValueError(f"{physical} slots do not divide among {feeds} feeds and {devices} devices")
+        raise ValueError(
+            f"{physical} slots do not divide among {feeds} feeds and {devices} devices"
+        )
     slots = physical // feeds
     if slots < examples:
         raise ValueError(f"a feed has {slots} slots for {examples} examples")
@@ -190,7 +198,8 @@ if verdict:
             f"reads shard {shard}" + ("" if feed in indices else ", for nothing")
             for feed, shard in enumerate(sizes["shards"])
         ],
-        title=f"2 examples in {sizes['physical']} slots, {sizes['padding']} of them padding",
+        title=f"2 examples in {sizes['physical']} slots, "
+        f"{sizes['padding']} of them padding",
     )
     picture = picture_of(batch)
 picture
@@ -296,9 +305,17 @@ from lib.errors.wording import counted
 
 def dispatch_inputs():
     for feeds in range(4):
-        lists = [list(chosen) for count in range(feeds + 1) for chosen in permutations(range(feeds), count)]
-        for logical, physical, devices in product(range(5), (None, 0, 2, 3, 4, 6, 12), range(4)):
-            for indices in [None, *lists, [0, 0], [feeds]] if logical and devices else [None]:
+        lists = [
+            list(chosen)
+            for count in range(feeds + 1)
+            for chosen in permutations(range(feeds), count)
+        ]
+        for logical, physical, devices in product(
+            range(5), (None, 0, 2, 3, 4, 6, 12), range(4)
+        ):
+            for indices in (
+                [None, *lists, [0, 0], [feeds]] if logical and devices else [None]
+            ):
                 yield logical, physical, feeds, indices, devices
     for logical, physical, feeds, devices in (
         (0, None, 2, 2),
@@ -307,19 +324,31 @@ def dispatch_inputs():
         (2, 4, 2, -2),
         (2, 4, -2, 2),
     ):
-        yield from ((logical, physical, feeds, indices, devices) for indices in (None, [0], [1, 0]))
+        yield from (
+            (logical, physical, feeds, indices, devices)
+            for indices in (None, [0], [1, 0])
+        )
     random = Random(0)
     for _ in range(400):
         feeds = random.choice((1, 2, 3, 4, 6, 8, 16))
         devices = feeds * random.choice((1, 2, 4, 8)) + (random.random() < 0.2)
-        indices = random.sample(range(feeds), random.randint(1, feeds)) if random.random() < 0.6 else None
-        logical = random.randint(1, 6) * (feeds if indices is None else len(indices)) + (random.random() < 0.1)
-        physical = devices * feeds * random.randint(1, 3) if random.random() < 0.4 else None
+        indices = (
+            random.sample(range(feeds), random.randint(1, feeds))
+            if random.random() < 0.6
+            else None
+        )
+        logical = random.randint(1, 6) * (
+            feeds if indices is None else len(indices)
+        ) + (random.random() < 0.1)
+        physical = (
+            devices * feeds * random.randint(1, 3) if random.random() < 0.4 else None
+        )
         yield logical, physical, feeds, indices, devices
 
 
 def dispatch_accepts(answer, logical, physical, feeds, indices, devices):
-    """False, or what is wrong: there is one right answer. The first key that is wrong explains those after it."""
+    """False, or what is wrong: there is one right answer. The first key that is wrong
+    explains those after it."""
     try:
         expected = dispatch(logical, physical, feeds, indices, devices)
     except ValueError:
@@ -327,9 +356,15 @@ def dispatch_accepts(answer, logical, physical, feeds, indices, devices):
     if not isinstance(answer, dict) or set(answer) != set(expected):
         return False
     key = next((key for key in expected if answer[key] != expected[key]), "")
-    right, counting, slots = expected.get(key), expected["logical_feeds"], expected["physical"]
+    right, counting, slots = (
+        expected.get(key),
+        expected["logical_feeds"],
+        expected["physical"],
+    )
     if key == "shards":
-        return dispatch_shard(answer[key], right, list(range(counting)) if indices is None else indices)
+        return dispatch_shard(
+            answer[key], right, list(range(counting)) if indices is None else indices
+        )
     if physical is None:
         needed = feeds * expected["logical_per_feed"]
         size = f"the least that divides among {counted(feeds, 'feed')} and {counted(devices, 'device')} and is not below {needed}, so it is {slots}"
@@ -365,14 +400,21 @@ def dispatch_shard(shards, right, counting):
 def dispatch_picture(answer, expected, logical, physical, feeds, indices, devices):
     asked = expected if answer is None else answer
     order = list(range(expected["logical_feeds"])) if indices is None else indices
-    wrong = [feed for feed in range(feeds) if asked["shards"][feed] != expected["shards"][feed]]
+    wrong = [
+        feed
+        for feed in range(feeds)
+        if asked["shards"][feed] != expected["shards"][feed]
+    ]
     return PhysicalBatch.filled(
         feeds,
         asked["physical_per_feed"],
         min(asked["logical_per_feed"], asked["physical_per_feed"]),
         order,
         devices,
-        notes=[f"reads shard {shard} of {asked['logical_feeds']}" for shard in asked["shards"]],
+        notes=[
+            f"reads shard {shard} of {asked['logical_feeds']}"
+            for shard in asked["shards"]
+        ],
         wrong=wrong,
         title="What would be right" if answer is None else "What your function says",
     )

@@ -143,7 +143,9 @@ if verdict:
     holds = {}
     for number, row in enumerate(grid[0]):
         for device in row:
-            holds[device] = f"row {number}: piece {local_devices(grid, 4, device // 4)[number]}"
+            holds[device] = (
+                f"row {number}: piece {local_devices(grid, 4, device // 4)[number]}"
+            )
     picture = draw_mesh(mesh_of(grid, per_process=4), holds=holds)
 picture
 
@@ -178,10 +180,14 @@ picture
 
 # %%
 def published(grid, per_process, batch):
-    """The examples of a batch that each device gets by the published rule: {device: [examples]}."""
+    """The examples of a batch that each device gets by the published rule,
+    {device: [examples]}."""
     rows = [row for replica in grid for row in replica]
     if batch % len(rows):
-        raise ValueError(f"{len(rows)} rows need equal parts of the batch: {batch} examples cannot be divided so")
+        raise ValueError(
+            f"{len(rows)} rows need equal parts of the batch: "
+            f"{batch} examples cannot be divided so"
+        )
     shards = solution_of("process_map")(grid, per_process)
     each, held = batch // len(rows), {}
     for number, row in enumerate(rows):
@@ -198,7 +204,8 @@ def in_words(held):
 
 
 grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
-draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title="The published example: all is well")
+holds = in_words(published(grid, 4, batch=16))
+draw_mesh(mesh_of(grid, 4), holds=holds, title="The published example: all is well")
 
 # %% [markdown]
 # What is "fed correctly"? Look at one example: **it is on all devices of one row, and on no others.** If that holds for
@@ -260,7 +267,11 @@ verdict
 def rows_with(example, grid, held):
     """The rows in which some device has an example."""
     rows = [row for replica in grid for row in replica]
-    return [number for number, row in enumerate(rows) if any(example in held[device] for device in row)]
+    return [
+        number
+        for number, row in enumerate(rows)
+        if any(example in held[device] for device in row)
+    ]
 
 
 def is_twice(grid, per_process, batch):
@@ -275,7 +286,8 @@ if verdict:
     twice = [grid for grid in broken if is_twice(grid, 2, 16)]
     print(f"of {len(meshes)} meshes the rule is wrong for {len(broken)}:")
     print(f"  {len(twice)} in which two rows get the same example")
-    print(f"  {len(broken) - len(twice)} in which none do, but some process lacks what its rows need")
+    lacking = len(broken) - len(twice)
+    print(f"  {lacking} in which none do, but some process lacks what its rows need")
 
 # %% [markdown]
 # ### The smallest
@@ -288,13 +300,19 @@ if verdict:
     for data in (1, 2, 3, 4):
         meshes = list(grids(1, data, 2, per_process=2))
         twice = [grid for grid in meshes if is_twice(grid, 2, 2 * data)]
-        print(f"{counted(data, 'row')}: {len(twice)} of {len(meshes)} in which two rows get the same example")
+        share = f"{len(twice)} of {len(meshes)}"
+        print(f"{counted(data, 'row')}: {share} in which two rows get the same example")
     grid = [[[0, 2], [3, 4], [1, 5]]]
     held = published(grid, 2, batch=6)
-    example = next(example for example in range(6) if len(rows_with(example, grid, held)) > 1)
-    one, other = rows_with(example, grid, held)  # all their devices: some have it, and the others do not
+    rows = {example: rows_with(example, grid, held) for example in range(6)}
+    example = next(example for example in rows if len(rows[example]) > 1)
+    # All devices of both rows: some have it, and the others do not.
+    one, other = rows[example]
     title = f"One of the smallest: example {example} is in rows {one} and {other}"
-    picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), wrong=grid[0][one] + grid[0][other], title=title)
+    wrong = grid[0][one] + grid[0][other]
+    picture = draw_mesh(
+        mesh_of(grid, 2), holds=in_words(held), wrong=wrong, title=title
+    )
 picture
 
 # %% [markdown]
@@ -355,12 +373,14 @@ goal("fix_the_map")
 # %%
 def fix_the_map(grid, per_process, batch):
     # Which examples belong to row 0, to row 1, ...? Who feeds a row has to read them.
-    # --- your code: fix_the_map (about 6 lines) ---
+    # --- your code: fix_the_map (about 8 lines) ---
     rows = [row for replica in grid for row in replica]
     each, reads = batch // len(rows), {}
     for number, row in enumerate(rows):
         for process in {device // per_process for device in row}:
-            reads.setdefault(process, []).extend(range(number * each, (number + 1) * each))
+            reads.setdefault(process, []).extend(
+                range(number * each, (number + 1) * each)
+            )
     return reads
     # --- end of your code ---
 
@@ -382,17 +402,26 @@ def handed_out(reads, grid, per_process):
     rows, held, used = [row for replica in grid for row in replica], {}, {}
     for row in rows:
         for process in {device // per_process for device in row}:
-            mine = sum(any(device // per_process == process for device in other) for other in rows)
+            mine = sum(
+                any(device // per_process == process for device in other)
+                for other in rows
+            )
             each, first = len(reads[process]) // mine, used.get(process, 0)
             used[process] = first + each
-            held |= {d: reads[process][first : first + each] for d in row if d // per_process == process}
+            held |= {
+                d: reads[process][first : first + each]
+                for d in row
+                if d // per_process == process
+            }
     return held
 
 
 picture = None
 if verdict:
     held = handed_out(fix_the_map(grid, 2, 6), grid, 2)
-    picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), title="Read by index: every row right")
+    picture = draw_mesh(
+        mesh_of(grid, 2), holds=in_words(held), title="Read by index: every row right"
+    )
 picture
 
 # %% [markdown]
@@ -405,10 +434,13 @@ if verdict:
         reads = fix_the_map(mesh, 2, 16)
         held = handed_out(reads, mesh, 2)
         rows = [row for replica in mesh for row in replica]
-        right += all(any(all(e in held[d] for d in row) for row in rows) for e in range(16))
+        right += all(
+            any(all(e in held[d] for d in row) for row in rows) for e in range(16)
+        )
         read.append(sum(map(len, reads.values())))
     print(f"right for {right} of 105")
-    print(f"read in all: {min(read)} to {max(read)} examples, {sum(read) / len(read):.1f} on average")
+    mean = sum(read) / len(read)
+    print(f"read in all: {min(read)} to {max(read)} examples, {mean:.1f} on average")
     print(f"if every process read the whole batch: {4 * 16}")
 
 # %% [markdown]
@@ -423,7 +455,8 @@ if verdict:
 
 # %%
 def process_map(grid, per_process):
-    # First: the smallest replica and the smallest data of each process. Then the names, and their numbers.
+    # First: the smallest replica and the smallest data of each process. Then the names,
+    # and their numbers.
     # --- your code: process_map (about 12 lines) ---
     smallest = {}
     for r, replica in enumerate(grid):
@@ -592,19 +625,31 @@ def local_devices_accepts(answer, grid, per_process, process):
     """False, or what is wrong: there is one right answer."""
     mesh = mesh_of(grid, per_process)
     rows = mesh.rows("replica", "data")
-    mine = [number for number, row in enumerate(rows) if any(mesh.process(device) == process for device in row)]
+    mine = [
+        number
+        for number, row in enumerate(rows)
+        if any(mesh.process(device) == process for device in row)
+    ]
     if not isinstance(answer, dict):
         return False
     for place, number in enumerate(mine):
         if number not in answer:
-            device = next(device for device in rows[number] if mesh.process(device) == process)
+            device = next(
+                device for device in rows[number] if mesh.process(device) == process
+            )
             return f"device {device} of process {process} stands in row {number}: that row needs an entry"
         if answer[number] != place:
-            before = f"comes after {place} other row{'s' * (place > 1)}" if place else "is the first"
+            before = (
+                f"comes after {place} other row{'s' * (place > 1)}"
+                if place
+                else "is the first"
+            )
             return f"of the rows of process {process} row {number} {before}: its place is {place}"
     (more, *_) = [number for number in answer if number not in mine]
     return (
-        f"process {process} has no device in row {more!r}" if more in range(len(rows)) else f"there is no row {more!r}"
+        f"process {process} has no device in row {more!r}"
+        if more in range(len(rows))
+        else f"there is no row {more!r}"
     )
 
 
@@ -625,7 +670,9 @@ def local_devices_picture(answer, expected, grid, per_process, process):
 # %% tags=["judge"]
 def process_map_inputs():
     yield from small_grids(6)
-    yield from ((grid, 2) for shape in ((1, 4, 2), (2, 2, 2)) for grid in grids(*shape, 2))
+    yield from (
+        (grid, 2) for shape in ((1, 4, 2), (2, 2, 2)) for grid in grids(*shape, 2)
+    )
     yield from random_grids(200, [3, 6, 4])
 
 
@@ -639,9 +686,13 @@ def process_map_accepts(answer, grid, per_process):
         return "a data shard is a number"
     if numbers != list(range(len(numbers))):
         return f"number the names 0, 1, 2, ... in the order in which they come up; these come up as {', '.join(map(str, numbers))}"
-    process = next(process for process in expected if answer[process] != expected[process])
+    process = next(
+        process for process in expected if answer[process] != expected[process]
+    )
     places = [mesh.coordinates(device) for device in mesh.devices(process)]
-    corner = {axis: min(place[axis] for place in places) for axis in ("replica", "data")} | {"model": 0}
+    corner = {
+        axis: min(place[axis] for place in places) for axis in ("replica", "data")
+    } | {"model": 0}
     device = mesh.rank(**corner)
     return (
         f"the smallest replica of process {process} is {corner['replica']} and its smallest data is {corner['data']}; device "
@@ -651,13 +702,23 @@ def process_map_accepts(answer, grid, per_process):
 
 def process_map_picture(answer, expected, grid, per_process):
     mesh, asked = mesh_of(grid, per_process), expected if answer is None else answer
-    wrong = [device for device in mesh.ranks if asked.get(mesh.process(device)) != expected[mesh.process(device)]]
+    wrong = [
+        device
+        for device in mesh.ranks
+        if asked.get(mesh.process(device)) != expected[mesh.process(device)]
+    ]
     holds = {}
     for device in mesh.ranks:
         process = mesh.process(device)
         yours = f", not {asked.get(process)}" if device in wrong else ""
         holds[device] = f"shard {expected[process]}{yours}"
-    return Holdings(mesh, holds, wrong, "The data shard of each process, by the published rule", processes=True)
+    return Holdings(
+        mesh,
+        holds,
+        wrong,
+        "The data shard of each process, by the published rule",
+        processes=True,
+    )
 
 
 # %% tags=["judge"]
@@ -676,11 +737,17 @@ def break_the_map_fault(answer, grid, per_process, batch):
     rows = [row for replica in grid for row in replica]
 
     def misplaced(example):
-        return {device for device in held if example in held[device]} not in [set(row) for row in rows]
+        return {device for device in held if example in held[device]} not in [
+            set(row) for row in rows
+        ]
 
     if answer is None:
         example = next(filter(misplaced, range(batch)), None)
-        return "" if example is None else f"here the rule is wrong: {break_the_map_place(example, grid, held)}"
+        return (
+            ""
+            if example is None
+            else f"here the rule is wrong: {break_the_map_place(example, grid, held)}"
+        )
     if type(answer) is not int:
         return "give back the number of one example, or None"
     if not 0 <= answer < batch:
@@ -688,8 +755,15 @@ def break_the_map_fault(answer, grid, per_process, batch):
     if misplaced(answer):
         return ""
     (row,) = [number for number, row in enumerate(rows) if answer in held[row[0]]]
-    more = "and so is every other one, so the answer is None" if not any(map(misplaced, range(batch))) else ""
-    return f"example {answer} is just where it should be, on all devices of row {row}" + (f", {more}" if more else "")
+    more = (
+        "and so is every other one, so the answer is None"
+        if not any(map(misplaced, range(batch)))
+        else ""
+    )
+    return (
+        f"example {answer} is just where it should be, on all devices of row {row}"
+        + (f", {more}" if more else "")
+    )
 
 
 def break_the_map_place(example, grid, held):
@@ -714,11 +788,20 @@ def break_the_map_picture(answer, expected, grid, per_process, batch):
     held = published(grid, per_process, batch)
     example = answer if type(answer) is int and 0 <= answer < batch else expected
     if example is None:
-        title, holders = f"By the rule, with a batch of {batch}: each example in one row", []
+        title, holders = (
+            f"By the rule, with a batch of {batch}: each example in one row",
+            [],
+        )
     else:
         title = f"By the rule, with a batch of {batch}: {break_the_map_place(example, grid, held)}"
-        holders = [device for device in held if example in held[device]] if example == expected else []
-    return Holdings(mesh_of(grid, per_process), in_words(held), holders, title, processes=True)
+        holders = (
+            [device for device in held if example in held[device]]
+            if example == expected
+            else []
+        )
+    return Holdings(
+        mesh_of(grid, per_process), in_words(held), holders, title, processes=True
+    )
 
 
 # %% tags=["judge"]
@@ -736,17 +819,21 @@ def fix_the_map_fault(answer, grid, per_process, batch):
     mesh = mesh_of(grid, per_process)
     rows = mesh.rows("replica", "data")
     if not isinstance(answer, dict):
-        return "give back a dict: for each process the list of the examples that it reads"
+        return (
+            "give back a dict: for each process the list of the examples that it reads"
+        )
     if set(answer) != set(range(len(mesh.processes))):
         return f"the answer has one entry for each process; there {'is' if len(mesh.processes) == 1 else 'are'} {len(mesh.processes)}, counted from 0"
     for process, reads in answer.items():
-        if not isinstance(reads, list) or any(type(example) is not int for example in reads):
-            return (
-                f"for process {process} give a list of examples, each a number: their order says which row gets which"
-            )
+        if not isinstance(reads, list) or any(
+            type(example) is not int for example in reads
+        ):
+            return f"for process {process} give a list of examples, each a number: their order says which row gets which"
         if strange := [example for example in reads if not 0 <= example < batch]:
             return f"process {process} reads example {strange[0]}; those of this batch are 0 to {batch - 1}"
-        feeds = sum(any(mesh.process(device) == process for device in row) for row in rows)
+        feeds = sum(
+            any(mesh.process(device) == process for device in row) for row in rows
+        )
         if len(reads) != feeds * batch // len(rows):
             needs = f"its {'row needs' if feeds == 1 else f'{feeds} rows need'} {feeds * batch // len(rows)}"
             return f"process {process} reads {len(reads)} example{'s' * (len(reads) != 1)}; {needs}"
@@ -757,7 +844,11 @@ def fix_the_map_fault(answer, grid, per_process, batch):
                 return f"in row {number} device {row[0]} gets {held[row[0]]}, and device {device} gets {held[device]}"
         for example in held[row[0]]:
             if example in home:
-                where = f"row {number} twice" if home[example] == number else f"rows {home[example]} and {number}"
+                where = (
+                    f"row {number} twice"
+                    if home[example] == number
+                    else f"rows {home[example]} and {number}"
+                )
                 return f"example {example} goes to {where}"
             home[example] = number
     return ""
@@ -768,10 +859,19 @@ def fix_the_map_accepts(answer, grid, per_process, batch):
 
 
 def fix_the_map_picture(answer, expected, grid, per_process, batch):
-    mesh, fault = mesh_of(grid, per_process), fix_the_map_fault(answer, grid, per_process, batch)
+    mesh, fault = (
+        mesh_of(grid, per_process),
+        fix_the_map_fault(answer, grid, per_process, batch),
+    )
     right = handed_out(expected, grid, per_process)
     if answer is None:
-        return Holdings(mesh, in_words(right), [], f"A batch of {batch}: one way to be right", processes=True)
+        return Holdings(
+            mesh,
+            in_words(right),
+            [],
+            f"A batch of {batch}: one way to be right",
+            processes=True,
+        )
     held = handed_out(answer, grid, per_process)
     counts, wrong = {}, []
     for row in mesh.rows("replica", "data"):
@@ -780,7 +880,11 @@ def fix_the_map_picture(answer, expected, grid, per_process, batch):
     for row in mesh.rows("replica", "data"):
         torn = any(held[device] != held[row[0]] for device in row)
         for device in row:
-            short = len(held[device]) != len(right[device]) or len(set(held[device])) < len(held[device])
+            short = len(held[device]) != len(right[device]) or len(
+                set(held[device])
+            ) < len(held[device])
             if torn or short or any(counts[example] > 1 for example in held[device]):
                 wrong.append(device)
-    return Holdings(mesh, in_words(held), wrong, f"A batch of {batch}: {fault}", processes=True)
+    return Holdings(
+        mesh, in_words(held), wrong, f"A batch of {batch}: {fault}", processes=True
+    )

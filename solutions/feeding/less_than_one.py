@@ -55,7 +55,8 @@ from lib.cluster.grids import mesh_of
 # %%
 in_order = [[[0, 1], [2, 3], [4, 5], [6, 7]]]
 holds = {device: f"example {device // 4}" for device in range(8)}
-draw_mesh(mesh_of(in_order, per_process=2), holds=holds, title="2 examples on 4 hosts: half an example each")
+title = "2 examples on 4 hosts: half an example each"
+draw_mesh(mesh_of(in_order, per_process=2), holds=holds, title=title)
 
 # %% [markdown]
 # Processes 0 and 1 read example 0, processes 2 and 3 read example 1. They form two groups, and each group is one feed:
@@ -65,8 +66,10 @@ draw_mesh(mesh_of(in_order, per_process=2), holds=holds, title="2 examples on 4 
 
 # %%
 crossed = [[[0, 1], [4, 5], [2, 3], [6, 7]]]
-holds = {device: f"example {number // 2}" for number, row in enumerate(crossed[0]) for device in row}
-draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title="The same batch, with the devices in another order")
+rows = enumerate(crossed[0])
+holds = {device: f"example {number // 2}" for number, row in rows for device in row}
+title = "The same batch, with the devices in another order"
+draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title=title)
 
 # %% [markdown]
 # ## The puzzle
@@ -118,11 +121,14 @@ goal("less_than_one")
 def less_than_one(grid, per_process, batch):
     rows = [row for replica in grid for row in replica]
 
-    # First what cannot be. Then the examples of each row, and of each process. At the end: are the groups clean?
-    # --- your code (about 15 lines) ---
+    # First what cannot be. Then the examples of each row, and of each process. At the
+    # end: are the groups clean?
+    # --- your code (about 19 lines) ---
     devices = sum(len(row) for row in rows)
     if per_process < 1 or devices % per_process:
-        raise ValueError(f"{devices} devices do not divide among processes of {per_process}")
+        raise ValueError(
+            f"{devices} devices do not divide among processes of {per_process}"
+        )
     if batch < 1 or (batch % len(rows) and len(rows) % batch):
         raise ValueError(f"a batch of {batch} does not fit {len(rows)} rows")
 
@@ -135,7 +141,9 @@ def less_than_one(grid, per_process, batch):
     for one in reads.values():
         for other in reads.values():
             if one & other and one != other:
-                raise ValueError(f"one process reads {sorted(one)}, another {sorted(other)}")
+                raise ValueError(
+                    f"one process reads {sorted(one)}, another {sorted(other)}"
+                )
     return {process: sorted(examples) for process, examples in reads.items()}
     # --- end of your code ---
 
@@ -162,10 +170,13 @@ if verdict:
     reads = less_than_one(crossed, 2, batch)
     groups = sorted({tuple(examples) for examples in reads.values()})
     for process, examples in reads.items():
-        print(f"process {process} reads {examples}: shard {groups.index(tuple(examples))} of {len(groups)}")
+        shard = groups.index(tuple(examples))
+        print(f"process {process} reads {examples}: shard {shard} of {len(groups)}")
     holds = {device: f"reads {reads[device // 2]}" for device in range(8)}
     picture = draw_mesh(
-        mesh_of(crossed, per_process=2), holds=holds, title=f"What the processes read of a batch of {batch}"
+        mesh_of(crossed, per_process=2),
+        holds=holds,
+        title=f"What the processes read of a batch of {batch}",
     )
 picture
 
@@ -276,12 +287,20 @@ def less_than_one_inputs():
         rows = sum(map(len, grid))
         yield from ((grid, per_process, batch) for batch in range(2 * rows + 1))
     for shape in ((1, 4, 2), (2, 2, 2), (2, 4, 1)):
-        yield from ((grid, 2, batch) for grid in grids(*shape, 2) for batch in (1, 2, 4))
+        yield from (
+            (grid, 2, batch) for grid in grids(*shape, 2) for batch in (1, 2, 4)
+        )
     yield from (([[[0, 1], [2, 3]]], size, 2) for size in (0, 3, -2))
     random = Random(0)
     for grid, per_process in random_grids(200, [3, 6, 4]):
         rows = sum(map(len, grid))
-        yield grid, per_process, random.choice([1, rows, 2 * rows, *(n for n in range(1, rows) if rows % n == 0)])
+        yield (
+            grid,
+            per_process,
+            random.choice(
+                [1, rows, 2 * rows, *(n for n in range(1, rows) if rows % n == 0)]
+            ),
+        )
 
 
 def less_than_one_accepts(answer, grid, per_process, batch):
@@ -298,9 +317,15 @@ def less_than_one_accepts(answer, grid, per_process, batch):
         held.append(range(first, max(first + 1, end)))
     for process, right in expected.items():
         reads = answer[process]
-        if not isinstance(reads, list) or any(type(example) is not int for example in reads):
+        if not isinstance(reads, list) or any(
+            type(example) is not int for example in reads
+        ):
             return f"for process {process} give a list of examples, each a number"
-        mine = [number for number, row in enumerate(rows) if any(device // per_process == process for device in row)]
+        mine = [
+            number
+            for number, row in enumerate(rows)
+            if any(device // per_process == process for device in row)
+        ]
         for example in right:
             if example not in reads:
                 row = next(number for number in mine if example in held[number])
@@ -319,8 +344,22 @@ def less_than_one_accepts(answer, grid, per_process, batch):
 
 
 def less_than_one_picture(answer, expected, grid, per_process, batch):
-    mesh, asked = mesh_of(grid, per_process), answer if isinstance(answer, dict) else expected
-    reads = {device: ", ".join(map(str, asked[mesh.process(device)])) for device in mesh.ranks}
-    holds = {device: f"reads {examples or 'nothing'}" for device, examples in reads.items()}
-    wrong = [device for device in mesh.ranks if asked[mesh.process(device)] != expected[mesh.process(device)]]
-    return Holdings(mesh, holds, wrong, f"What each process reads of a batch of {batch}")
+    mesh, asked = (
+        mesh_of(grid, per_process),
+        answer if isinstance(answer, dict) else expected,
+    )
+    reads = {
+        device: ", ".join(map(str, asked[mesh.process(device)]))
+        for device in mesh.ranks
+    }
+    holds = {
+        device: f"reads {examples or 'nothing'}" for device, examples in reads.items()
+    }
+    wrong = [
+        device
+        for device in mesh.ranks
+        if asked[mesh.process(device)] != expected[mesh.process(device)]
+    ]
+    return Holdings(
+        mesh, holds, wrong, f"What each process reads of a batch of {batch}"
+    )

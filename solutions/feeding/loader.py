@@ -68,14 +68,16 @@ draw_mesh(mesh, holds={})
 
 # %%
 def seconds(devices: int, rows: int, shared: bool) -> float:
-    """When everything is read, for one process of so many devices, which lie in so many rows."""
+    """When everything is read, for one process of so many devices, which lie in so many
+    rows."""
     host = Mesh({"data": rows, "model": devices // rows}, processes=devices)
 
     async def reads(model: Model) -> None:
         mine = model.coord["data"] if shared else model.rank
         await model.read(range(4 * mine, 4 * mine + 4))
 
-    return max(model.time for model in simulate(reads, mesh=host, batches=4 * devices, costs=Costs(read=0.5)))
+    models = simulate(reads, mesh=host, batches=4 * devices, costs=Costs(read=0.5))
+    return max(model.time for model in models)
 
 
 counts = (2, 4, 8)
@@ -159,9 +161,14 @@ async def loader(model: Model) -> None:
         grad_activations[2] = model.loss(activations.pop((2, b)))
         for layer in (1, 0):
             gradient, grad_activations[layer] = model.backward(
-                layer, activations.pop((layer, b)), grad_activations.pop(layer + 1), weights[layer]
+                layer,
+                activations.pop((layer, b)),
+                grad_activations.pop(layer + 1),
+                weights[layer],
             )
-            grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
+            grad_weights[layer] = (
+                grad_weights[layer] + gradient if layer in grad_weights else gradient
+            )
         del grad_activations[0]
 
     # Which examples are those of my row? Read them, and take each forward and backward.
@@ -180,7 +187,10 @@ async def loader(model: Model) -> None:
     await backward(b, coming[b])
     # --- end of your code ---
 
-    sums = {layer: model.allreduce(grad_weights[layer], layer, group="data") for layer in (1, 0)}
+    sums = {
+        layer: model.allreduce(grad_weights[layer], layer, group="data")
+        for layer in (1, 0)
+    }
     for layer in (1, 0):
         grad_weights[layer] = await sums[layer]
         weights[layer], opt_states[layer] = model.update(
@@ -245,7 +255,9 @@ if out:
 async def padded(model: Model) -> None:
     weight, state = model.load_weights(0)
     data = await model.read(range(4 * model.rank, 4 * model.rank + 4))
-    gradient, _ = model.backward(0, data, model.loss(model.forward(0, data, weight)), weight)
+    gradient, _ = model.backward(
+        0, data, model.loss(model.forward(0, data, weight)), weight
+    )
     weight, state = model.update(0, await model.allreduce(gradient, 0), weight, state)
     model.set_final_weight(0, weight)
 

@@ -116,17 +116,23 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
     rows, members = len(model.group("data")), len(model.group("model"))
     for layer in range(model.LAYERS):
         dim = "out" if layer % 2 == 0 else "in"
-        weights[layer], opt_states[layer] = model.load_weights(layer, member, members, dim=dim)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, member, members, dim=dim
+        )
     each = model.BATCHES // rows
     my_batches = range(data * each, (data + 1) * each)
 
-    # The input first: "full" takes my part of my_batches and gathers, "batch" takes them all, "replicated" takes every
-    # batch there is and cuts. Then forward, loss, backward, the sums, the updates.
-    # --- your code (about 41 lines) ---
+    # The input first: "full" takes my part of my_batches and gathers, "batch" takes
+    # them all, "replicated" takes every batch and cuts. Then forward, loss, backward,
+    # sums, updates.
+    # --- your code (about 57 lines) ---
     if placement == "full":
         part = each // members
-        activations["mine"] = model.get_activation(my_batches[member * part : (member + 1) * part])
-        activations["row"] = await model.allgather(activations.pop("mine"), 0, group="model")
+        mine = my_batches[member * part : (member + 1) * part]
+        activations["mine"] = model.get_activation(mine)
+        activations["row"] = await model.allgather(
+            activations.pop("mine"), 0, group="model"
+        )
     elif placement == "batch":
         activations["row"] = model.get_activation(my_batches)
     else:
@@ -141,31 +147,44 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
         for b in my_batches:
             if (layer, b) in coming:
                 activations[layer, b] = await coming.pop((layer, b))
-            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+            activations[layer + 1, b] = model.forward(
+                layer, activations[layer, b], weights[layer]
+            )
             if layer % 2 == 1:  # rows give a part of a sum
-                coming[layer + 1, b] = model.allreduce(activations.pop((layer + 1, b)), layer + 1, group="model")
+                coming[layer + 1, b] = model.allreduce(
+                    activations.pop((layer + 1, b)), layer + 1, group="model"
+                )
 
     for layer in reversed(range(model.LAYERS)):
         for b in my_batches:
             if layer == model.LAYERS - 1:
-                grad_activations[layer + 1, b] = model.loss(await coming.pop((layer + 1, b)))
+                grad_activations[layer + 1, b] = model.loss(
+                    await coming.pop((layer + 1, b))
+                )
             elif layer % 2 == 1:
                 grad_activations[layer + 1, b] = await coming.pop((layer + 1, b))
             grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+                layer,
+                activations[layer, b],
+                grad_activations[layer + 1, b],
+                weights[layer],
             )
             del activations[layer, b], grad_activations[layer + 1, b]
-            if layer % 2 == 0:  # columns give a part of a sum, and the gradient of the data is not needed
+            if layer % 2 == 0:  # columns give a part of a sum
                 partial = grad_activations.pop((layer, b))
-                if layer > 0:
+                if layer > 0:  # the gradient of the data is not needed
                     coming[layer, b] = model.allreduce(partial, layer, group="model")
             if b > my_batches[0]:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights.pop((layer, b - 1))
-        coming[layer] = model.allreduce(grad_weights.pop((layer, my_batches[-1])), layer, group="data")
+                grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
+        coming[layer] = model.allreduce(
+            grad_weights.pop((layer, my_batches[-1])), layer, group="data"
+        )
 
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await coming.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 
@@ -220,12 +239,14 @@ compare(three)
 # %%
 for placement, models in three.items():
     for program in [model.program for model in models[:1]]:
-        given = [program.values[event.outputs[0]] for event in program.events if event.op == "get_activation"]
+        given = [event for event in program.events if event.op == "get_activation"]
+        given = [program.values[event.outputs[0]] for event in given]
         collectives = [event for event in program.events if event.group]
         elements = sum(value.elements() for value in given)
         right = "correct" if check(Trace.of(models)).correct else "WRONG"
         print(
-            f"{placement:>10}, {right}: rank 0 is given {elements:,} elements and calls {len(collectives)} collectives"
+            f"{placement:>10}, {right}: rank 0 is given {elements:,} elements "
+            f"and calls {len(collectives)} collectives"
         )
 
 # %% [markdown]
@@ -243,13 +264,18 @@ for placement, models in three.items():
 
 # %%
 runs = {
-    placement: Trace.of(simulate(tensor_parallel(placement), layers=4, batches=4, mesh=mesh))
+    placement: Trace.of(
+        simulate(tensor_parallel(placement), layers=4, batches=4, mesh=mesh)
+    )
     for placement in ("full", "batch", "replicated")
 }
 
 
 def ends(prices: dict) -> dict:
-    return {name: [(x, end(retime(run, costs))) for x, costs in prices.items()] for name, run in runs.items()}
+    return {
+        name: [(x, end(retime(run, costs))) for x, costs in prices.items()]
+        for name, run in runs.items()
+    }
 
 
 draw_curves(
@@ -287,14 +313,21 @@ draw_curves(
 def of_the_input(placement: str, batches: int) -> float:
     """How much later the step is over than one whose input comes free."""
     given, free = (
-        Trace.of(simulate(tensor_parallel(way), layers=2, batches=2 * batches, mesh=mesh))
+        Trace.of(
+            simulate(tensor_parallel(way), layers=2, batches=2 * batches, mesh=mesh)
+        )
         for way in (placement, "batch")
     )
-    return end(retime(given, Links(to_device=0.3, latency=0.2))) - end(retime(free, Links(latency=0.2)))
+    return end(retime(given, Links(to_device=0.3, latency=0.2))) - end(
+        retime(free, Links(latency=0.2))
+    )
 
 
 draw_curves(
-    {way: [(batches, of_the_input(way, batches)) for batches in (2, 4, 6, 8)] for way in ("full", "batch")},
+    {
+        way: [(batches, of_the_input(way, batches)) for batches in (2, 4, 6, 8)]
+        for way in ("full", "batch")
+    },
     across="batches of a row of data",
     title="What the input takes, by the batches of a row (to_device 0.3, latency 0.2)",
 )

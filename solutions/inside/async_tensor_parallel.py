@@ -155,13 +155,16 @@ async def async_tensor_parallel(model: Model) -> None:
 
     for layer in range(model.LAYERS):
         dim = "out" if layer % 2 == 0 else "in"
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS, dim=dim
+        )
     activations[0] = model.get_activation(range(model.BATCHES))
 
     # Forward, loss and backward, chunk by chunk; update every layer.
-    # --- your code (about 55 lines) ---
+    # --- your code (about 68 lines) ---
     me = model.rank
-    coming = [(me - step) % model.RANKS for step in range(model.RANKS)]  # own rows first, then as they arrive
+    # Own rows first, then as they arrive.
+    coming = [(me - step) % model.RANKS for step in range(model.RANKS)]
     homeward = coming[1:] + coming[:1]  # own rows last: that is where their sum is done
     passing = {}
 
@@ -178,16 +181,25 @@ async def async_tensor_parallel(model: Model) -> None:
             passing["sum"] = model.shift(store.pop((layer, owner)), layer)
 
     def cut(layer, owner):
-        activations[layer, owner] = model.shard(activations[layer], "rows", owner, model.RANKS)
+        activations[layer, owner] = model.shard(
+            activations[layer], "rows", owner, model.RANKS
+        )
 
     def take_back(layer, owner):
         gradient, grad_activations[layer, owner] = model.backward(
-            layer, activations.pop((layer, owner)), grad_activations.pop((layer + 1, owner)), weights[layer]
+            layer,
+            activations.pop((layer, owner)),
+            grad_activations.pop((layer + 1, owner)),
+            weights[layer],
         )
-        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
+        grad_weights[layer] = (
+            grad_weights[layer] + gradient if layer in grad_weights else gradient
+        )
 
     def update(layer):
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
 
     for block in range(0, model.LAYERS, 2):
@@ -196,13 +208,17 @@ async def async_tensor_parallel(model: Model) -> None:
                 cut(0, owner)
             else:
                 await arrive(activations, block, owner)
-            activations[block + 1, owner] = model.forward(block, activations[block, owner], weights[block])
+            activations[block + 1, owner] = model.forward(
+                block, activations[block, owner], weights[block]
+            )
             if owner != me:
                 del activations[block, owner]
         if block == 0:
             del activations[0]
         for owner in homeward:
-            activations[block + 2, owner] = model.forward(block + 1, activations[block + 1, owner], weights[block + 1])
+            activations[block + 2, owner] = model.forward(
+                block + 1, activations[block + 1, owner], weights[block + 1]
+            )
             await send_home(activations, block + 2, owner)
 
     grad_activations[model.LAYERS, me] = model.loss(activations.pop((model.LAYERS, me)))
@@ -271,7 +287,9 @@ run, _ = run_of("async_tensor_parallel")  # yours, once it is correct
 LATENCIES = (0, 0.005, 0.01, 0.0125, 0.015, 0.02, 0.03, 0.04)
 draw_curves(
     {
-        "this run": [(latency, end(retime(run, Links(latency=latency)))) for latency in LATENCIES],
+        "this run": [
+            (latency, end(retime(run, Links(latency=latency)))) for latency in LATENCIES
+        ],
         "everything awaited": [(latency, 4.9 + 18 * latency) for latency in LATENCIES],
     },
     across="latency of a shift",

@@ -31,7 +31,16 @@
 
 # %%
 from drawing import draw, draw_collective, draw_experts, draw_group
-from lib import Layer, Links, Model, PuzzleError, goal, predict, route_by_loads, simulate
+from lib import (
+    Layer,
+    Links,
+    Model,
+    PuzzleError,
+    goal,
+    predict,
+    route_by_loads,
+    simulate,
+)
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -93,7 +102,9 @@ async def only_forward(model: Model) -> None:
 
 
 shown: dict = {}
-balanced = simulate(only_forward, layers=layers(1, 1, 1, 1), batches=4, ranks=4, costs=PRICES)
+balanced = simulate(
+    only_forward, layers=layers(1, 1, 1, 1), batches=4, ranks=4, costs=PRICES
+)
 draw_experts(balanced)
 
 # %% [markdown]
@@ -123,7 +134,9 @@ draw_collective(balanced, "alltoall")
 async def not_home(model: Model) -> None:
     expert, _ = model.load_weights(2, model.rank, model.RANKS)
     weight, _ = model.load_weights(0)
-    by_expert = model.forward(1, model.forward(0, model.get_activation([model.rank]), weight))
+    by_expert = model.forward(
+        1, model.forward(0, model.get_activation([model.rank]), weight)
+    )
     arrived = joined(await model.alltoall(cut(model, by_expert, "experts"), 2))
     model.loss(model.forward(3, model.forward(2, arrived, expert)))
 
@@ -191,19 +204,26 @@ async def expert_parallel(model: Model) -> None:
     weights[0], opt_states[0] = model.load_weights(0)
     weights[2], opt_states[2] = model.load_weights(2, model.rank, model.RANKS)
     mine = model.BATCHES // model.RANKS
-    activations[0] = model.get_activation(range(model.rank * mine, (model.rank + 1) * mine))
+    activations[0] = model.get_activation(
+        range(model.rank * mine, (model.rank + 1) * mine)
+    )
 
     # Forward, loss and backward of this rank's batches; then update layers 0 and 2.
-    # --- your code (about 41 lines) ---
+    # --- your code (about 56 lines) ---
     parts = 4  # of the rows of each batch, one after the other
     on_the_way = {}
 
     async def turn_back(part: int) -> None:
-        """From the results of a part, at home, to the gradients, on their way to the experts."""
+        """From the results of a part, at home, to the gradients, on their way to the
+        experts."""
         activations[3, part] = joined(await on_the_way.pop(("home", part)))
         grad_activations[4, part] = model.loss(model.forward(3, activations[3, part]))
-        grad_activations[3, part] = model.backward(3, activations.pop((3, part)), grad_activations.pop((4, part)))
-        on_the_way["out", part] = model.alltoall(cut(model, grad_activations.pop((3, part)), "experts"), 2)
+        grad_activations[3, part] = model.backward(
+            3, activations.pop((3, part)), grad_activations.pop((4, part))
+        )
+        on_the_way["out", part] = model.alltoall(
+            cut(model, grad_activations.pop((3, part)), "experts"), 2
+        )
 
     for part in range(parts):
         activations[0, part] = model.shard(activations[0], "rows", part, parts)
@@ -227,21 +247,33 @@ async def expert_parallel(model: Model) -> None:
             2, activations.pop((2, part)), grad_activations.pop((3, part)), weights[2]
         )
         grad_weights[2] = gradient if part == 0 else grad_weights[2] + gradient
-        on_the_way["home", part] = model.alltoall(cut(model, grad_activations.pop((2, part)), "batch"), 1)
+        on_the_way["home", part] = model.alltoall(
+            cut(model, grad_activations.pop((2, part)), "batch"), 1
+        )
         if part == 0:
-            await turn_back(parts - 1)  # its results came home while the experts went back already
+            # Its results came home while the experts went back already.
+            await turn_back(parts - 1)
 
     for part in range(parts):
         grad_activations[2, part] = joined(await on_the_way.pop(("home", part)))
-        grad_activations[1, part] = model.backward(1, activations.pop((1, part)), grad_activations.pop((2, part)))
-        gradient, _ = model.backward(0, activations.pop((0, part)), grad_activations.pop((1, part)), weights[0])
+        grad_activations[1, part] = model.backward(
+            1, activations.pop((1, part)), grad_activations.pop((2, part))
+        )
+        gradient, _ = model.backward(
+            0, activations.pop((0, part)), grad_activations.pop((1, part)), weights[0]
+        )
         grad_weights[0] = gradient if part == 0 else grad_weights[0] + gradient
     del gradient, _
 
-    total = model.allreduce(grad_weights.pop(0), 0)  # of layer 0 alone: each expert has seen the tokens of all ranks
-    weights[2], opt_states[2] = model.update(2, grad_weights.pop(2), weights[2], opt_states[2])
+    # Of layer 0 alone: each expert has seen the tokens of all ranks.
+    total = model.allreduce(grad_weights.pop(0), 0)
+    weights[2], opt_states[2] = model.update(
+        2, grad_weights.pop(2), weights[2], opt_states[2]
+    )
     grad_weights[0] = await total
-    weights[0], opt_states[0] = model.update(0, grad_weights.pop(0), weights[0], opt_states[0])
+    weights[0], opt_states[0] = model.update(
+        0, grad_weights.pop(0), weights[0], opt_states[0]
+    )
     # --- end of your code ---
 
     for layer in (0, 2):
@@ -288,7 +320,9 @@ Model.check(out, puzzle="expert_parallel")
 # the function from above:
 
 # %%
-hot = simulate(only_forward, layers=layers(7, 3, 3, 3), batches=4, ranks=4, costs=PRICES)
+hot = simulate(
+    only_forward, layers=layers(7, 3, 3, 3), batches=4, ranks=4, costs=PRICES
+)
 draw_experts(hot)
 
 # %%
@@ -303,16 +337,19 @@ draw(hot)
 # without that expert.
 
 # %%
-capped = simulate(only_forward, layers=layers(7, 3, 3, 3, capacity=160), batches=4, ranks=4, costs=PRICES)
+uneven = layers(7, 3, 3, 3, capacity=160)
+capped = simulate(only_forward, layers=uneven, batches=4, ranks=4, costs=PRICES)
 draw_experts(capped)
 
 # %%
 print("capacity   at expert 0   dropped   forward takes")
 for capacity in (224, 192, 160, 128, 96):
-    run = simulate(only_forward, layers=layers(7, 3, 3, 3, capacity=capacity), batches=4, ranks=4, costs=PRICES)
+    uneven = layers(7, 3, 3, 3, capacity=capacity)
+    run = simulate(only_forward, layers=uneven, batches=4, ranks=4, costs=PRICES)
     at_expert = [shown[rank]["arrived"].elements() // 512 for rank in range(4)]
     dropped = 1 - sum(at_expert) / 2048
-    print(f"{capacity:8} {at_expert[0]:13} {dropped:9.1%} {max(model.time for model in run):15.4g}")
+    time = max(model.time for model in run)
+    print(f"{capacity:8} {at_expert[0]:13} {dropped:9.1%} {time:15.4g}")
 
 # %% [markdown]
 # With a capacity of 128, exactly an even share, forward is as fast as with a balanced router, and 19 % of all choices

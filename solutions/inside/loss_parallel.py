@@ -69,7 +69,9 @@ def random_numbers(seed: int, count: int) -> list[float]:
 
 TOKENS, WORDS, RANKS = 16, 32, 4
 numbers = random_numbers(5, TOKENS * WORDS)
-logits = [[4 * numbers[row * WORDS + word] for word in range(WORDS)] for row in range(TOKENS)]
+logits = [
+    [4 * numbers[row * WORDS + word] for word in range(WORDS)] for row in range(TOKENS)
+]
 right = [(7 * row + 3) % WORDS for row in range(TOKENS)]
 
 
@@ -77,7 +79,9 @@ def loss_of(row: int, words: range, answer: int) -> float:
     return log(sum(exp(logits[row][word]) for word in words)) - logits[row][answer]
 
 
-everything = sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)) / TOKENS
+everything = (
+    sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)) / TOKENS
+)
 
 # %% [markdown]
 # A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary, and the
@@ -87,7 +91,9 @@ everything = sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)
 # loss? How many do you need? The next cell compares the mistake with an answer.
 
 # %%
-parts = [range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)]
+parts = [
+    range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)
+]
 own, summed = 0.0, 0.0
 for row in range(TOKENS):
     exponentials, logit = 0.0, 0.0  # the two sums over the ranks
@@ -206,20 +212,26 @@ goal("loss_parallel")
 # %%
 async def loss_parallel(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-    output, loss = model.LAYERS - 2, model.LAYERS - 1  # the blocks are the layers before these two
+    # The blocks are the layers before these two.
+    output, loss = model.LAYERS - 2, model.LAYERS - 1
 
     for layer in range(loss):
         dim = "out" if layer % 2 == 0 else "in"
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS, dim=dim
+        )
 
     # Forward, loss and backward; then update every layer that has a weight.
-    # --- your code (about 41 lines) ---
+    # --- your code (about 58 lines) ---
     def backward(layer: int, b: int) -> None:
         grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-            layer, activations.pop((layer, b)), grad_activations.pop((layer + 1, b)), weights[layer]
+            layer,
+            activations.pop((layer, b)),
+            grad_activations.pop((layer + 1, b)),
+            weights[layer],
         )
         if b > 0:
-            grad_weights[layer, b] = grad_weights[layer, b] + grad_weights.pop((layer, b - 1))
+            grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
 
     coming = {}  # sums on their way, by layer and batch
     for first in range(0, model.BATCHES, 2):
@@ -231,20 +243,30 @@ async def loss_parallel(model: Model) -> None:
                 if block > 0:
                     activations[block, b] = await coming.pop((block, b))
                 for layer in (block, block + 1):
-                    activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
-                coming[block + 2, b] = model.allreduce(activations.pop((block + 2, b)), block + 2)
+                    activations[layer + 1, b] = model.forward(
+                        layer, activations[layer, b], weights[layer]
+                    )
+                coming[block + 2, b] = model.allreduce(
+                    activations.pop((block + 2, b)), block + 2
+                )
 
         for b in batches:
             activations[output, b] = await coming.pop((output, b))
-            activations[loss, b] = model.forward(output, activations[output, b], weights[output])
-            coming[loss + 1, b] = model.allreduce(model.forward(loss, activations[loss, b]), loss + 1)
+            activations[loss, b] = model.forward(
+                output, activations[output, b], weights[output]
+            )
+            coming[loss + 1, b] = model.allreduce(
+                model.forward(loss, activations[loss, b]), loss + 1
+            )
         for b in batches:
             grad_activations[loss + 1, b] = model.loss(await coming.pop((loss + 1, b)))
             grad_activations[loss, b] = model.backward(
                 loss, activations.pop((loss, b)), grad_activations.pop((loss + 1, b))
             )
             backward(output, b)
-            coming[output, b] = model.allreduce(grad_activations.pop((output, b)), output)
+            coming[output, b] = model.allreduce(
+                grad_activations.pop((output, b)), output
+            )
 
         for block in reversed(range(0, output, 2)):
             for b in batches:
@@ -252,12 +274,16 @@ async def loss_parallel(model: Model) -> None:
                 backward(block + 1, b)
                 backward(block, b)
                 if block > 0:
-                    coming[block, b] = model.allreduce(grad_activations[block, b], block)
+                    coming[block, b] = model.allreduce(
+                        grad_activations[block, b], block
+                    )
                 del grad_activations[block, b]
 
     for layer in range(loss):
         grad_weights[layer] = grad_weights.pop((layer, model.BATCHES - 1))
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 
@@ -313,7 +339,9 @@ def at_the_loss(words: int, gathers: bool) -> tuple[float, float]:
         if gathers:
             model.activations[1] = await model.allgather(model.activations[1], 1)
         else:
-            model.activations[2] = await model.allreduce(model.forward(1, model.activations[1]), 2)
+            model.activations[2] = await model.allreduce(
+                model.forward(1, model.activations[1]), 2
+            )
         found.append((model.time - before, model.memory()))
 
     found: list[tuple[float, float]] = []
@@ -328,14 +356,20 @@ measured = {
     for name, gathers in (("logits gathered", True), ("two numbers a token", False))
 }
 draw_curves(
-    {name: [(words, time) for words, (time, _) in found] for name, found in measured.items()},
+    {
+        name: [(words, time) for words, (time, _) in found]
+        for name, found in measured.items()
+    },
     across="words in the vocabulary",
     title="What a batch waits for at the loss",
 )
 
 # %%
 draw_curves(
-    {name: [(words, elements) for words, (_, elements) in found] for name, found in measured.items()},
+    {
+        name: [(words, elements) for words, (_, elements) in found]
+        for name, found in measured.items()
+    },
     across="words in the vocabulary",
     title="Elements that a rank holds after it",
 )

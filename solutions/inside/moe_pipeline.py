@@ -31,13 +31,29 @@
 
 # %%
 from drawing import draw, draw_experts, draw_mesh
-from lib import Layer, Links, Mesh, Model, PuzzleError, goal, predict, route_by_loads, simulate
+from lib import (
+    Layer,
+    Links,
+    Mesh,
+    Model,
+    PuzzleError,
+    goal,
+    predict,
+    route_by_loads,
+    simulate,
+)
 from lib.suite.course.solutions import run_of
 
 MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
-FAIR = route_by_loads([1, 1])  # each token has one expert, and each expert gets half of them
-BLOCK = [Layer(), Layer("dispatch", experts=2, route=FAIR), Layer("experts", experts=2), Layer("combine")]
+FAIR = route_by_loads(
+    [1, 1]
+)  # each token has one expert, and each expert gets half of them
+DISPATCH, EXPERTS = (
+    Layer("dispatch", experts=2, route=FAIR),
+    Layer("experts", experts=2),
+)
+BLOCK = [Layer(), DISPATCH, EXPERTS, Layer("combine")]
 
 # %% [markdown]
 # ## The idea
@@ -71,7 +87,8 @@ draw_mesh(MESH)
 
 # %%
 async def exchange(model: Model, value, dim: str, layer: int):
-    """Cuts a value along a dim, sends a part to each rank along "expert", and joins what comes."""
+    """Cuts a value along a dim, sends a part to each rank along "expert", and joins
+    what comes."""
     ranks = len(model.group("expert"))
     parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
     coming = model.alltoall(parts, layer, group="expert")
@@ -95,14 +112,16 @@ async def one_stage(model: Model) -> None:
     arrived = await exchange(model, by_expert, "experts", 2)
     home = await exchange(model, model.forward(2, arrived, expert), "batch", 3)
     gradient = model.backward(3, None, model.loss(model.forward(3, home)))
-    of_expert, gradient = model.backward(2, arrived, await exchange(model, gradient, "experts", 2), expert)
+    gradient = await exchange(model, gradient, "experts", 2)
+    of_expert, gradient = model.backward(2, arrived, gradient, expert)
     gradient = model.backward(1, None, await exchange(model, gradient, "batch", 1))
     of_layer_0, _ = model.backward(0, tokens, gradient, weight)
     seen[model.rank] = of_layer_0, of_expert
 
 
 seen: dict = {}
-stage = simulate(one_stage, layers=BLOCK, mesh=Mesh({"data": 2, "expert": 2}), batches=4, costs=PRICES)
+mesh = Mesh({"data": 2, "expert": 2})
+stage = simulate(one_stage, layers=BLOCK, mesh=mesh, batches=4, costs=PRICES)
 for rank, (of_layer_0, of_expert) in seen.items():
     print(f"rank {rank}   layer 0: {of_layer_0}   expert: {of_expert}")
 
@@ -118,7 +137,7 @@ async def summed_over_all(model: Model) -> None:
 
 
 try:
-    simulate(summed_over_all, layers=BLOCK, mesh=Mesh({"data": 2, "expert": 2}), batches=4)
+    simulate(summed_over_all, layers=BLOCK, mesh=mesh, batches=4)
 except PuzzleError as error:
     print(error)
 
@@ -174,7 +193,8 @@ async def moe_pipeline(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     stage, other = model.coord["stage"], model.group("stage")[1 - model.coord["stage"]]
-    dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)  # this stage's layers
+    # This stage's layers.
+    dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
     replicas = model.group(["data", "expert"])  # all ranks of this stage
     mine = range(replicas.index(model.rank), model.BATCHES, len(replicas))
     weights[dense], opt_states[dense] = model.load_weights(dense)
@@ -182,8 +202,9 @@ async def moe_pipeline(model: Model) -> None:
         experts, model.coord["expert"], len(model.group("expert"))
     )
 
-    # This rank's part of all batches, forward and backward through both stages; then update `dense` and `experts`.
-    # --- your code (about 58 lines) ---
+    # This rank's part of all batches, forward and backward through both stages; then
+    # update `dense` and `experts`.
+    # --- your code (about 90 lines) ---
     on_the_way = {}  # messages and sums
 
     async def sent(key) -> None:
@@ -191,38 +212,66 @@ async def moe_pipeline(model: Model) -> None:
             await on_the_way.pop(key)
 
     def add_up(layer: int, gradient) -> None:
-        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
+        if layer in grad_weights:
+            gradient = grad_weights[layer] + gradient
+        grad_weights[layer] = gradient
 
     async def forward(b: int) -> None:
-        activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
-        activations["out", b] = model.forward(dense, activations[dense, b], weights[dense])
+        activations[dense, b] = (
+            model.get_activation([b]) if stage == 0 else await model.receive(other)
+        )
+        activations["out", b] = model.forward(
+            dense, activations[dense, b], weights[dense]
+        )
         activations["out", b] = model.forward(dispatch, activations["out", b])
-        activations[experts, b] = await exchange(model, activations.pop(("out", b)), "experts", experts)
-        activations["out", b] = model.forward(experts, activations[experts, b], weights[experts])
-        activations["out", b] = await exchange(model, activations.pop(("out", b)), "batch", combine)
+        activations[experts, b] = await exchange(
+            model, activations.pop(("out", b)), "experts", experts
+        )
+        activations["out", b] = model.forward(
+            experts, activations[experts, b], weights[experts]
+        )
+        activations["out", b] = await exchange(
+            model, activations.pop(("out", b)), "batch", combine
+        )
         activations["out", b] = model.forward(combine, activations["out", b])
         if stage == 1:
             grad_activations["out", b] = model.loss(activations.pop(("out", b)))
         else:
-            await sent("forward")  # the batch before, which has had a whole batch's time to arrive
+            await sent("forward")  # the batch before, which has had time to arrive
             on_the_way["forward"] = model.pass_to(other, activations.pop(("out", b)))
 
     async def backward(b: int) -> None:
         if stage == 0:
             grad_activations["out", b] = await model.receive(other)
-        grad_activations[combine, b] = model.backward(combine, None, grad_activations.pop(("out", b)))
-        grad_activations[combine, b] = await exchange(model, grad_activations.pop((combine, b)), "experts", experts)
+        grad_activations[combine, b] = model.backward(
+            combine, None, grad_activations.pop(("out", b))
+        )
+        grad_activations[combine, b] = await exchange(
+            model, grad_activations.pop((combine, b)), "experts", experts
+        )
         gradient, grad_activations[experts, b] = model.backward(
-            experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
+            experts,
+            activations.pop((experts, b)),
+            grad_activations.pop((combine, b)),
+            weights[experts],
         )
         add_up(experts, gradient)
         del gradient
-        grad_activations[experts, b] = await exchange(model, grad_activations.pop((experts, b)), "batch", dispatch)
-        if b == mine[-1]:  # the sum of this expert's gradients, while layer `dense` goes back
-            on_the_way["sum", experts] = model.allreduce(grad_weights.pop(experts), experts, group="data")
-        grad_activations[dispatch, b] = model.backward(dispatch, None, grad_activations.pop((experts, b)))
+        grad_activations[experts, b] = await exchange(
+            model, grad_activations.pop((experts, b)), "batch", dispatch
+        )
+        if b == mine[-1]:  # sum this expert's gradients while layer `dense` goes back
+            on_the_way["sum", experts] = model.allreduce(
+                grad_weights.pop(experts), experts, group="data"
+            )
+        grad_activations[dispatch, b] = model.backward(
+            dispatch, None, grad_activations.pop((experts, b))
+        )
         gradient, grad_activations[dense, b] = model.backward(
-            dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
+            dense,
+            activations.pop((dense, b)),
+            grad_activations.pop((dispatch, b)),
+            weights[dense],
         )
         add_up(dense, gradient)
         del gradient
@@ -230,7 +279,9 @@ async def moe_pipeline(model: Model) -> None:
             del grad_activations[dense, b]
         else:
             await sent("backward")
-            on_the_way["backward"] = model.pass_to(other, grad_activations.pop((dense, b)))
+            on_the_way["backward"] = model.pass_to(
+                other, grad_activations.pop((dense, b))
+            )
 
     ahead = 2 - stage  # the first stage is one batch ahead of the second, and no more
     for b in mine[:ahead]:
@@ -242,7 +293,9 @@ async def moe_pipeline(model: Model) -> None:
     await sent("forward")
     await sent("backward")
 
-    on_the_way["sum", dense] = model.allreduce(grad_weights.pop(dense), dense, group=["data", "expert"])
+    on_the_way["sum", dense] = model.allreduce(
+        grad_weights.pop(dense), dense, group=["data", "expert"]
+    )
     for layer in (experts, dense):
         grad_weights[layer] = await on_the_way.pop(("sum", layer))
         weights[layer], opt_states[layer] = model.update(

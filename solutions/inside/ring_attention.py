@@ -45,8 +45,10 @@ from lib.suite.course.solutions import run_of
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
 TOKENS = 4096
 LAYERS = [
-    Layer(outputs=1024, rows=TOKENS),  # layer 0: the data gives keys and values, 512 numbers each
-    Layer("attention", rows=TOKENS, heads=4, kv_heads=4, of=(0, 1)),  # layer 1: the data asks, activation 1 is asked
+    # Layer 0: the data gives keys and values, 512 numbers each.
+    Layer(outputs=1024, rows=TOKENS),
+    # Layer 1: the data asks, activation 1 is asked.
+    Layer("attention", rows=TOKENS, heads=4, kv_heads=4, of=(0, 1)),
     Layer(rows=TOKENS),  # layer 2
 ]
 
@@ -81,13 +83,17 @@ scores, values = [0.0, 1.0, 4.0, 2.0], [1.0, 2.0, 3.0, 4.0]
 def attend(keys: range) -> tuple[float, float]:
     """The sum of the weighted values, and that of the weights."""
     weights = [exp(scores[key]) for key in keys]
-    return sum(weight * values[key] for weight, key in zip(weights, keys, strict=True)), sum(weights)
+    return sum(
+        weight * values[key] for weight, key in zip(weights, keys, strict=True)
+    ), sum(weights)
 
 
 whole, first, second = attend(range(4)), attend(range(2)), attend(range(2, 4))
 print(f"all four keys at once:        {whole[0] / whole[1]:.4f}")
-print(f"mean of the two results:      {(first[0] / first[1] + second[0] / second[1]) / 2:.4f}")
-print(f"both sums added, then divided: {(first[0] + second[0]) / (first[1] + second[1]):.4f}")
+mean = (first[0] / first[1] + second[0] / second[1]) / 2
+divided = (first[0] + second[0]) / (first[1] + second[1])
+print(f"mean of the two results:      {mean:.4f}")
+print(f"both sums added, then divided: {divided:.4f}")
 
 # %% [markdown]
 # The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So keep two
@@ -105,10 +111,14 @@ async def one_shift(model: Model) -> None:
     queries = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
     keys = model.forward(0, queries, weight)  # and values
     result = model.forward(1, queries, keys)
-    shown[model.rank] = [{"queries": queries, "keys and values": keys, "result": result}]
+    shown[model.rank] = [
+        {"queries": queries, "keys and values": keys, "result": result}
+    ]
     keys = await model.shift(keys, 1)
     result = result + model.forward(1, queries, keys)
-    shown[model.rank].append({"queries": queries, "keys and values": keys, "result": result})
+    shown[model.rank].append(
+        {"queries": queries, "keys and values": keys, "result": result}
+    )
 
 
 shown: dict = {}
@@ -204,42 +214,55 @@ async def ring_attention(model: Model) -> None:
     del data
 
     # Forward, loss and backward of this rank's tokens; then update layers 0 and 2.
-    # --- your code (about 33 lines) ---
+    # --- your code (about 45 lines) ---
     last = model.RANKS - 1
-    activations[1, 0] = model.forward(0, activations[0], weights[0])  # the keys and values of these rows
+    # The keys and values of these rows.
+    activations[1, 0] = model.forward(0, activations[0], weights[0])
     passing = {"keys": model.shift(activations[1, 0], 1)}
     activations[2] = model.forward(1, activations[0], activations[1, 0])
     for step in range(1, model.RANKS):
         activations[1, step] = await passing.pop("keys")
         if step < last:
             passing["keys"] = model.shift(activations[1, step], 1)
-        activations[2] = activations[2] + model.forward(1, activations[0], activations.pop((1, step)))
+        activations[2] = activations[2] + model.forward(
+            1, activations[0], activations.pop((1, step))
+        )
 
     passing["keys"] = model.shift(activations[1, 0], 1)  # backward needs them again
     activations[3] = model.forward(2, activations[2], weights[2])
     grad_activations[3] = model.loss(activations.pop(3))
-    grad_weights[2], grad_activations[2] = model.backward(2, activations.pop(2), grad_activations.pop(3), weights[2])
+    grad_weights[2], grad_activations[2] = model.backward(
+        2, activations.pop(2), grad_activations.pop(3), weights[2]
+    )
     sums = {2: model.allreduce(grad_weights.pop(2), 2)}
 
     for step in range(1, model.RANKS):
         activations[1, step] = await passing.pop("keys")
         if step < last:
             passing["keys"] = model.shift(activations[1, step], 1)
-        part, _ = model.backward(1, activations[0], grad_activations[2], activations.pop((1, step)))
+        part, _ = model.backward(
+            1, activations[0], grad_activations[2], activations.pop((1, step))
+        )
         if step > 1:
             part = part + await passing["gradient"]
         passing["gradient"] = model.shift(part, 1)
         del part, _
-    grad_activations[1], _ = model.backward(1, activations[0], grad_activations.pop(2), activations.pop((1, 0)))
+    grad_activations[1], _ = model.backward(
+        1, activations[0], grad_activations.pop(2), activations.pop((1, 0))
+    )
     grad_activations[1] = grad_activations[1] + await passing["gradient"]
     del _
 
-    grad_weights[0], _ = model.backward(0, activations.pop(0), grad_activations.pop(1), weights[0])
+    grad_weights[0], _ = model.backward(
+        0, activations.pop(0), grad_activations.pop(1), weights[0]
+    )
     del _
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (2, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 
@@ -301,7 +324,9 @@ SLOW = (1, 2, 4, 5, 6, 8, 10, 12)
 draw_curves(
     {
         "this run": [(slow, end(retime(run, Links(p2p=slow * 0.2)))) for slow in SLOW],
-        "every pass awaited": [(slow, 137.516 + slow * (10 * 1.6 + 1.8)) for slow in SLOW],
+        "every pass awaited": [
+            (slow, 137.516 + slow * (10 * 1.6 + 1.8)) for slow in SLOW
+        ],
     },
     across="how much slower the link is (1: a pass of keys and values takes 1.6)",
     title="When the step is over, by the speed of the link",

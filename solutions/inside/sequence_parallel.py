@@ -47,15 +47,20 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 #
 # A block is still a column layer and a row layer, and its output is still a partial sum. But no rank takes the whole
 # sum now: `scatterreduce(..., dim="rows")` leaves each with a quarter of the rows, all features, fully summed. Before
-# the next block, an `allgather` puts the rows together. Rank 1 of four, between the two calls:
+# the next block, an `allgather` puts the rows together.
+#
+# The call cuts along any dim. Here it cuts the features, the way that you do *not* want, and this is what rank 1 of
+# four has between the two calls:
 
 
 # %%
 async def between_blocks(model: Model) -> None:
     columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
     rows_of_weight, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
-    part = model.forward(1, model.forward(0, model.get_activation([0]), columns), rows_of_weight)
-    shown.append([await model.scatterreduce(part, 2, dim="rows")])
+    part = model.forward(
+        1, model.forward(0, model.get_activation([0]), columns), rows_of_weight
+    )
+    shown.append([await model.scatterreduce(part, 2, dim="features")])
     await model.allgather(shown[-1][0], 2)
 
 
@@ -64,13 +69,13 @@ demo = simulate(between_blocks, layers=2, batches=1, ranks=4, costs=PRICES)
 draw_group(shown[1])
 
 # %% [markdown]
-# From the part to the rows, the first half of an all-reduce:
+# All rows, and a quarter of the features. From the partial sum to there, the first half of an all-reduce:
 
 # %%
 draw_collective(demo, "scatterreduce")
 
 # %% [markdown]
-# From the rows to the whole, the second half:
+# And from there to the whole, the second half. With rows it goes the same way:
 
 # %%
 draw_collective(demo, "allgather")
@@ -86,7 +91,7 @@ async def own_rows_only(model: Model) -> None:
     rows_of_weight, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
     rows = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
     part = model.forward(1, model.forward(0, rows, columns), rows_of_weight)
-    await model.scatterreduce(part, 2, dim="rows")
+    await model.allreduce(part, 2)
 
 
 try:
@@ -149,10 +154,12 @@ async def sequence_parallel(model: Model) -> None:
 
     for layer in range(model.LAYERS):
         dim = "out" if layer % 2 == 0 else "in"
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS, dim=dim
+        )
 
     # For each batch: forward, loss and backward, block by block. Keep rows only.
-    # --- your code (about 28 lines) ---
+    # --- your code (about 33 lines) ---
     for b in range(model.BATCHES):
         activations[0] = model.get_activation([b])
         rows = model.shard(activations[0], "rows", model.rank, model.RANKS)
@@ -174,10 +181,15 @@ async def sequence_parallel(model: Model) -> None:
                 if layer == block:
                     activations[layer] = await again  # it came during the layer above
                 gradient, grad_activations[layer] = model.backward(
-                    layer, activations[layer], grad_activations[layer + 1], weights[layer]
+                    layer,
+                    activations[layer],
+                    grad_activations[layer + 1],
+                    weights[layer],
                 )
                 del activations[layer], grad_activations[layer + 1]
-                grad_weights[layer] = gradient if b == 0 else grad_weights[layer] + gradient
+                grad_weights[layer] = (
+                    gradient if b == 0 else grad_weights[layer] + gradient
+                )
             part = grad_activations.pop(block)
             if block > 0:
                 rows = await model.scatterreduce(part, block, dim="rows")

@@ -94,7 +94,9 @@ draw_collective(demo, "allreduce")
 async def too_early(model: Model) -> None:
     columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
     rows, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
-    model.loss(model.forward(1, model.forward(0, model.get_activation([0]), columns), rows))
+    model.loss(
+        model.forward(1, model.forward(0, model.get_activation([0]), columns), rows)
+    )
 
 
 try:
@@ -154,10 +156,12 @@ async def tensor_parallel(model: Model) -> None:
 
     for layer in range(model.LAYERS):
         dim = "out" if layer % 2 == 0 else "in"
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS, dim=dim
+        )
 
     # Forward, loss and backward, block by block; then update every layer.
-    # --- your code (about 31 lines) ---
+    # --- your code (about 44 lines) ---
     for first in range(0, model.BATCHES, 2):
         batches = range(first, min(first + 2, model.BATCHES))
         for b in batches:
@@ -169,28 +173,42 @@ async def tensor_parallel(model: Model) -> None:
                 if block > 0:
                     activations[block, b] = await coming.pop((block, b))
                 for layer in (block, block + 1):
-                    activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
-                coming[block + 2, b] = model.allreduce(activations.pop((block + 2, b)), block + 2)
+                    activations[layer + 1, b] = model.forward(
+                        layer, activations[layer, b], weights[layer]
+                    )
+                coming[block + 2, b] = model.allreduce(
+                    activations.pop((block + 2, b)), block + 2
+                )
 
         for block in reversed(range(0, model.LAYERS, 2)):
             for b in batches:
-                arrived = await coming.pop((block + 2, b))  # the last activation, or the gradient of one
-                grad_activations[block + 2, b] = model.loss(arrived) if block + 2 == model.LAYERS else arrived
+                # The last activation, or the gradient of one.
+                arrived = await coming.pop((block + 2, b))
+                if block + 2 == model.LAYERS:
+                    arrived = model.loss(arrived)
+                grad_activations[block + 2, b] = arrived
                 del arrived
                 for layer in (block + 1, block):
                     grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                        layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+                        layer,
+                        activations[layer, b],
+                        grad_activations[layer + 1, b],
+                        weights[layer],
                     )
                     del activations[layer, b], grad_activations[layer + 1, b]
                     if b > 0:
-                        grad_weights[layer, b] = grad_weights[layer, b] + grad_weights.pop((layer, b - 1))
+                        grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
                 if block > 0:
-                    coming[block, b] = model.allreduce(grad_activations[block, b], block)
+                    coming[block, b] = model.allreduce(
+                        grad_activations[block, b], block
+                    )
                 del grad_activations[block, b]
 
     for layer in range(model.LAYERS):
         grad_weights[layer] = grad_weights.pop((layer, model.BATCHES - 1))
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 
@@ -254,11 +272,13 @@ compare({**others, "tensor parallel": run})
 draw_curves(
     {
         f"latency {latency}": [
-            (slow, end(retime(run, Links(p2p=slow * 0.2, latency=latency)))) for slow in (0.5, 1, 2, 4, 8)
+            (slow, end(retime(run, Links(p2p=slow * 0.2, latency=latency))))
+            for slow in (0.5, 1, 2, 4, 8)
         ]
         for latency in (0, 0.05)
     },
-    across="how much slower the link is (1: a batch takes 0.2 from one rank to another)",
+    across="how much slower the link is "
+    "(1: a batch takes 0.2 from one rank to another)",
     title="When the step is over, by the speed of the link",
 )
 

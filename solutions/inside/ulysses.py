@@ -41,8 +41,10 @@ def layers(tokens: int) -> list[Layer]:
     """A layer, its keys and values, attention with 8 heads, and a layer."""
     return [
         Layer(rows=tokens),  # layer 0: gives the queries, 512 numbers each
-        Layer(outputs=1024, rows=tokens),  # layer 1: gives keys and values of activation 1
-        Layer("attention", rows=tokens, heads=8, kv_heads=8, of=(1, 2)),  # layer 2: activation 1 asks activation 2
+        # Layer 1: gives keys and values of activation 1.
+        Layer(outputs=1024, rows=tokens),
+        # Layer 2: activation 1 asks activation 2.
+        Layer("attention", rows=tokens, heads=8, kv_heads=8, of=(1, 2)),
         Layer(rows=tokens),  # layer 3
     ]
 
@@ -68,8 +70,9 @@ def layers(tokens: int) -> list[Layer]:
 # %%
 async def by_heads(model: Model, value):
     """All rows of some heads, for some rows of all heads."""
-    mine = [model.shard(value, "features", rank, model.RANKS) for rank in range(model.RANKS)]
-    first, *more = await model.alltoall(mine, 2)  # one part for each rank, and one from each
+    ranks = range(model.RANKS)
+    mine = [model.shard(value, "features", rank, model.RANKS) for rank in ranks]
+    first, *more = await model.alltoall(mine, 2)  # one for each rank, and one from each
     for part in more:
         first = first.combine(part)
     return first
@@ -173,16 +176,21 @@ async def ulysses(model: Model) -> None:
     del data
 
     # Forward, loss and backward; then update layers 0, 1 and 3. Attention has 8 heads.
-    # --- your code (about 50 lines) ---
+    # --- your code (about 67 lines) ---
     # A rank works on its heads one by one.
     turns = range(8 // model.RANKS)
 
+    ranks = range(model.RANKS)
+
     def to_heads(value, turn):
-        mine = [model.shard(value, "features", rank * len(turns) + turn, 8) for rank in range(model.RANKS)]
-        return model.alltoall(mine, 2)
+        heads = [rank * len(turns) + turn for rank in ranks]
+        return model.alltoall(
+            [model.shard(value, "features", head, 8) for head in heads], 2
+        )
 
     def to_rows(value):
-        return model.alltoall([model.shard(value, "rows", rank, model.RANKS) for rank in range(model.RANKS)], 2)
+        parts = [model.shard(value, "rows", rank, model.RANKS) for rank in ranks]
+        return model.alltoall(parts, 2)
 
     async def arrived(*works):
         first, *more = [part for work in works for part in await work]
@@ -199,14 +207,18 @@ async def ulysses(model: Model) -> None:
     for turn in turns:
         activations["queries", turn] = await arrived(queries[turn])
         activations["keys", turn] = await arrived(keys[turn])
-        activations[3] = model.forward(2, activations["queries", turn], activations["keys", turn])
+        activations[3] = model.forward(
+            2, activations["queries", turn], activations["keys", turn]
+        )
         results.append(to_rows(activations.pop(3)))
     activations[3] = await arrived(*results)
     del queries, keys, results
 
     activations[4] = model.forward(3, activations[3], weights[3])
     grad_activations[4] = model.loss(activations.pop(4))
-    grad_weights[3], grad_activations[3] = model.backward(3, activations.pop(3), grad_activations.pop(4), weights[3])
+    grad_weights[3], grad_activations[3] = model.backward(
+        3, activations.pop(3), grad_activations.pop(4), weights[3]
+    )
     gradients = [to_heads(grad_activations[3], turn) for turn in turns]
     del grad_activations[3]
     sums = {3: model.allreduce(grad_weights.pop(3), 3)}
@@ -215,22 +227,31 @@ async def ulysses(model: Model) -> None:
     for turn in turns:
         grad_activations[3] = await arrived(gradients[turn])
         grad_activations["keys"], grad_activations["queries"] = model.backward(
-            2, activations.pop(("queries", turn)), grad_activations.pop(3), activations.pop(("keys", turn))
+            2,
+            activations.pop(("queries", turn)),
+            grad_activations.pop(3),
+            activations.pop(("keys", turn)),
         )
         keys.append(to_rows(grad_activations.pop("keys")))
         queries.append(to_rows(grad_activations.pop("queries")))
     grad_activations[2] = await arrived(*keys)
-    grad_weights[1], grad_activations[1] = model.backward(1, activations.pop(1), grad_activations.pop(2), weights[1])
+    grad_weights[1], grad_activations[1] = model.backward(
+        1, activations.pop(1), grad_activations.pop(2), weights[1]
+    )
     sums[1] = model.allreduce(grad_weights.pop(1), 1)
     grad_activations[1] = grad_activations[1] + await arrived(*queries)
     del gradients, keys, queries
 
-    grad_weights[0], _ = model.backward(0, activations.pop(0), grad_activations.pop(1), weights[0])
+    grad_weights[0], _ = model.backward(
+        0, activations.pop(0), grad_activations.pop(1), weights[0]
+    )
     del _
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (3, 1, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 
@@ -280,7 +301,8 @@ Model.check(out, puzzle="ulysses")
 
 # %%
 async def ring(model: Model, pieces: int = 1) -> float:
-    """Attention over a ring: of the text in contiguous pieces, or dealt out as in zigzag (two pieces)."""
+    """Attention over a ring: of the text in contiguous pieces, or dealt out as in
+    zigzag (two pieces)."""
     weights = [model.load_weights(layer)[0] for layer in (0, 1)]
     data, total = model.get_activation([0]), pieces * model.RANKS
     mine = model.shard(data, "rows", model.rank, total)
@@ -303,11 +325,17 @@ async def zigzag(model: Model) -> float:
 async def swapped(model: Model) -> float:
     """Attention on heads, with the results swapped back."""
     weights = [model.load_weights(layer)[0] for layer in (0, 1)]
-    queries = model.forward(0, model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS), weights[0])
+    data = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
+    queries = model.forward(0, data, weights[0])
     keys = model.forward(1, queries, weights[1])
     began = model.time
-    result = model.forward(2, await by_heads(model, queries), await by_heads(model, keys))
-    await model.alltoall([model.shard(result, "rows", rank, model.RANKS) for rank in range(model.RANKS)], 2)
+    result = model.forward(
+        2, await by_heads(model, queries), await by_heads(model, keys)
+    )
+    ranks = range(model.RANKS)
+    await model.alltoall(
+        [model.shard(result, "rows", rank, len(ranks)) for rank in ranks], 2
+    )
     return model.time - began
 
 

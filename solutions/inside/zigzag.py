@@ -40,8 +40,10 @@ from lib.suite.course.solutions import run_of
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
 TOKENS = 4096
 LAYERS = [
-    Layer(outputs=1024, rows=TOKENS),  # layer 0: the data gives keys and values, 512 numbers each
-    Layer("attention", rows=TOKENS, heads=4, kv_heads=4, of=(0, 1)),  # layer 1: the data asks, activation 1 is asked
+    # Layer 0: the data gives keys and values, 512 numbers each.
+    Layer(outputs=1024, rows=TOKENS),
+    # Layer 1: the data asks, activation 1 is asked.
+    Layer("attention", rows=TOKENS, heads=4, kv_heads=4, of=(0, 1)),
     Layer(rows=TOKENS),  # layer 2
 ]
 
@@ -54,13 +56,16 @@ LAYERS = [
 
 # %%
 def ring_of(*shares: tuple[int, ...]) -> list[Model]:
-    """Attention forward over a ring in which rank r has the pieces shares[r] of the text."""
+    """Attention forward over a ring in which rank r has the pieces shares[r] of the
+    text."""
     pieces = sum(len(share) for share in shares)
 
     async def attend(model: Model) -> None:
         weight, _ = model.load_weights(0)
         data = model.get_activation([0])
-        first, *more = [model.shard(data, "rows", piece, pieces) for piece in shares[model.rank]]
+        first, *more = [
+            model.shard(data, "rows", piece, pieces) for piece in shares[model.rank]
+        ]
         for piece in more:
             first = first.combine(piece)  # one value with all rows of this rank
         model.activations[0] = first
@@ -159,30 +164,38 @@ async def zigzag(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
     data = model.get_activation(range(model.BATCHES))
 
-    # Choose this rank's tokens. Forward, loss and backward of them; then update layers 0 and 2.
-    # --- your code (about 41 lines) ---
+    # Choose this rank's tokens. Forward, loss and backward of them; then update layers
+    # 0 and 2.
+    # --- your code (about 53 lines) ---
     early = model.shard(data, "rows", model.rank, 2 * model.RANKS)
     late = model.shard(data, "rows", 2 * model.RANKS - 1 - model.rank, 2 * model.RANKS)
     activations[0] = early.combine(late)
     del data, early, late
 
     last = model.RANKS - 1
-    activations[1] = model.forward(0, activations[0], weights[0])  # the keys and values of these rows
+    # The keys and values of these rows.
+    activations[1] = model.forward(0, activations[0], weights[0])
     passing = {"keys": model.shift(activations[1], 1)}
     activations[2] = model.forward(1, activations[0], activations[1])
     for step in range(1, model.RANKS):
         activations["keys"] = await passing.pop("keys")
         if step < last:
             passing["keys"] = model.shift(activations["keys"], 1)
-        activations[2] = activations[2] + model.forward(1, activations[0], activations.pop("keys"))
+        activations[2] = activations[2] + model.forward(
+            1, activations[0], activations.pop("keys")
+        )
 
     activations[3] = model.forward(2, activations[2], weights[2])
     grad_activations[3] = model.loss(activations.pop(3))
-    grad_weights[2], grad_activations[2] = model.backward(2, activations.pop(2), grad_activations.pop(3), weights[2])
+    grad_weights[2], grad_activations[2] = model.backward(
+        2, activations.pop(2), grad_activations.pop(3), weights[2]
+    )
     sums = {2: model.allreduce(grad_weights.pop(2), 2)}
 
     # Early and late keys go round one after the other, each with its gradient.
-    activations[1, 0], activations[1, 1] = (model.shard(activations[1], "rows", half, 2) for half in (0, 1))
+    activations[1, 0], activations[1, 1] = (
+        model.shard(activations[1], "rows", half, 2) for half in (0, 1)
+    )
     del activations[1]
     for step in range(model.RANKS):
         for half in (1, 0):
@@ -190,23 +203,30 @@ async def zigzag(model: Model) -> None:
                 activations[1, half] = await passing.pop(("keys", half))
             if step < last:
                 passing["keys", half] = model.shift(activations[1, half], 1)
-            part, _ = model.backward(1, activations[0], grad_activations[2], activations.pop((1, half)))
+            part, _ = model.backward(
+                1, activations[0], grad_activations[2], activations.pop((1, half))
+            )
             if step > 0:
                 part = part + await passing["gradient", half]
             passing["gradient", half] = model.shift(part, 1)
             del part, _
     del grad_activations[2]
 
-    # The late gradient is at home first, and layer 0 takes it while the early one is on its way.
+    # The late gradient is at home first, and layer 0 takes it while the early one is on
+    # its way.
     for half in (1, 0):
         grad_activations[1] = await passing.pop(("gradient", half))
         rows = model.shard(activations[0], "rows", half, 2)
-        grad_weights[0, half], _ = model.backward(0, rows, grad_activations.pop(1), weights[0])
+        grad_weights[0, half], _ = model.backward(
+            0, rows, grad_activations.pop(1), weights[0]
+        )
         del rows, _
     sums[0] = model.allreduce(grad_weights.pop((0, 0)) + grad_weights.pop((0, 1)), 0)
     for layer in (2, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
     # --- end of your code ---
 
@@ -264,10 +284,13 @@ draw_attention({"one piece each": contiguous, "two pieces each": run})
 
 # %%
 SLOW = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+links = {slow: Links(p2p=slow * 0.2) for slow in SLOW}
 draw_curves(
     {
-        "one piece each": [(slow, end(retime(contiguous, Links(p2p=slow * 0.2)))) for slow in SLOW],
-        "two pieces each": [(slow, end(retime(run, Links(p2p=slow * 0.2)))) for slow in SLOW],
+        "one piece each": [
+            (slow, end(retime(contiguous, links[slow]))) for slow in SLOW
+        ],
+        "two pieces each": [(slow, end(retime(run, links[slow]))) for slow in SLOW],
     },
     across="how much slower the link is (1: a pass of keys and values takes 1.6)",
     title="When the step is over, by the speed of the link",

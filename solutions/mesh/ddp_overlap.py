@@ -152,12 +152,14 @@ async def ddp_overlap(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer)
     activations[0] = model.get_activation([model.rank])
 
-    # Forward and loss, as in "Distributed data parallel". Then backward, layer by layer:
-    # start the sum of each gradient, alone or in a bucket with others, and wait for it as
-    # late as you can. Update all layers.
-    # --- your code (about 25 lines) ---
+    # Forward and loss, as in "Distributed data parallel". Then backward, layer by
+    # layer: start the sum of each gradient, alone or in a bucket with others, and wait
+    # for it as late as you can. Update all layers.
+    # --- your code (about 30 lines) ---
     for layer in range(model.LAYERS):
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
@@ -165,9 +167,12 @@ async def ddp_overlap(model: Model) -> None:
     travelling = []  # the layers of each bucket that has left, and its all-reduce
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations.pop(layer), grad_activations.pop(layer + 1), weights[layer]
+            layer,
+            activations.pop(layer),
+            grad_activations.pop(layer + 1),
+            weights[layer],
         )
-        grad_activations.pop(0, None)  # the gradient of the data, which is not read again
+        grad_activations.pop(0, None)  # the gradient of the data is not read again
         bucket.append(layer)
         if len(bucket) == 2 or layer == 0:
             work = model.allreduce_bucket([grad_weights[i] for i in bucket])

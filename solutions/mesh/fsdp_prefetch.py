@@ -23,11 +23,14 @@
 # One setting of PyTorch's FSDP made a T5 model train up to five times as fast, and another model 5 % slower. The
 # setting is a limit: never more than two all-gathers in flight.
 #
-# In puzzle $number_fsdp you fetched one weight ahead, and that was enough: every layer computed for a whole time unit and
-# a gather took 0.3. Real models are not so even. An attention layer on a long text computes for ages with few weights; an
-# embedding, or a layer of many experts, has huge weights and hardly anything to compute. Then some gathers take longer
-# than the layer behind which you wanted to hide them. You could look further ahead. But every weight that is fetched
-# early sits in memory, and every gather that is started early stands in a queue, in front of something else.
+# In puzzle $number_fsdp you waited for every weight, for 7.2 of 37.8 time units. Yet which weight comes next is known
+# long before: ask for it while this one computes, and its gather runs beside the work. That is **prefetching**. With
+# layers that are all alike one weight ahead would do: each computes for a whole time unit, and a gather takes 0.3.
+#
+# Real models are not so even. An attention layer on a long text computes for ages with few weights; an embedding, or a
+# layer of many experts, has huge weights and hardly anything to compute. Then some gathers take longer than the layer
+# behind which you wanted to hide them. You could look further ahead. But every weight that is fetched early sits in
+# memory, and every gather that is started early stands in a queue, in front of something else.
 #
 # So: how far ahead is far enough?
 #
@@ -66,7 +69,9 @@ from lib.schedules.data_parallel import fetching
 costs = PUZZLES["fsdp_prefetch"].costs
 ahead = {}
 for depth in range(5):
-    ahead[f"{depth} ahead"] = simulate(fetching(depth), layers=6, batches=4, ranks=4, costs=costs)
+    ahead[f"{depth} ahead"] = simulate(
+        fetching(depth), layers=6, batches=4, ranks=4, costs=costs
+    )
 draw_trade_off(ahead)
 
 # %% [markdown]
@@ -97,8 +102,8 @@ draw(ahead["4 ahead"])
 #
 # **Given:** on rank r, shard r of 4 of each weight and optimizer state, and `my_batches`, which is one batch.
 #
-# **To do:** one step of FSDP in which as little as possible waits for the network. Your solution of puzzle $number_fsdp
-# is a good start: with one microbatch it reaches the second goal here.
+# **To do:** one step of FSDP in which as little as possible waits for the network. Start from your solution of puzzle
+# $number_fsdp: it reaches the first goal as it is.
 #
 # **Rules**
 #
@@ -122,8 +127,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The second goal is one weight ahead. For the third the reduce-scatters have to get out of the way, and for the last a
-# rank may wait only once: at the very beginning. (The limits answer your prediction, so guess first.)
+# The second goal is one weight ahead, with the last layer's kept at the turn. For the third the reduce-scatters have to
+# get out of the way, and for the last a rank may wait only once: at the very beginning. (The limits answer your
+# prediction, so guess first.)
 
 # %%
 goal("fsdp_prefetch")
@@ -137,14 +143,18 @@ async def fsdp_prefetch(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        weights[layer], opt_states[layer] = model.load_weights(
+            layer, model.rank, model.RANKS
+        )
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # Forward and backward through all layers, with gathers that were started long enough before.
-    # Reduce-scatter each gradient, and update each shard when its gradient is there.
-    # --- your code (about 36 lines) ---
+    # Forward and backward through all layers, with gathers that were started long
+    # enough before. Reduce-scatter each gradient, and update each shard when its
+    # gradient is there.
+    # --- your code (about 43 lines) ---
     last = model.LAYERS - 1
-    to_come = [*range(model.LAYERS), *reversed(range(last))]  # gathers in the order of use; the last layer stays
+    # Gathers in the order of use; the last layer stays.
+    to_come = [*range(model.LAYERS), *reversed(range(last))]
     coming, leaving = [], {}
 
     def fetch(most: int) -> None:
@@ -154,7 +164,9 @@ async def fsdp_prefetch(model: Model) -> None:
 
     async def finish(layer: int) -> None:
         grad_weights[layer] = await leaving.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
 
     fetch(1)
@@ -162,7 +174,9 @@ async def fsdp_prefetch(model: Model) -> None:
     for layer in range(model.LAYERS):
         weights[layer, "full"] = await coming.pop(0)
         fetch(2)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer, "full"]
+        )
         if layer < last:
             del weights[layer, "full"]
 
@@ -173,7 +187,10 @@ async def fsdp_prefetch(model: Model) -> None:
         if layer < last:
             weights[layer, "full"] = await coming.pop(0)
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            layer,
+            activations[layer],
+            grad_activations[layer + 1],
+            weights[layer, "full"],
         )
         del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
         # Before the reduce-scatter: this one is awaited sooner.

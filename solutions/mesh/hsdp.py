@@ -44,7 +44,19 @@
 
 # %%
 from drawing import draw, draw_mesh, draw_trade_off
-from lib import LINKS, UNIT, Links, Mesh, Model, check, check_function, goal, predict, simulate, what_if
+from lib import (
+    LINKS,
+    UNIT,
+    Links,
+    Mesh,
+    Model,
+    check,
+    check_function,
+    goal,
+    predict,
+    simulate,
+    what_if,
+)
 from lib.schedules.data_parallel import ddp, fully_sharded
 
 # %% [markdown]
@@ -124,14 +136,16 @@ async def hsdp(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer, shard, shards)
 
     # FSDP inside the host; then sum what the twins in the other hosts have, and update.
-    # --- your code: hsdp (about 36 lines) ---
+    # --- your code: hsdp (about 45 lines) ---
     last = model.LAYERS - 1
     reducing, summing = {}, {}  # on their way: inside the host, and between hosts
 
     async def sum_up(layer: int) -> None:
         if layer in reducing:
             grad_weights[layer] = await reducing.pop(layer)
-            summing[layer] = model.allreduce(grad_weights[layer], layer, group="replica")
+            summing[layer] = model.allreduce(
+                grad_weights[layer], layer, group="replica"
+            )
 
     activations[0] = model.get_activation(my_batches)
     coming = model.allgather(weights[0], 0, group="shard")
@@ -139,7 +153,9 @@ async def hsdp(model: Model) -> None:
         weights[layer, "full"] = await coming
         if layer < last:
             coming = model.allgather(weights[layer + 1], layer + 1, group="shard")
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer, "full"]
+        )
         if layer < last:
             del weights[layer, "full"]
 
@@ -152,7 +168,10 @@ async def hsdp(model: Model) -> None:
         if layer > 0:
             coming = model.allgather(weights[layer - 1], layer - 1, group="shard")
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            layer,
+            activations[layer],
+            grad_activations[layer + 1],
+            weights[layer, "full"],
         )
         del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
         reducing[layer] = model.scatterreduce(grad_weights[layer], layer, group="shard")
@@ -163,7 +182,9 @@ async def hsdp(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         await sum_up(layer)
         grad_weights[layer] = await summing.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
         await sum_up(0)  # its reduce-scatter is over: the slow links need not wait
     # --- end of your code ---
@@ -473,14 +494,17 @@ goal("hybrid_mesh")
 # %%
 def hybrid_mesh(devices, slices, replica_ici, replica_dcn, model):
     # First what cannot be. Then the two sizes of data, and what follows from them.
-    # --- your code: hybrid_mesh (about 18 lines) ---
+    # --- your code: hybrid_mesh (about 21 lines) ---
     if min(devices, slices, replica_ici, replica_dcn, model) < 1:
         raise ValueError("every size is 1 or more")
     if devices % slices:
         raise ValueError(f"{devices} devices do not make {slices} slices of equal size")
     in_slice = devices // slices
     if in_slice % (replica_ici * model):
-        raise ValueError(f"replica_ici {replica_ici} times model {model} does not divide a slice of {in_slice} devices")
+        raise ValueError(
+            f"replica_ici {replica_ici} times model {model} "
+            f"does not divide a slice of {in_slice} devices"
+        )
     if slices % replica_dcn:
         raise ValueError(f"{slices} slices do not divide among {replica_dcn} copies")
     data_ici = in_slice // (replica_ici * model)
@@ -512,10 +536,12 @@ if verdict:
     print("replica_dcn  copies  shards  crosses")
     for replica_dcn in (1, 2, 4):
         sizes = hybrid_mesh(32, 4, 1, replica_dcn, 2)
-        shards = sizes["data_ici"] * sizes["data_dcn"]
-        print(f"{replica_dcn:>11}  {sizes['replica']:>6}  {shards:>6}  {sizes['data_dcn']:>7}")
+        copies, crosses = sizes["replica"], sizes["data_dcn"]
+        shards = sizes["data_ici"] * crosses
+        print(f"{replica_dcn:>11}  {copies:>6}  {shards:>6}  {crosses:>7}")
     sizes = hybrid_mesh(32, 4, 1, 2, 2)
-    axes = {"replica": sizes["replica"], "data": sizes["data_ici"] * sizes["data_dcn"], "model": 2}
+    data = sizes["data_ici"] * sizes["data_dcn"]
+    axes = {"replica": sizes["replica"], "data": data, "model": 2}
     picture = draw_mesh(Mesh(axes, host_size=8), "data")
 picture
 
@@ -577,13 +603,19 @@ def hybrid_mesh_inputs():
         sizes = [random.choice((1, 1, 2, 3, 4, 8)) for _ in range(5)]
         replica_ici, replica_dcn, model, data_ici, data_dcn = sizes
         slices = replica_dcn * data_dcn + (random.random() < 0.1)
-        devices = slices * replica_ici * data_ici * model * random.choice((1, 1, 4, 16)) + (random.random() < 0.1)
+        devices = slices * replica_ici * data_ici * model * random.choice(
+            (1, 1, 4, 16)
+        ) + (random.random() < 0.1)
         yield devices, slices, replica_ici, replica_dcn, model
 
 
-def hybrid_mesh_picture(answer, expected, devices, slices, replica_ici, replica_dcn, model):
+def hybrid_mesh_picture(
+    answer, expected, devices, slices, replica_ici, replica_dcn, model
+):
     data_ici, data_dcn, ranks = expected["data_ici"], expected["data_dcn"], []
-    for copy, inner, slice_, place, part in product(*map(range, (replica_dcn, replica_ici, data_dcn, data_ici, model))):
+    for copy, inner, slice_, place, part in product(
+        *map(range, (replica_dcn, replica_ici, data_dcn, data_ici, model))
+    ):
         first = (copy * data_dcn + slice_) * (devices // slices)
         ranks.append(first + (inner * data_ici + place) * model + part)
     axes = {"replica": expected["replica"], "data": data_ici * data_dcn, "model": model}

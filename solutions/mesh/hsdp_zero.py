@@ -123,18 +123,24 @@ async def hsdp_zero(model: Model) -> None:
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
     for layer in range(model.LAYERS):
         weights[layer], _ = model.load_weights(layer, shard, shards)
-        _, opt_states[layer] = model.load_weights(layer, shard * replicas + replica, shards * replicas)
+        _, opt_states[layer] = model.load_weights(
+            layer, shard * replicas + replica, shards * replicas
+        )
 
-    # FSDP inside the host. Then the twins divide each gradient, update an eighth each, and
-    # both have their quarter again.
-    # --- your code (about 29 lines) ---
+    # FSDP inside the host. Then the twins divide each gradient, update an eighth each,
+    # and both have their quarter again.
+    # --- your code (about 44 lines) ---
     last = model.LAYERS - 1
     summing, returning = {}, {}  # gradients and weights on their way between the hosts
 
     activations[0] = model.get_activation(my_batches)
     for layer in range(model.LAYERS):
-        weights[layer, "full"] = await model.allgather(weights[layer], layer, group="shard")
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        weights[layer, "full"] = await model.allgather(
+            weights[layer], layer, group="shard"
+        )
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer, "full"]
+        )
         if layer < last:  # the last layer turns round at once and keeps its weight
             del weights[layer, "full"]
 
@@ -143,20 +149,31 @@ async def hsdp_zero(model: Model) -> None:
 
     for layer in reversed(range(model.LAYERS)):
         if layer < last:
-            weights[layer, "full"] = await model.allgather(weights[layer], layer, group="shard")
+            weights[layer, "full"] = await model.allgather(
+                weights[layer], layer, group="shard"
+            )
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            layer,
+            activations[layer],
+            grad_activations[layer + 1],
+            weights[layer, "full"],
         )
         del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
-        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group="shard")
-        summing[layer] = model.scatterreduce(grad_weights[layer], layer, group="replica")
+        grad_weights[layer] = await model.scatterreduce(
+            grad_weights[layer], layer, group="shard"
+        )
+        summing[layer] = model.scatterreduce(
+            grad_weights[layer], layer, group="replica"
+        )
         del grad_weights[layer]
     del grad_activations[0]
 
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await summing.pop(layer)
         weights[layer] = weights[layer].shard(replica, replicas)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
         returning[layer] = model.allgather(weights[layer], layer, group="replica")
     for layer in reversed(range(model.LAYERS)):

@@ -146,20 +146,25 @@ async def zero1(model: Model) -> None:
         _, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
     activations[0] = model.get_activation([model.rank])
 
-    # Forward, loss and backward, as in "Distributed data parallel". For each layer: sum up
-    # the gradient, update what this rank has the state for, and see that every rank ends
-    # up with the whole new weight.
-    # --- your code: zero1 (about 23 lines) ---
+    # Forward, loss and backward, as in "Distributed data parallel". For each layer: sum
+    # up the gradient, update what this rank has the state for, and see that every rank
+    # ends up with the whole new weight.
+    # --- your code: zero1 (about 27 lines) ---
     for layer in range(model.LAYERS):
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations[layer + 1] = model.forward(
+            layer, activations[layer], weights[layer]
+        )
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
     summing, gathering = {}, {}  # the collectives in flight, by their layer
 
-    async def finish(layer: int) -> None:  # update my shard of a layer, and start gathering the new ones
+    # Update my shard of a layer, and start gathering the new ones.
+    async def finish(layer: int) -> None:
         grad_weights[layer] = await summing.pop(layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
         del grad_weights[layer]
         gathering[layer] = model.allgather(weights[layer], layer)
 
@@ -279,17 +284,21 @@ async def zero2(model: Model) -> None:
         _, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # For each of my batches: forward, loss, backward; sum up each gradient over the ranks
-    # as it is made, and add my shard of it to that of the batch before. In the last batch,
-    # update my shards and gather the new weights.
-    # --- your code: zero2 (about 36 lines) ---
+    # For each of my batches: forward, loss, backward; sum up each gradient over the
+    # ranks as it is made, and add my shard of it to that of the batch before. In the
+    # last batch, update my shards and gather the new weights.
+    # --- your code: zero2 (about 40 lines) ---
     summing, gathering = [], {}  # the collectives in flight
 
-    async def finish() -> None:  # add the oldest shard that travels to its sum; in the last batch, update and gather
+    # Add the oldest shard that travels to its sum; in the last batch, update and
+    # gather.
+    async def finish() -> None:
         layer, b, work = summing.pop(0)
         grad_weights[layer, b] = await work
         if b > model.rank:
-            grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+            grad_weights[layer, b] = (
+                grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+            )
             del grad_weights[layer, b - model.RANKS]
         if b == my_batches[-1]:
             weights[layer], opt_states[layer] = model.update(
@@ -301,7 +310,9 @@ async def zero2(model: Model) -> None:
     for b in my_batches:
         activations[0] = model.get_activation([b])
         for layer in range(model.LAYERS):
-            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+            activations[layer + 1] = model.forward(
+                layer, activations[layer], weights[layer]
+            )
             if summing:  # the last gradient of the batch before
                 await finish()
         grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
@@ -316,7 +327,8 @@ async def zero2(model: Model) -> None:
                 weights[layer] = weights[layer].shard(model.rank, model.RANKS)
             work = model.scatterreduce(grad_weights[layer, b], layer)
             summing.append((layer, b, work))
-            if len(summing) > 1:  # the gradient of the layer above travelled behind this backward
+            # The gradient of the layer above travelled behind this backward.
+            if len(summing) > 1:
                 await finish()
         del grad_activations[0]
     await finish()

@@ -206,7 +206,9 @@ changes = simulate(program_of(order, messages="posted"), **sizes)
 print(" ".join(map(str, order[0])))
 for name, run in {"interleaved": changes, "yours": out}.items():
     if run:
-        print(f"{name:11} {gathers(run)} all-gathers a rank, ends at {check(run).time:g}")
+        print(
+            f"{name:11} {gathers(run)} all-gathers a rank, ends at {check(run).time:g}"
+        )
 compare(interleaved=changes, breadth_first=out) if out else None
 
 # %% [markdown]

@@ -130,13 +130,16 @@ def interleaved(rank, ranks, batches):
     groups = [range(start, start + ranks) for start in range(0, batches, ranks)]
     # All forwards in their order, and all backwards in theirs. How long is the warm-up?
     # Then merge the two lists.
-    # --- your code (about 8 lines) ---
+    # --- your code (about 10 lines) ---
     forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
-    backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
+    backwards = [
+        f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group
+    ]
     warm_up = ranks + 2 * (ranks - 1 - rank)
     order = forwards[:warm_up]
     for turn, backward in enumerate(backwards):
-        order += forwards[warm_up + turn : warm_up + turn + 1]  # none, when there are no more
+        # No forward, when there are no more.
+        order += forwards[warm_up + turn : warm_up + turn + 1]
         order.append(backward)
     return order
     # --- end of your code ---

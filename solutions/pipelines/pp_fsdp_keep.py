@@ -58,8 +58,12 @@ async def to_pieces(model: Model) -> None:
     model.weights[0], model.opt_states[0] = model.load_weights(0, shard, 2)
     for b in (shard, shard + 2):
         model.activations["in"] = model.get_activation([b])
-        model.weights["whole"] = await model.allgather(model.weights[0], 0, group="data")
-        model.activations["out"] = model.forward(0, model.activations["in"], model.weights["whole"])
+        model.weights["whole"] = await model.allgather(
+            model.weights[0], 0, group="data"
+        )
+        model.activations["out"] = model.forward(
+            0, model.activations["in"], model.weights["whole"]
+        )
         del model.weights["whole"]
 
 
@@ -160,7 +164,9 @@ async def pp_fsdp_keep(model: Model) -> None:
 
     def forward(b: int) -> None:
         for layer in my_layers:
-            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+            activations[layer + 1, b] = model.forward(
+                layer, activations[layer, b], weights[layer]
+            )
 
     async def hand_on(b: int) -> None:
         if stage == len(pipeline) - 1:
@@ -176,11 +182,16 @@ async def pp_fsdp_keep(model: Model) -> None:
     def backward(b: int) -> None:
         for layer in reversed(my_layers):
             grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+                layer,
+                activations[layer, b],
+                grad_activations[layer + 1, b],
+                weights[layer],
             )
             del activations[layer, b], grad_activations[layer + 1, b]
             if b != my_batches[0]:
-                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - shards]
+                grad_weights[layer, b] = (
+                    grad_weights[layer, b] + grad_weights[layer, b - shards]
+                )
                 del grad_weights[layer, b - shards]
 
     async def hand_back(b: int) -> None:

@@ -45,7 +45,9 @@ from lib import Costs, Model, PuzzleError, check, goal, predict, schedule, simul
 def shuffled(rank, ranks, groups):
     stages = (rank, rank + ranks)
     forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
-    backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
+    backwards = [
+        f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group
+    ]
     warm_up = len(groups[0]) + 2 * (ranks - 1 - rank)
     order = forwards[:warm_up]
     for turn, backward in enumerate(backwards):
@@ -207,7 +209,8 @@ def figures(function, ranks, batches):
         sizes = {"layers": 2 * ranks, "batches": batches, "ranks": ranks}
         verdict = check(simulate(function, **sizes, costs=thirds))
     except PuzzleError as error:
-        return "waits in a circle" if "wait for each other" in str(error) else "not a legal list"
+        circle = "wait for each other" in str(error)
+        return "waits in a circle" if circle else "not a legal list"
     return f"{verdict.time:4g} / {verdict.memory / 1e6:.2f}"
 
 

@@ -159,7 +159,9 @@ picture = None
 if verdict:
     ranks, stages, style = 4, 12, "v"
     mine = [stage_ids(rank, ranks, stages, style) for rank in range(ranks)]
-    picture = picture_of(Stages(mine, title=f"{stages} stages on {ranks} ranks: {style}"))
+    picture = picture_of(
+        Stages(mine, title=f"{stages} stages on {ranks} ranks: {style}")
+    )
 picture
 
 # %% [markdown]
@@ -274,7 +276,11 @@ def stage_ids_inputs():
                 elif stages < 2 * ranks:
                     yield 0, ranks, stages, style
     for ranks in (8, 16, 64):
-        yield from ((rank, ranks, 2 * ranks, style) for style in ("loop", "v") for rank in (0, 1, ranks - 1))
+        yield from (
+            (rank, ranks, 2 * ranks, style)
+            for style in ("loop", "v")
+            for rank in (0, 1, ranks - 1)
+        )
     yield 0, 2, 4, "V"
 
 

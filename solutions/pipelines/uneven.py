@@ -119,8 +119,9 @@ def uneven(layers: list[float], ranks: list[float]) -> list[int]:
     # For each stage how many layers it has: with 3, 3, 2, 2 the last has layers 8 and
     # 9. Fill the stages as far as a limit allows, and search for the smallest limit
     # with which all layers find a place.
-    # --- your code: uneven (about 12 lines) ---
-    def filled(limit: float) -> list[int]:  # if no stage may weigh more, nor take what a later one needs
+    # --- your code: uneven (about 16 lines) ---
+    # If no stage may weigh more, nor take what a later one needs.
+    def filled(limit: float) -> list[int]:
         counts, used = [], 0
         for later in reversed(range(len(ranks))):
             end = used + 1
@@ -130,8 +131,12 @@ def uneven(layers: list[float], ranks: list[float]) -> list[int]:
             used = end
         return counts
 
-    stretches = [layers[i:j] for i in range(len(layers)) for j in range(i + 1, len(layers) + 1)]
-    limits = sorted({sum(stretch) for stretch in stretches if sum(stretch) >= max(layers)})
+    stretches = [
+        layers[i:j] for i in range(len(layers)) for j in range(i + 1, len(layers) + 1)
+    ]
+    limits = sorted(
+        {sum(stretch) for stretch in stretches if sum(stretch) >= max(layers)}
+    )
     return next(filled(limit) for limit in limits if sum(filled(limit)) == len(layers))
     # --- end of your code ---
 
@@ -190,7 +195,9 @@ def as_most_programs_do(layers: list[float], ranks: list[float]) -> list[int]:
     return [3, 3, 2, 2]
 
 
-compare(equally_many=simulate(as_most_programs_do, puzzle="uneven"), yours=out) if out else None
+compare(
+    equally_many=simulate(as_most_programs_do, puzzle="uneven"), yours=out
+) if out else None
 
 # %% [markdown]
 # ## Deeper: when you only know how many layers there are
@@ -298,7 +305,8 @@ verdict
 
 # %%
 def best(layers, stages, before, after):
-    """How heavy the heaviest stage of the best split is: the first weight with which all layers find a place."""
+    """How heavy the heaviest stage of the best split is: the first weight with which
+    all layers find a place."""
     ends = [before, *[0] * (stages - 2), after]
 
     def room(most):
@@ -320,7 +328,8 @@ if verdict:
         carries[0], carries[-1] = carries[0] + before, carries[-1] + after
         most, ideal = max(carries), best(layers, stages, before, after)
         lost = f"{most / ideal - 1:.0%}"
-        print(f"{name:<5}  {layers:>6}  {after:>4}  {stages:>6}  {most:>8.4g}  {ideal:>4.3g}  {lost:>4}")
+        asked = f"{name:<5}  {layers:>6}  {after:>4}  {stages:>6}"
+        print(f"{asked}  {most:>8.4g}  {ideal:>4.3g}  {lost:>4}")
     points = [0, *split_layers(11, 4), 11]
     cut = [range(*ends) for ends in pairwise(points)]
     title = "11 layers: the last stage has 3, and the head"
@@ -479,12 +488,22 @@ def split_layers_accepts(answer, layers, stages):
     points, right = [0, *answer, layers], [0, *expected, layers]
     sizes = [end - begin for begin, end in pairwise(right)]
     if answer == sizes:
-        return f"these are the sizes of the stages; stage 1 begins at layer {expected[0]}" if expected else False
+        return (
+            f"these are the sizes of the stages; stage 1 begins at layer {expected[0]}"
+            if expected
+            else False
+        )
     if len(answer) != len(expected):
         return f"{counted(stages, 'stage')} {'have' if stages > 1 else 'has'} {counted(stages - 1, 'split point')}; this has {len(answer)}"
-    stage = next(stage for stage in range(stages) if points[stage + 1] != right[stage + 1])
+    stage = next(
+        stage for stage in range(stages) if points[stage + 1] != right[stage + 1]
+    )
     size, left = divmod(layers, stages)
-    more = f"{left} left, for {'stage 1' if left == 1 else f'stages 1 to {left}'}" if left else "nothing left"
+    more = (
+        f"{left} left, for {'stage 1' if left == 1 else f'stages 1 to {left}'}"
+        if left
+        else "nothing left"
+    )
     begin, end = right[stage], right[stage + 1] - 1
     has = f"layer {begin}" if begin == end else f"layers {begin} to {end}"
     return f"every stage has {size}, with {more}: stage {stage} has {has}"
@@ -494,8 +513,14 @@ def split_layers_picture(answer, expected, layers, stages):
     points = [0, *(expected if answer is None else answer), layers]
     ranges = [range(begin, end) for begin, end in pairwise(points)]
     right = [0, *expected, layers]
-    wrong = [stage for stage, mine in enumerate(ranges) if mine != range(right[stage], right[stage + 1])]
-    if answer is not None and (len(ranges) != stages or any(not mine for mine in ranges)):
+    wrong = [
+        stage
+        for stage, mine in enumerate(ranges)
+        if mine != range(right[stage], right[stage + 1])
+    ]
+    if answer is not None and (
+        len(ranges) != stages or any(not mine for mine in ranges)
+    ):
         raise ValueError("no split of these layers")
     title = f"{counted(layers, 'layer')}, {counted(stages, 'stage')}: "
     title += "what would be right" if answer is None else "what your function says"

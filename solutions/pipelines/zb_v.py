@@ -76,7 +76,8 @@ picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 
 # %%
 def in_phases(rank, ranks, batches, phases):
-    """The list of a rank; a phase such as (3, "Fu Iu Wu") is three times these words."""
+    """The list of a rank; a phase such as (3, "Fu Iu Wu") is three times these
+    words."""
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, {}, []
     for times, words in phases:
         for word in words.split() * times:
@@ -141,7 +142,8 @@ def zb_v(rank, ranks, batches):
     phases = [
         (2 * (ranks - rank) - 1, "Fd"),  # until the first microbatch comes up again
         (rank, "Fu Fd"),  # until its gradient comes back
-        (ranks - rank, "Fu Iu Wu"),  # nothing new goes down before the first gradient does
+        # Nothing new goes down before the first gradient does.
+        (ranks - rank, "Fu Iu Wu"),
         (batches - ranks, "Fd Id Wd Fu Iu Wu"),
         (batches, "Id Iu"),  # the forwards are over: the others wait for these
         (batches, "Wd Wu"),

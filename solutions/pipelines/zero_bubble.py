@@ -61,10 +61,14 @@ def in_halves(model: Model) -> None:
     activations[0] = model.get_activation([0])
     activations[1] = model.forward(0, activations[0], weights[0])
     grad_activations[1] = model.loss(activations[1])
-    grad_activations[0] = model.backward_input(0, activations[0], grad_activations[1], weights[0])
+    grad_activations[0] = model.backward_input(
+        0, activations[0], grad_activations[1], weights[0]
+    )
     # ... the rank before could have grad_activations[0] now ...
     grad_weights[0] = model.backward_weight(0, activations[0], grad_activations[1])
-    weights[0], opt_states[0] = model.update(0, grad_weights[0], weights[0], opt_states[0])
+    weights[0], opt_states[0] = model.update(
+        0, grad_weights[0], weights[0], opt_states[0]
+    )
     model.set_final_weight(0, weights[0])
 
 

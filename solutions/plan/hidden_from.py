@@ -61,7 +61,8 @@ for gpu in ("a100", "h100", "h800", "b200"):
     machine = CLUSTERS[gpu]
     host = machine.nic * machine.host_size
     print(
-        f"{gpu:<4}  {machine.flops / 1e12:5.0f} TFLOP/s a GPU   {host / 1e9:3.0f} GB/s into a host of {machine.host_size}"
+        f"{gpu:<4}  {machine.flops / 1e12:5.0f} TFLOP/s a GPU   "
+        f"{host / 1e9:3.0f} GB/s into a host of {machine.host_size}"
     )
 
 # %% [markdown]
@@ -134,7 +135,9 @@ TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 picture = None
 if verdict:
     curves = roofline(MODELS[MODEL], CLUSTERS[GPU], TOKENS)
-    picture = draw_roofline(curves, f"{MODEL} on {GPU}: the forward of a layer over what it sends")
+    picture = draw_roofline(
+        curves, f"{MODEL} on {GPU}: the forward of a layer over what it sends"
+    )
 picture
 
 # %% [markdown]
@@ -153,7 +156,8 @@ if verdict:
     alone = layer_time(model, h100, Plan(512, 512, 8192)).total
     print("tp   efficiency of a layer")
     for tp in (1, 2, 4, 8, 16, 32):
-        print(f"{tp:>2}   {alone / tp / layer_time(model, h100, Plan(512, 512, 8192, tp=tp)).total:>6.0%}")
+        sliced = layer_time(model, h100, Plan(512, 512, 8192, tp=tp)).total
+        print(f"{tp:>2}   {alone / tp / sliced:>6.0%}")
 
 # %% [markdown]
 # ## What you built
@@ -249,11 +253,17 @@ from math import ceil
 
 def hidden_from_inputs(draw):
     weights = draw.choice([218_103_808, 855_638_016, 3_187_671_040, 1])
-    return weights, draw.integer(50, 2500) * 10**12, draw.choice([1, 5, 25, 50, 200, 400]) * 10**9, draw.choice([2, 4])
+    return (
+        weights,
+        draw.integer(50, 2500) * 10**12,
+        draw.choice([1, 5, 25, 50, 200, 400]) * 10**9,
+        draw.choice([2, 4]),
+    )
 
 
 def hidden_from_accepts(answer, weights, flops, rate, gradient):
-    """True where both numbers are right, or what is wrong with the first that is not."""
+    """True where both numbers are right, or what is wrong with the first that is
+    not."""
     right = hidden_from(weights, flops, rate, gradient)
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         return "two numbers are to come out, for forward and for backward"
@@ -265,7 +275,9 @@ def hidden_from_accepts(answer, weights, flops, rate, gradient):
         if mine == one:
             continue
         if mine != int(mine) and ceil(mine) == one:
-            return f"{name}: there are no parts of a token; {mine:g} is to be rounded up"
+            return (
+                f"{name}: there are no parts of a token; {mine:g} is to be rounded up"
+            )
         if mine == one - 1:
             return f"{name}: with {mine:,} tokens the wire still takes longer than the work: round up"
         if name == "backward" and mine == right[0]:

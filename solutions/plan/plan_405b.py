@@ -64,7 +64,8 @@ for name, time in sorted(one.parts.items(), key=lambda part: -part[1])[:3]:
 
 # %%
 one = step(llama, replace(h100, hop=0), flat)
-print(f"{one.seconds:.1f} s, {one.parts['fsdp'] / one.seconds:.0%} of it gathers and scatters that nothing hides")
+share = one.parts["fsdp"] / one.seconds
+print(f"{one.seconds:.1f} s, {share:.0%} of it gathers and scatters that nothing hides")
 
 # %% [markdown]
 # Still more than half of the step. A pipeline helps twice: each rank has fewer layers, small enough to stay whole for
@@ -159,13 +160,15 @@ picture
 
 # %%
 if verdict:
-    print("plan                              microbatches   seconds   bubble   MFU   causal")
+    print(f"{'plan':<34}microbatches   seconds   bubble   MFU   causal")
     for name, cp in (("as for short texts", 1), ("with context parallel 16", 16)):
-        long = Plan(16384, 128, 131072, tp=8, cp=cp, pp=16, v=8 if cp > 1 else 1, zero=2, recompute="selective")
+        how = {"v": 8 if cp > 1 else 1, "zero": 2, "recompute": "selective"}
+        long = Plan(16384, 128, 131072, tp=8, cp=cp, pp=16, **how)
         one = step(llama, h100, long)
         share = one.parts["bubble"] / one.seconds
         print(
-            f"{name:<33} {long.microbatches:>12}   {one.seconds:7.1f}   {share:6.0%}  {one.mfu:4.0%}   {one.mfu_causal:6.0%}"
+            f"{name:<33} {long.microbatches:>12}   {one.seconds:7.1f}   "
+            f"{share:6.0%}  {one.mfu:4.0%}   {one.mfu_causal:6.0%}"
         )
 
 # %% [markdown]
@@ -185,7 +188,10 @@ if verdict:
 if verdict:
     print("v    8,192 GPUs   16,384 GPUs")
     for v in (1, 2, 4, 8):
-        shares = [step(llama, h100, Plan(gpus, 2048, 8192, tp=8, pp=16, v=v, zero=2)).mfu for gpus in (8192, 16384)]
+        shares = [
+            step(llama, h100, Plan(gpus, 2048, 8192, tp=8, pp=16, v=v, zero=2)).mfu
+            for gpus in (8192, 16384)
+        ]
         print(f"{v}    {shares[0]:>10.1%}   {shares[1]:>11.1%}")
 
 # %% [markdown]

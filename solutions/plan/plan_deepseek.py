@@ -55,7 +55,9 @@ deepseek, h800 = MODELS["deepseek-v3"], CLUSTERS["h800"]
 base = {"pp": 16, "ep": 8, "recompute": "selective", "stack": STACKS["deepseek"]}
 for schedule in ("1f1b", "dualpipe"):
     one = step(deepseek, h800, Plan(2048, 15360, 4096, schedule=schedule, **base))
-    print(f"{schedule:<9} {one.seconds:5.1f} s, of it experts in the open {one.parts.get('ep', 0):4.1f} s")
+    exposed = one.parts.get("ep", 0)
+    time = f"{schedule:<9} {one.seconds:5.1f} s"
+    print(f"{time}, of it experts in the open {exposed:4.1f} s")
 
 # %% [markdown]
 # ## The puzzle
@@ -129,18 +131,25 @@ verdict
 
 # %%
 if verdict:
-    mine = plan_of(Task("deepseek-v3", "h800", 2048, 15360, 4096, "deepseek"), plan_deepseek())
+    mine = plan_of(
+        Task("deepseek-v3", "h800", 2048, 15360, 4096, "deepseek"), plan_deepseek()
+    )
     start = Plan(2048, 15360, 4096, stack=STACKS["deepseek"])
     print("tp   H800     H100")
     for tp in (1, 2, 4, 8):
-        axes = {"tp": (tp,), "cp": (1,), "pp": (8, 16, 32), "micro": (1, 2), "v": (1,), "zero": (1,)}
-        best = [search(deepseek, CLUSTERS[gpu], start, axes).candidates[0].seconds for gpu in ("h800", "h100")]
+        axes = {"tp": (tp,), "cp": (1,), "pp": (8, 16, 32)}
+        axes |= {"micro": (1, 2), "v": (1,), "zero": (1,)}
+        found = [
+            search(deepseek, CLUSTERS[gpu], start, axes) for gpu in ("h800", "h100")
+        ]
+        best = [one.candidates[0].seconds for one in found]
         print(f"{tp}   {best[0]:5.1f} s  {best[1]:5.1f} s")
 
 # %%
 picture = None
 if verdict:
-    picture = draw_memory({"your plan": memory_of(deepseek, mine)}, h800.memory, "DeepSeek-V3 on 2,048 H800")
+    memory = {"your plan": memory_of(deepseek, mine)}
+    picture = draw_memory(memory, h800.memory, "DeepSeek-V3 on 2,048 H800")
 picture
 
 # %%
@@ -176,7 +185,8 @@ if verdict:
     for run in published():
         if run.set == "nemo":
             print(
-                f"{run.model_name:<13} {run.plan.gpus:>5} {run.cluster_name}: predicted {error(run):+4.0%} of the time"
+                f"{run.model_name:<13} {run.plan.gpus:>5} {run.cluster_name}: "
+                f"predicted {error(run):+4.0%} of the time"
             )
 
 # %% [markdown]

@@ -62,8 +62,11 @@ from lib.plan.published import error, published
 # %%
 for run in published():
     if run.set == "korthikanti":
-        what = f"{run.model_name:<13} {run.plan.gpus:>3} GPUs, recompute {run.plan.recompute:<9}"
-        print(f"{what} {run.value:5.2f} s measured, predicted {error(run):+5.1%}")
+        what = f"{run.model_name:<13} {run.plan.gpus:>3} GPUs"
+        print(
+            f"{what}, recompute {run.plan.recompute:<9} {run.value:5.2f} s measured, "
+            f"predicted {error(run):+5.1%}"
+        )
 
 # %% [markdown]
 # ## The puzzle

@@ -231,17 +231,22 @@ def where_do_80_go_inputs(draw):
 def where_do_80_go_accepts(answer, state, rest, room):
     """False, or what is wrong: there is one right answer."""
     right = where_do_80_go(state, rest, room)
-    if answer is None or isinstance(answer, bool) or not isinstance(answer, int | float):
+    if (
+        answer is None
+        or isinstance(answer, bool)
+        or not isinstance(answer, int | float)
+    ):
         return False
     if right is None:
         return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so None is to come out"
     if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
         return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
     if answer == state // max(1, room - rest) and answer < right:
-        each, there = state / max(1, answer), f"{answer} GPU{'' if answer == 1 else 's'}"
-        return (
-            f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}: round up"
+        each, there = (
+            state / max(1, answer),
+            f"{answer} GPU{'' if answer == 1 else 's'}",
         )
+        return f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}: round up"
     if answer == -(-state // room):
         return f"the {rest} GiB of rest are on each GPU too: only {room - rest} of {room} are left for the state"
     return False

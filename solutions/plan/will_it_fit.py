@@ -292,11 +292,16 @@ def will_it_fit_inputs(draw):
 
 
 def will_it_fit_accepts(answer, model, plan):
-    """True where all kinds are right to a billionth, or what is wrong with the first that is not."""
+    """True where all kinds are right to a billionth, or what is wrong with the first
+    that is not."""
     right = will_it_fit(model, plan)
     if not isinstance(answer, dict) or set(answer) != set(KINDS):
         return f"a dict of {', '.join(KINDS)}, in bytes, is to come out"
-    if bad := [kind for kind in KINDS if isinstance(answer[kind], bool) or not isinstance(answer[kind], int | float)]:
+    if bad := [
+        kind
+        for kind in KINDS
+        if isinstance(answer[kind], bool) or not isinstance(answer[kind], int | float)
+    ]:
         return f"{bad[0]} is a number of bytes; it is {answer[bad[0]]!r}"
 
     def same(kind, value):
@@ -307,33 +312,59 @@ def will_it_fit_accepts(answer, model, plan):
         return True
     kind = wrong[0]
     fine = [one for one in KINDS if one not in wrong]
-    start = f"{', '.join(fine)} {'is' if len(fine) == 1 else 'are'} right; " if fine else ""
-    start += f"{kind} should be {exact(right[kind])} bytes, and {exact(answer[kind])} came: "
+    start = (
+        f"{', '.join(fine)} {'is' if len(fine) == 1 else 'are'} right; " if fine else ""
+    )
+    start += (
+        f"{kind} should be {exact(right[kind])} bytes, and {exact(answer[kind])} came: "
+    )
     unit = {"weights": 2, "gradients": 4, "optimizer": 12}.get(kind)
     if unit is not None:
         from_zero = {"weights": 3, "gradients": 2, "optimizer": 1}[kind]
         if kind == "gradients" and same(kind, right[kind] / 2):
             return start + "gradients are summed in fp32, in 4 bytes"
-        if any(same(kind, right[kind] * factor) for factor in (plan["dp"], 1 / plan["dp"])):
+        if any(
+            same(kind, right[kind] * factor) for factor in (plan["dp"], 1 / plan["dp"])
+        ):
             return (
                 start
                 + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
             )
-        return start + f"{unit} bytes for each of the 12·h² weights of a layer that this rank has"
+        return (
+            start
+            + f"{unit} bytes for each of the 12·h² weights of a layer that this rank has"
+        )
     with_factor = model["layers"] * (1 + (plan["pp"] - 1) / (plan["pp"] * plan["v"]))
-    if plan["v"] == 1 and plan["pp"] > 1 and same(kind, right[kind] / model["layers"] * with_factor):
+    if (
+        plan["v"] == 1
+        and plan["pp"] > 1
+        and same(kind, right[kind] / model["layers"] * with_factor)
+    ):
         return (
             start
             + "1 + (p - 1)/(p·v) is for interleaved schedules; with v = 1 it is the layers of the model, whatever p is"
         )
-    whole = will_it_fit(model, plan | {"tp": 1})[kind], will_it_fit(model, plan | {"sp": not plan["sp"]})[kind]
+    whole = (
+        will_it_fit(model, plan | {"tp": 1})[kind],
+        will_it_fit(model, plan | {"sp": not plan["sp"]})[kind],
+    )
     if same(kind, whole[1]):
-        return start + "sp divides what is outside the cut matrices by tp, and nothing else does"
-    if same(kind, will_it_fit(model, plan | {"selective": not plan["selective"]})[kind]):
-        return start + "selective recomputation drops the square of attention, and nothing but that"
+        return (
+            start
+            + "sp divides what is outside the cut matrices by tp, and nothing else does"
+        )
+    if same(
+        kind, will_it_fit(model, plan | {"selective": not plan["selective"]})[kind]
+    ):
+        return (
+            start
+            + "selective recomputation drops the square of attention, and nothing but that"
+        )
     square = right[kind] - will_it_fit(model, plan | {"selective": True})[kind]
     if same(kind, right[kind] + square * (plan["tp"] - 1)):
-        return start + "the square of attention is divided by tp too: heads are shared out"
+        return (
+            start + "the square of attention is divided by tp too: heads are shared out"
+        )
     if same(kind, right[kind] / plan["pp"]):
         return start + "a rank has L/p layers, and p microbatches of them in flight"
     entries = model["sequence"] * plan["micro"] * model["hidden"]

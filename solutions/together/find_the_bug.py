@@ -38,7 +38,17 @@
 
 # %%
 from drawing import draw_curves, picture_of
-from lib import LINKS, Mesh, NotSolved, PuzzleError, Trace, check, check_function, goal, simulate
+from lib import (
+    LINKS,
+    Mesh,
+    NotSolved,
+    PuzzleError,
+    Trace,
+    check,
+    check_function,
+    goal,
+    simulate,
+)
 from lib.cluster.holdings import Neighbours
 from lib.schedules.data_parallel import fully_sharded
 
@@ -59,7 +69,8 @@ from lib.schedules.data_parallel import fully_sharded
 
 # %%
 def axes_of(sizes):
-    """The axes along which weights are sharded, and those along which there are copies."""
+    """The axes along which weights are sharded, and those along which there are
+    copies."""
     if sizes["cp"] > 1:
         return ["dp_replicate", "dp_shard", "cp"], []
     return ["dp_shard"], ["dp_replicate"]
@@ -81,7 +92,8 @@ def groups(sizes, rank, axes):
 sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
 print(log(sizes))
 mesh = Mesh(sizes, host_size=4)
-shown = Neighbours(mesh, 0, groups(sizes, 0, axes_of), title="As it was: with whom rank 0 shares a weight")
+title = "As it was: with whom rank 0 shares a weight"
+shown = Neighbours(mesh, 0, groups(sizes, 0, axes_of), title=title)
 picture_of(shown)
 
 # %% [markdown]
@@ -93,7 +105,8 @@ picture_of(shown)
 def run(sizes, shards, copies):
     """A step of six layers on eight batches, on hosts of four ranks."""
     mesh = Mesh(sizes, host_size=4)
-    return simulate(fully_sharded(shards, copies or None), layers=6, batches=8, mesh=mesh, costs=LINKS)
+    step = fully_sharded(shards, copies or None)
+    return simulate(step, layers=6, batches=8, mesh=mesh, costs=LINKS)
 
 
 def trained(sizes, shards, copies):
@@ -102,10 +115,14 @@ def trained(sizes, shards, copies):
         found = check(Trace.of(run(sizes, shards, copies)))
     except PuzzleError as error:
         return str(error).splitlines()[0].partition(": ")[2]
-    return f"correct: {found.correct}; time {found.time:g}, memory {found.memory:,.0f} elements"
+    figures = f"time {found.time:g}, memory {found.memory:,.0f} elements"
+    return f"correct: {found.correct}; {figures}"
 
 
-for sizes in ({"dp_replicate": 2, "dp_shard": 4, "cp": 1}, {"dp_replicate": 2, "dp_shard": 2, "cp": 2}):
+for sizes in (
+    {"dp_replicate": 2, "dp_shard": 4, "cp": 1},
+    {"dp_replicate": 2, "dp_shard": 2, "cp": 2},
+):
     print(f"cp {sizes['cp']}: {trained(sizes, *axes_of(sizes))}")
 
 # %% [markdown]
@@ -153,8 +170,11 @@ def training_step(weight, batch, calls):
 
 
 weight, microbatches = Weight(), [[2, 4], [6, 8]]
-logged = sum(training_step(weight, batch, len(microbatches)).value for batch in microbatches)
-print(f"the mean of 2, 4, 6, 8 is 5;   in the log: {logged:g};   in weight.grad: {weight.grad:g}")
+losses = [training_step(weight, batch, len(microbatches)) for batch in microbatches]
+logged, grad = sum(loss.value for loss in losses), weight.grad
+print(
+    f"the mean of 2, 4, 6, 8 is 5;   in the log: {logged:g};   in weight.grad: {grad:g}"
+)
 
 # %% [markdown]
 # ### 3. The gradient that never grew
@@ -188,7 +208,10 @@ calls = [[[1], [1], [1], [1]]] * 5  # four microbatches each, all with a gradien
 print(after_each_call(calls, pipeline_step))
 should = curve(range(1, 6))
 draw_curves(
-    {"as it was": curve(after_each_call(calls, pipeline_step)), "as it should be": should},
+    {
+        "as it was": curve(after_each_call(calls, pipeline_step)),
+        "as it should be": should,
+    },
     across="calls",
     up="weight.grad",
     title="Gradients of 1, accumulated",
@@ -291,7 +314,8 @@ def find_the_bug(history, given):
 def fixed(history, given, right):
     """Whether a history comes out right now."""
     found = find_the_bug(history, given)
-    same = {name: list(found[name]) for name in found} == right if history == 1 else found == right
+    given = {name: list(found[name]) for name in found} if history == 1 else found
+    same = given == right
     return f"history {history}: {'fixed' if same else f'gives {found}'}"
 
 
@@ -338,8 +362,15 @@ REPLAY = False
 if REPLAY and verdict:
     from lib.replay import replay
 
-    for name, axes in (("as it was", axes_of(sizes)), ("fixed", (along, ["dp_replicate"]))):
-        print(f"--- {name}", replay(run(sizes, *axes), hidden=32, length=8).text(), sep="\n")
+    for name, axes in (
+        ("as it was", axes_of(sizes)),
+        ("fixed", (along, ["dp_replicate"])),
+    ):
+        print(
+            f"--- {name}",
+            replay(run(sizes, *axes), hidden=32, length=8).text(),
+            sep="\n",
+        )
 
 # %% [markdown]
 # ## What you built
@@ -462,7 +493,9 @@ def find_the_bug_inputs():
     for count in range(1, 5):
         for each in (1, 2, 3):
             yield 2, batches(count, each)
-            yield from ((3, [batches(count, each) for _ in range(calls)]) for calls in (1, 2, 3))
+            yield from (
+                (3, [batches(count, each) for _ in range(calls)]) for calls in (1, 2, 3)
+            )
     for _ in range(60):
         yield 2, batches(random.randint(1, 8), random.randint(1, 5))
         yield 3, [batches(random.randint(1, 4), 2) for _ in range(random.randint(1, 5))]
@@ -478,14 +511,24 @@ def find_the_bug_accepts(answer, history, given):
     if history == 3:
         if not isinstance(answer, list) or len(answer) != len(expected):
             return False
-        call = next((call for call, right in enumerate(expected) if not close(answer[call], right)), None)
+        call = next(
+            (
+                call
+                for call, right in enumerate(expected)
+                if not close(answer[call], right)
+            ),
+            None,
+        )
         if call is None:
             return True
         count = len(given[call])
         of = f"its {counted(count, 'microbatch')}"
         if close(answer[call], count * expected[call]):
             return f"history 3, call {call + 1}: that is the sum over {of}, and not the mean"
-        if call and close(answer[call], (expected[call - 1] + sum(sum(b) / len(b) for b in given[call])) / count):
+        if call and close(
+            answer[call],
+            (expected[call - 1] + sum(sum(b) / len(b) for b in given[call])) / count,
+        ):
             return f"history 3, call {call + 1}: what was there from the calls before was divided by {count} again"
         return f"history 3, call {call + 1} adds the mean of {of} to {expected[call - 1] if call else 0:g}"
     if not isinstance(answer, dict) or set(answer) != set(expected):
@@ -493,10 +536,21 @@ def find_the_bug_accepts(answer, history, given):
     if history == 2:
         calls = len(given)
         mean = f"the mean of the {counted(calls, 'microbatch')} is {expected['grad']:g}"
-        for key, name in (("logged", "the losses in the log add up to"), ("grad", "the gradient is")):
+        for key, name in (
+            ("logged", "the losses in the log add up to"),
+            ("grad", "the gradient is"),
+        ):
             if not close(answer[key], expected[key]):
-                more = f", {calls} times too much" if close(answer[key], calls * expected[key]) else ""
-                said = f"{answer[key]:g}" if isinstance(answer[key], int | float) else repr(answer[key])
+                more = (
+                    f", {calls} times too much"
+                    if close(answer[key], calls * expected[key])
+                    else ""
+                )
+                said = (
+                    f"{answer[key]:g}"
+                    if isinstance(answer[key], int | float)
+                    else repr(answer[key])
+                )
                 return f"history 2: {mean}, and {name} {said}{more}"
         return True
     sizes, rank = given
@@ -528,7 +582,13 @@ def find_the_bug_picture(answer, expected, history, given):
         for name in ("shards", "copies"):
             wrong |= set(mine[name]) ^ set(expected[name])
         title = f"History 1: the two groups of rank {rank}"
-        return Neighbours(mesh, rank, mine, sorted(wrong), title if answer is None else f"{title}, as you have them")
+        return Neighbours(
+            mesh,
+            rank,
+            mine,
+            sorted(wrong),
+            title if answer is None else f"{title}, as you have them",
+        )
     if history == 2:
         numbers, across = {}, "microbatches"
         for name, found in (("yours", answer), ("as it should be", expected)):
@@ -538,4 +598,10 @@ def find_the_bug_picture(answer, expected, history, given):
         across = "calls"
         numbers = {} if answer is None else {"yours": curve(answer)}
         numbers["as it should be"] = curve(expected)
-    return draw_curves(numbers, across, "weight.grad", f"History {history}: what is in weight.grad", lowest=False)
+    return draw_curves(
+        numbers,
+        across,
+        "weight.grad",
+        f"History {history}: what is in weight.grad",
+        lowest=False,
+    )

@@ -140,16 +140,20 @@ def parallel_dims(world, sizes, rank):
 
     # First the sizes: what cannot be, and what -1 is. Then the address, from the last
     # axis to the first.
-    # --- your code (about 16 lines) ---
+    # --- your code (about 20 lines) ---
     for axis, size in sizes.items():
         if size < 1 and (axis, size) != ("dp_shard", -1):
-            raise ValueError(f"{axis} is {size}; a size is 1 or more, and only dp_shard may be -1")
+            raise ValueError(
+                f"{axis} is {size}; a size is 1 or more, and only dp_shard may be -1"
+            )
     sizes = dict(sizes)
     if sizes["dp_shard"] == -1:
         others = prod(size for axis, size in sizes.items() if axis != "dp_shard")
         sizes["dp_shard"] = world // others
     if prod(sizes.values()) != world:
-        raise ValueError(f"{sizes} make {prod(sizes.values())} ranks, and there are {world}")
+        raise ValueError(
+            f"{sizes} make {prod(sizes.values())} ranks, and there are {world}"
+        )
 
     place, groups, left, stride = dict(sizes), dict(sizes), rank, 1
     for axis in reversed(sizes):
@@ -217,7 +221,9 @@ async def along_three_axes(model):
     compute(model, mine(model))
     for layer in range(model.LAYERS):
         for axis in ("cp", "dp_shard", "dp_replicate"):
-            total = model.allreduce(model.grad_weights[layer], layer, group=groups[axis])
+            total = model.allreduce(
+                model.grad_weights[layer], layer, group=groups[axis]
+            )
             model.grad_weights[layer] = await total
         step(model, layer)
 
@@ -353,14 +359,21 @@ DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 def parallel_dims_inputs():
     for world in range(1, 9):
-        for sizes in product([size for size in range(1, world + 1) if world % size == 0], repeat=5):
+        for sizes in product(
+            [size for size in range(1, world + 1) if world % size == 0], repeat=5
+        ):
             if prod(sizes) == world:
                 named = dict(zip(DIMS, sizes, strict=True))
                 yield from ((world, named, rank) for rank in range(world))
                 yield world, named | {"dp_shard": -1}, world - 1
     for axis, size in product(DIMS, (0, -1, -2)):
         yield 2, dict.fromkeys(DIMS, 1) | {"dp_shard": 2} | {axis: size}, 0
-    for world, axis, size in ((3, "tp", 2), (2, "cp", 4), (8, "pp", 3), (1, "dp_replicate", 2)):
+    for world, axis, size in (
+        (3, "tp", 2),
+        (2, "cp", 4),
+        (8, "pp", 3),
+        (1, "dp_replicate", 2),
+    ):
         yield world, dict.fromkeys(DIMS, 1) | {axis: size}, 0
         yield world, dict.fromkeys(DIMS, 1) | {"dp_shard": -1, axis: size}, 0
     for axis, size in product(("pp", "dp_replicate", "cp", "tp"), (0, -1, -2)):
@@ -378,7 +391,8 @@ def parallel_dims_inputs():
 
 
 def parallel_dims_accepts(answer, world, sizes, rank):
-    """False, or what is wrong: there is one right answer. What is wrong first explains the rest."""
+    """False, or what is wrong: there is one right answer. What is wrong first explains
+    the rest."""
     try:
         expected = parallel_dims(world, sizes, rank)
     except ValueError:
@@ -389,19 +403,37 @@ def parallel_dims_accepts(answer, world, sizes, rank):
         mine = answer[key]
         if not isinstance(mine, dict) or set(mine) != set(right):
             return f'"{key}" is a dict with the five axes as keys'
-    axis = next((axis for axis in DIMS if answer["sizes"][axis] != expected["sizes"][axis]), "")
+    axis = next(
+        (axis for axis in DIMS if answer["sizes"][axis] != expected["sizes"][axis]), ""
+    )
     if axis:
         rest = " · ".join(str(sizes[other]) for other in DIMS if other != "dp_shard")
         left = f"what is left for it is {world} / ({rest}) = {expected['sizes'][axis]}"
         return left if sizes[axis] == -1 else f"{axis} is given, and is {sizes[axis]}"
-    axis = next((axis for axis in reversed(DIMS) if answer["place"][axis] != expected["place"][axis]), "")
+    axis = next(
+        (
+            axis
+            for axis in reversed(DIMS)
+            if answer["place"][axis] != expected["place"][axis]
+        ),
+        "",
+    )
     if axis:
-        stride = prod(expected["sizes"][other] for other in DIMS[DIMS.index(axis) + 1 :])
+        stride = prod(
+            expected["sizes"][other] for other in DIMS[DIMS.index(axis) + 1 :]
+        )
         return (
             f"neighbours along {axis} are {stride} apart, and it has {expected['sizes'][axis]} places, so rank {rank} is at "
             f"place {rank} // {stride} % {expected['sizes'][axis]} = {expected['place'][axis]}"
         )
-    axis = next((axis for axis in reversed(DIMS) if answer["groups"][axis] != expected["groups"][axis]), "")
+    axis = next(
+        (
+            axis
+            for axis in reversed(DIMS)
+            if answer["groups"][axis] != expected["groups"][axis]
+        ),
+        "",
+    )
     if not axis:
         return False
     mine, right = answer["groups"][axis], expected["groups"][axis]
@@ -409,7 +441,11 @@ def parallel_dims_accepts(answer, world, sizes, rank):
         return f"the group along {axis} is a list of ranks"
     if sorted(map(repr, mine)) == sorted(map(repr, right)):
         return f"the group along {axis} is in the order of the places: {listed(right)}"
-    others = [f"{other} {expected['place'][other]}" for other in DIMS if other != axis and expected["sizes"][other] > 1]
+    others = [
+        f"{other} {expected['place'][other]}"
+        for other in DIMS
+        if other != axis and expected["sizes"][other] > 1
+    ]
     same = f"all ranks with {', '.join(others)}" if others else "all ranks"
     return f"the group of rank {rank} along {axis} is {same}: {listed(right)}"
 

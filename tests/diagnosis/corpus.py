@@ -6,7 +6,7 @@ A case starts from the reference solution of a puzzle, or from a function of its
 
     puzzle: ddp
     line: the student's line that the message must show (without it: a line of the change that begins with +)
-    start: fsdp_gather_on_use (an alternative from which the student started, instead of the reference)
+    start: fsdp_one_ahead (an alternative from which the student started, instead of the reference)
     rank: none, because ... (where the mistake is not made on a rank)
     driver: simulate, because ... (where the message cannot be the same under asyncio.gather)
 

@@ -62,7 +62,7 @@ def test_any_other_fix_is_shown_again_and_the_last_mistake_counts(capsys: pytest
 
 
 def test_what_is_sent_too_much_is_asked_as_a_question(capsys: pytest.CaptureFixture[str]) -> None:
-    code = code_of("fsdp", "fsdp_gather_on_use").replace("scatterreduce", "allreduce")
+    code = code_of("fsdp").replace("scatterreduce", "allreduce")
     with function(replace(CASE, name="sent", fields={"puzzle": "fsdp"}, change=None, code=code)) as student:
         text = check(simulate(student, puzzle="fsdp"), "fsdp").text()
     assert "which collective sends less?" in text

@@ -58,7 +58,7 @@ def printed(cell: str) -> str:
 def test_its_variances_are_those_of_the_other_model() -> None:
     """1.0736113679345871, and the mean of the parts' 0.44651139206338425."""
     assert all(number in printed("mean of the four variances") for number in ("1.0736", "0.4465"))
-    assert "mean 1.3809, variance 1.0736" in printed("what each rank brings")
+    assert "mean 1.3809, variance 1.0736" in printed("What each rank brings")
 
 
 @pytest.mark.parametrize("sizes", [[4, 8, 12, 40], [22, 22, 20, 0], [0, 0, 32, 32], [1] * 64, [8] * 8, [63, 1]])

@@ -1,7 +1,8 @@
 """Lower bounds: what no schedule of a puzzle's family can be below, and what each bound is made of.
 
 `limits` has the arguments, `family` what kind of schedule they are about, and `optima` what a solver proved besides.
-SharedWork, below, is about all schedules that share the work of layers, whatever they cut.
+SharedWork, below, is about all schedules that share the work of layers, whatever they cut, and WholeLayers about those
+that cut nothing.
 
 **Shared work.** The puzzles inside the layer cut columns, rows, heads, words and tokens, and each can be solved with
 the cuts of another, or with none. So their argument speaks of what there is to compute, and not of where.
@@ -21,6 +22,11 @@ be. (Prices are rounded to billionths of a time unit, so a run of many pieces ma
 Of memory and of what is sent nothing is said. A rank that computes everything again, row by row, needs little more than
 its part of the weights, and one that has all weights and all batches sends nothing: both are correct, and nobody would
 learn from a limit that counts on them.
+
+**Whole layers.** Of n ranks that have k layers each, sort them by the lowest layer of each: the last one has none below
+layer n - 1. Before its first operation a batch has gone forward through those n - 1 layers, which are on other ranks.
+From then on it has its forwards, both halves of its backwards (something below it learns) and its updates to do, one
+after the other. Where the layers lie otherwise, a V or a loop, and when messages come, only adds to it.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ from lib.puzzles.records import PUZZLES, Puzzle
 from lib.trace.trace import Trace
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, OPERATIONS, UPDATES
+from lib.values.operations import BY_INPUT, COMPUTE, OPERATIONS, UPDATES
 from lib.values.placement import Elements
 
 
@@ -59,7 +65,7 @@ class Bound:
     time: Limit
     memory: Limit
     sent: Limit
-    family: Family | SharedWork
+    family: Family | SharedWork | WholeLayers
     together: tuple[float, float] | None = None
     costs: Costs = UNIT
 
@@ -88,8 +94,8 @@ def lower_bound(puzzle: str) -> Bound:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
     premise = record.bound
-    if premise.work:
-        family = SharedWork.of(record)
+    if premise.work or premise.whole:
+        family = (SharedWork if premise.work else WholeLayers).of(record)
         nothing = Limit(0.0, (), "work", False, "Of this nothing is known.")
         least = family.time(record.costs, premise.reached)
         return Bound(puzzle, family.premise, least, nothing, nothing, family, costs=record.costs)
@@ -182,3 +188,62 @@ def _proof(reached: bool) -> str:
         "every rank has its updates to do. If the ranks share that evenly and never wait, they end at this time."
     )
     return found if reached else f"{found} Waiting for data, or for a rank that has more to do, comes on top."
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLayers:
+    """Schedules in which each layer is on one rank that trains it whole, and each rank has equally many.
+
+    Which layers a rank has, how many batches go together, and whether backward is split, is free.
+    """
+
+    premise: ClassVar[str] = "Each layer is on one rank, whole, and each rank has equally many layers."
+    ranks: int
+    layers: int
+    batches: int
+    described: tuple[Layer, ...] = USUAL
+
+    @classmethod
+    def of(cls, record: Puzzle) -> WholeLayers:
+        """Return those of a puzzle, at the size of its record."""
+        return cls(*record.size)
+
+    @property
+    def each(self) -> int:
+        """Layers of a rank."""
+        return self.layers // self.ranks
+
+    def differences(self, run: Trace) -> Iterator[str]:
+        """In what a run is none of these: layers on several ranks, parts of layers, ranks with more layers."""
+        homes: dict[int, int] = {}
+        for rank, event in run.events():
+            if event.op not in COMPUTE or event.layer is None or event.layer == self.layers:  # the loss
+                continue
+            operation, values = OPERATIONS[event.op], run.programs[rank].values_of(event.inputs)
+            whole = len(event.batches) if operation.per_batch else 1
+            if operation.work(run.shape, event.layer, len(event.batches), values) < whole:
+                yield f"rank {rank} runs {event.op} of layer {event.layer} on a part of it"
+            if homes.setdefault(event.layer, rank) != rank:
+                yield f"layer {event.layer} is on several ranks"
+        for rank in range(self.ranks):
+            if (many := sum(home == rank for home in homes.values())) * self.ranks != self.layers:
+                yield f"rank {rank} has {counted(many, 'layer')} of {self.layers}"
+
+    def time(self, costs: Costs, reached: bool = False) -> Limit:
+        """Return the time of the docstring above."""
+        fastest = min(map(costs.slowness, range(self.ranks)))
+        back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
+        below = sum(map(costs.factor, range(self.ranks - 1)))
+        own = sum(sorted(map(costs.factor, range(self.ranks - 1, self.layers)))[: self.each])
+        layers, batches = counted(self.each, "layer"), counted(self.batches, "batch")
+        found = {
+            "a batch forward through the layers below those of the last rank": as_written(costs.forward) * below,
+            f"{layers} x {batches} forward and backward": (as_written(costs.forward) + back) * own * self.batches,
+            f"update of {layers}": as_written(costs.update) * self.each,
+        }
+        parts = tuple(Part(round(float(amount * fastest), 9), what) for what, amount in found.items() if amount)
+        proof = (
+            f"Of {counted(self.ranks, 'rank')} with {layers} each, one has no layer below number {self.ranks - 1}. It "
+            "begins when a batch has come up to there, and then has all of its own work to do."
+        )
+        return Limit(round(sum(part.amount for part in parts), 9), parts, "critical path", reached, proof)

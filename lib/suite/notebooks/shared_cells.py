@@ -336,9 +336,9 @@ def teaching(text: str) -> str:
 
 A_MINUTE = 200
 """Words that are read in a minute, of a text to think about."""
-A_LINE = 0.65
-"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it. Many lines look
-alike, and some are there for the harder goals only."""
+A_LINE = 0.52
+"""Minutes for a line of the answer, of at most 88 columns: to have the idea, write it, run it, and read what came of
+it. Many lines look alike, and some are there for the harder goals only."""
 AROUND = 8
 """Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
 ROUND = 5

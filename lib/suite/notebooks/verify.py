@@ -102,7 +102,7 @@ def _extra(root: Path) -> list[str]:
     expected |= {f"solutions/{FOLDER}/{path.name}" for puzzle in PUZZLES for path in alternatives(puzzle, root)}
     folders = {folder.as_posix() for name in expected for folder in Path(name).parents} - {"."}
     folders.add(f"solutions/{FOLDER}")
-    expected |= {*folders, "solutions/parts"}
+    expected |= {*folders, "solutions/parts", "solutions/ruff.toml", f"solutions/{FOLDER}/ruff.toml"}
     names = (f"{folder}/{path.name}" for folder in folders for path in (root / folder).glob("*"))
     return sorted(name for name in names if name not in expected and not name.endswith(LITTER))
 

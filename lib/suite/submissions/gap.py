@@ -17,6 +17,8 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+WIDTH = 88
+"""Columns of a code cell that can be seen beside a sidebar."""
 BEGIN = re.compile(r"( *)# --- your code(?:: (\w+))? \(about (\d+) lines?\) ---")
 END = re.compile(r"( *)# --- end of your code ---")
 NEARLY = re.compile(r"\s*#\s*-{2,}.*\byour code\b", re.IGNORECASE)
@@ -103,7 +105,11 @@ def student(text: str, answers: list[Answer], name: str) -> str:
                 {alias.name for alias in node.names} | {"NotSolved"},
                 key=lambda one: (len(one) < 2 or not one.isupper(), not one[0].isupper(), one),
             )
-            lines[node.lineno - 1 : node.end_lineno] = [f"from lib import {', '.join(names)}"]
+            whole = f"from lib import {', '.join(names)}"
+            if len(whole) > WIDTH:
+                filled = textwrap.fill(f"{', '.join(names)},", WIDTH, initial_indent="    ", subsequent_indent="    ")
+                whole = f"from lib import (\n{filled}\n)"
+            lines[node.lineno - 1 : node.end_lineno] = [whole]
             return "\n".join(lines) + "\n"
     _stop(name, line, "no `from lib import ...` at top level above the gap, to import NotSolved with")
 

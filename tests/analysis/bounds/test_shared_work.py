@@ -7,10 +7,12 @@ from hypothesis import given
 
 from lib import Layer, Model, Trace, Uneven, check, simulate
 from lib.analysis.bounds.family import excuse
-from lib.analysis.bounds.puzzle_bounds import SharedWork, lower_bound
+from lib.analysis.bounds.puzzle_bounds import SharedWork, WholeLayers, lower_bound
 from lib.analysis.figures import end
 from lib.cluster.costs import units
 from lib.puzzles.records import PUZZLES
+from lib.schedules.pipelines import generators
+from lib.schedules.pipelines.program import program_of
 from lib.suite.course.solutions import alternatives
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
@@ -74,3 +76,50 @@ def test_what_there_is_to_compute_and_which_runs_may_be_below() -> None:
         assert check(lonely).correct
         assert excuse(lonely, two) == f"rank 1 updates nothing of layer {len(layers) - 1}"
     assert SharedWork(2, 1, 3).time(Uneven(ranks=(1, 2))).value == pytest.approx((3 * 2 + 2 * 0.5) / 1.5)
+
+
+# -- layers that stay whole -----------------------------------------------------------------------------------------
+
+WHOLE = [name for name, record in PUZZLES.items() if record.bound is not None and record.bound.whole]
+
+
+@pytest.mark.parametrize("puzzle", WHOLE)
+def test_no_order_of_whole_layers_ends_before_the_bound_and_the_reference_ends_at_it(puzzle: str) -> None:
+    record, bound = PUZZLES[puzzle], lower_bound(puzzle)
+    for way in (reference(puzzle), *alternatives(puzzle)):
+        trace = Trace.of(simulate(load_function(way, puzzle), puzzle=puzzle))
+        assert bound.excuse(trace) is None
+        assert end(trace) >= bound.time.value
+    assert end(Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))) == bound.time.value
+    assert bound.time.optimal
+    assert record.goals[-1].time == bound.time.value
+
+
+@pytest.mark.parametrize(("ranks", "layers", "batches"), [(2, 2, 1), (2, 4, 3), (3, 3, 4), (3, 6, 5), (4, 8, 8)])
+def test_pipelines_of_any_size_are_not_below(ranks: int, layers: int, batches: int) -> None:
+    family = WholeLayers(ranks, layers, batches)
+    for costs in (Uneven(), Uneven(p2p=0.0, update=0.0, backward=2.0), Uneven(layers=(2, 1, 0.5), ranks=(1, 2))):
+        for order in (generators.gpipe(ranks, batches), generators.one_f_one_b(ranks, batches)):
+            models = simulate(program_of(order), ranks=ranks, layers=layers, batches=batches, costs=costs)
+            trace = Trace.of(models).normalised()
+            assert excuse(trace, family) is None
+            assert end(trace) >= family.time(costs).value - DUST
+
+
+@examples(200, 20)
+@given(runs() | tensor_runs())
+def test_no_random_step_of_whole_layers_is_below(program: Program) -> None:
+    trace = program.run().normalised()
+    family = WholeLayers(trace.ranks, trace.layers, trace.batches, trace.descriptions)
+    assert excuse(trace, family) is not None or end(trace) >= family.time(trace.costs).value - DUST
+
+
+def test_which_runs_do_not_leave_layers_whole() -> None:
+    def of(puzzle: str, family: WholeLayers) -> str | None:
+        function = load_function(reference(puzzle), puzzle)
+        models = simulate(function, ranks=family.ranks, layers=family.layers, batches=family.batches)
+        return excuse(Trace.of(models), family)
+
+    assert of("ddp", WholeLayers(2, 2, 2)) == "layer 0 is on several ranks"
+    assert of("tensor_parallel", WholeLayers(2, 2, 2)) == "rank 0 runs forward of layer 0 on a part of it"
+    assert of("basic", WholeLayers(1, 2, 2)) is None

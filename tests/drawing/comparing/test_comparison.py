@@ -78,7 +78,7 @@ def test_what_is_sent_is_to_scale_and_the_better_one_is_marked() -> None:
     bold = texts(picture, bold=True)
     assert f"{parted:,.0f}" in bold
     assert f"{whole:,.0f}" not in bold
-    assert "sends 29% less" in picture.words
+    assert "sends 25% less" in picture.words
 
 
 def test_the_memory_of_both_is_on_one_scale() -> None:

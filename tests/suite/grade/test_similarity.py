@@ -123,7 +123,7 @@ def test_a_large_class_has_few_pairs() -> None:
 
 
 def test_our_solutions_weigh_nothing_and_are_shown() -> None:
-    path = home() / "solutions" / "alternatives" / "fsdp_gather_on_use.py"
+    path = home() / "solutions" / "alternatives" / "fsdp_one_ahead.py"
     ours = Source.of(path.name, path.read_text("utf-8"))
     copied = Source.of("a.py", path.read_text("utf-8").replace("activations", "acts"))
     digest = schedule_of(Trace.of(simulate(function_of(ours, "fsdp"), puzzle="fsdp"))).digest

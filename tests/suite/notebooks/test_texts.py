@@ -16,6 +16,7 @@ from lib import HIDDEN, LENGTH, PUZZLES, Mesh, Trace, Verdict, check, simulate
 from lib.analysis.figures import traffic
 from lib.schedules.data_parallel import checkpointed, zero
 from lib.suite.course.solutions import answer
+from lib.suite.notebooks.build import Source, read_sources
 from lib.suite.notebooks.references import LIST, cited
 from lib.suite.submissions.gap import parse
 from lib.suite.submissions.load import load_function
@@ -99,10 +100,11 @@ def both(puzzle: str, other: str) -> Iterator[tuple[Any, str, str]]:
 
 
 def test_the_formulas_of_fsdp() -> None:
-    for function, time, peak in both("fsdp", "fsdp_gather_on_use"):
-        for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
-            verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
-            holds(verdict, time, peak, R=ranks, L=layers, m=each)
+    formulas = dict(FORMULA.findall(source("fsdp")))
+    function = load_function(reference("fsdp"), "fsdp")
+    for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
+        verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
+        holds(verdict, **formulas, R=ranks, L=layers, m=each)
 
 
 def test_the_formulas_of_checkpointing() -> None:
@@ -168,6 +170,14 @@ def test_every_notebook_has_its_parts_in_order(puzzle: str) -> None:
     lines = source(puzzle).splitlines()
     places = [lines.index(f"# {part}") for part in PARTS]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("source", read_sources(home() / "solutions"), ids=lambda source: source.id)
+def test_no_code_is_cut_off_beside_the_sidebar(source: Source) -> None:
+    for cell in source.solved()["cells"] + source.student()["cells"]:
+        wide = [line for line in cell["source"].splitlines() if len(line) > 88]
+        unseen = cell["cell_type"] == "markdown" or "source_hidden" in cell["metadata"].get("jupyter", {})
+        assert unseen or not wide, wide
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES)
