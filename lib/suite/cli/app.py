@@ -173,8 +173,7 @@ def export(
     text: Annotated[Path | None, option("Markdown for the first of these pages, above the list of notebooks.")] = None,
     config: Annotated[Path | None, option("What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
-        Path | None,
-        option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False),
+        Path | None, option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False)
     ] = None,
     assignment: Annotated[str, option("What nbgrader calls the assignment.")] = "puzzles",
     need: Annotated[str, option("The goal that nbgrader gives points for: as in `puzzles grade`.")] = "first",

@@ -19,17 +19,7 @@ from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
 from lib.schedules.pipelines.lowering import compute_only
 from lib.suite.cli import console as options
-from lib.suite.cli.console import (
-    argument,
-    draw_thing,
-    fail,
-    numbers,
-    one_of,
-    option,
-    output,
-    say,
-    show_table,
-)
+from lib.suite.cli.console import argument, draw_thing, fail, numbers, one_of, option, output, say, show_table
 from lib.suite.course.subject import run as run_subject
 
 if TYPE_CHECKING:
@@ -154,7 +144,7 @@ def gallery(
         list[str] | None,
         typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
     ] = None,
-    output: Annotated[Path, output("a page", (".html",))] = Path("gallery.html"),
+    output: Annotated[Path, output("a page", (".html",), jinja=False)] = Path("gallery.html"),
     ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
     message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, callback=_time)] = 0.0,
@@ -226,8 +216,7 @@ def profile(
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
     ],
     schedule: Annotated[
-        str | None,
-        option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}."),
+        str | None, option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}.")
     ] = None,
     order: Annotated[Path | None, option("Write the order that was run into this file.")] = None,
     step: Annotated[int | None, option("Which of the recorded steps; else the last.", min=0)] = None,
