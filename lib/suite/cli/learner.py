@@ -126,8 +126,7 @@ def reveal(
             standing = Standing(runs=1, passed=True)
     else:
         standing = Standing.of(outcome(str(file), puzzle=puzzle, limit=limit).verdict)
-    missing = refusal(puzzle, standing)
-    if missing is not None:
+    if (missing := refusal(puzzle, standing)) is not None:
         say(missing)
         raise typer.Exit(1)
     show_ways(puzzle, way)
@@ -186,7 +185,7 @@ def workplace() -> Path:
 ENDINGS = (".ipynb", ".py")
 TICK = 100
 """Milliseconds after which a typed command is seen."""
-KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
+KEYS = "h: a hint   r: the official answer, when it passes   q: quit"
 
 
 def watch(
@@ -214,11 +213,8 @@ class Watcher:
             raise SourceError(f"there is no file or folder {path}")
         if path.is_file() and path.suffix not in ENDINGS:
             raise SourceError(f"{path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
-        self.path = path
-        self.alone = path.is_file()
+        self.path, self.limit, self.once, self.alone = path, limit, once, path.is_file()
         self.folder = path.parent if self.alone else path
-        self.limit = limit
-        self.once = once
         self.current: str | None = None
         """The puzzle that was run last."""
         self.passed = set[str]()
@@ -240,7 +236,8 @@ class Watcher:
     def by_puzzle(self) -> dict[str, list[Path]]:
         """Return the files that there are now, by puzzle, in the order of the puzzles."""
         files: dict[str, list[Path]] = {}
-        for path in [self.path] if self.alone else self._files():
+        folder = (path for folder in self.folders() for path in sorted(folder.glob("*")))
+        for path in [self.path] if self.alone else folder:
             if self.concerns(path):
                 try:
                     for puzzle in self._about(path):
@@ -248,10 +245,6 @@ class Watcher:
                 except (SourceError, OSError):
                     continue  # one of no puzzle, or that cannot be read just now
         return {puzzle: files[puzzle] for puzzle in PUZZLES if puzzle in files}
-
-    def _files(self) -> list[Path]:
-        """The files of the folder, and of the folders of chapters below it."""
-        return [path for folder in self.folders() for path in sorted(folder.glob("*"))]
 
     def folders(self) -> list[Path]:
         """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
@@ -321,54 +314,31 @@ class Watcher:
         if tried.text:
             say(tried.text)
         if tried.state == "passed":
-            say(f"{puzzle} is solved. {self._next()}")
+            following = "All puzzles are solved."
+            if (record := next_puzzle(self.passed | solved())) is not None:
+                here = self.by_puzzle().get(record.id)
+                following = f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+            say(f"{puzzle} is solved. {following}")
         elif tried.state == "unsolved":
             say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: {hint}")
         elif tried.state == "missed":
             say(f"{puzzle} is correct, but not within its first goal yet. For a hint: {hint}")
 
-    def _next(self) -> str:
-        """Say what to do after a puzzle that is solved."""
-        record = next_puzzle(self.passed | solved())
-        if record is None:
-            return "All puzzles are solved."
-        here = self.by_puzzle().get(record.id)
-        return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
-
     def command(self, line: str) -> bool:
         """Do what was typed. False where that was to end."""
-        match line.strip().lower():
-            case "":
-                pass
-            case "q":
-                return False
-            case "h" | "r" if self.current is None:
-                say("There is no puzzle yet.")
-            case "h":
-                puzzle = str(self.current)
-                hints = next_hint(puzzle, self._opened.get(puzzle, 0))
-                self._opened[puzzle] = hints.opened
-                show_hints(hints, "type h again")
-            case "r":
-                puzzle = str(self.current)
-                missing = None if puzzle in self.passed else refusal(puzzle, known().get(puzzle))
-                show_ways(puzzle) if missing is None else say(missing)
-            case "n":
-                self._go_on()
-            case other:
-                say(f"{other[:20]!r} is no command. {KEYS}")
-        return True
-
-    def _go_on(self) -> None:
-        """To the next puzzle here that does not pass, after the one that was run last."""
-        files, done = self.by_puzzle(), self.passed | solved()
-        order = list(files)
-        after = order.index(self.current) + 1 if self.current in order else 0
-        for puzzle in [*order[after:], *order[:after]]:
-            if puzzle not in done:
-                self._run(files[puzzle][0], puzzle)
-                return
-        say(self._next() if self.alone else "Every puzzle here passes.")
+        typed, puzzle = line.strip().lower(), self.current
+        if typed in ("h", "r") and puzzle is None:
+            say("There is no puzzle yet.")
+        elif typed == "h" and puzzle is not None:
+            hints = next_hint(puzzle, self._opened.get(puzzle, 0))
+            self._opened[puzzle] = hints.opened
+            show_hints(hints, "type h again")
+        elif typed == "r" and puzzle is not None:
+            missing = None if puzzle in self.passed else refusal(puzzle, known().get(puzzle))
+            show_ways(puzzle) if missing is None else say(missing)
+        elif typed not in ("", "q"):
+            say(f"{typed[:20]!r} is no command. {KEYS}")
+        return typed != "q"
 
 
 def keep_watching(watcher: Watcher) -> None:
@@ -386,12 +356,11 @@ def keep_watching(watcher: Watcher) -> None:
         for line in sys.stdin:
             typed.put(line)
 
+    def concerns(_: object, path: str) -> bool:
+        return watcher.concerns(Path(path))
+
     changes = changes_of(
-        *watcher.folders(),
-        watch_filter=lambda _, path: watcher.concerns(Path(path)),
-        recursive=False,
-        rust_timeout=TICK,
-        yield_on_timeout=True,
+        *watcher.folders(), watch_filter=concerns, recursive=False, rust_timeout=TICK, yield_on_timeout=True
     )
     try:
         number = len(watcher.by_puzzle())

@@ -95,8 +95,7 @@ def test_a_folder_from_the_first_puzzle_to_the_next(folder: Path) -> None:
             ("what", "'what' is no command. h: a hint"),
             ("", "Correct!", f"basic is solved. Next: {list(PUZZLES)[1]}, "),
             ("r", "The official answer to basic", "update_last"),
-            ("n", "grad_accum is not solved yet"),
-            ("h\nh", "Hint 2, an idea"),
+            ("h\nh", "These were all the hints"),
             ("q",),
         ):
             if not typed:
@@ -106,8 +105,7 @@ def test_a_folder_from_the_first_puzzle_to_the_next(folder: Path) -> None:
                 until(text)
         assert process.wait(PATIENCE) == 0
     found = read(folder / "state" / "progress.json")
-    assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0, hints=1)
-    assert found["grad_accum"] == Standing(hints=2)
+    assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0, hints=3)
 
 
 @pytest.mark.thorough
@@ -192,21 +190,6 @@ def test_one_file_that_passes_is_enough_for_a_puzzle(folder: Path, paper: Paper,
     assert watcher.passed == {"basic"}
 
 
-def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[str, str]) -> None:
-    watcher = Watcher(folder)
-    watcher.begin()
-    paper.taken()
-    for name in (f"{PUZZLES['grad_accum'].stem}.ipynb", "01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
-        assert watcher.command("n")
-        assert paper.taken()[0].endswith(f"({name})")
-    states.update({f"{PUZZLES['grad_accum'].stem}.ipynb": "passed", "01_basic.ipynb": "passed"})
-    watcher.changed([folder / f"{PUZZLES['grad_accum'].stem}.ipynb"])
-    watcher.command("n")
-    assert "-- basic (01_basic.ipynb)" in paper.taken()
-    watcher.command("n")
-    assert paper.taken() == ["Every puzzle here passes."]
-
-
 def test_what_passed_once_and_was_broken_again_is_not_passed(
     folder: Path, paper: Paper, states: dict[str, str]
 ) -> None:
@@ -222,7 +205,7 @@ def test_what_passed_once_and_was_broken_again_is_not_passed(
     assert paper.taken()[0].startswith("basic has not been checked yet.")
 
 
-def test_what_was_passed_before_is_revealed_and_skipped(
+def test_what_was_passed_before_is_revealed(
     folder: Path, paper: Paper, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "state" / "progress.json"))
@@ -231,11 +214,6 @@ def test_what_was_passed_before_is_revealed_and_skipped(
     watcher.begin()
     watcher.command("r")
     assert paper.taken()[-1] == "answer basic"
-    watcher.command("n")
-    watcher.command("n")
-    assert [line for line in paper.taken() if line.startswith("--")] == [
-        f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"
-    ] * 2
 
 
 def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, states: dict[str, str]) -> None:
