@@ -132,8 +132,12 @@ def show_hints(hints: Hints, how: str | None = None) -> None:
 def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:
     """Draw anything that shows itself as a picture, where a file was named."""
     if output is not None:
-        from drawing import picture_of
+        from lib.trace.trace import Trace
 
+        if isinstance(thing, Trace):  # without importing what draws all else
+            from drawing.timeline.schedule import picture_of_trace as picture_of
+        else:
+            from drawing import picture_of
         picture_of(thing).save(output)
         say(f"{said} {output}")
 
