@@ -3,7 +3,6 @@ was published; and `puzzles calibrate`: one's own machine as a cluster."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +70,6 @@ def plan(
     top: Annotated[int, option("How many plans to show, each of another mesh.", min=1, max=100)] = 5,
     why: Annotated[bool, option("Say what limits the first plan, and what each choice costs one step away.")] = False,
     export: Annotated[Literal["torchtitan"] | None, option("Print the first plan as a configuration.")] = None,
-    as_json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
     jobs: Jobs = 1,
     out: Annotated[Path | None, output("a picture of the plans that nothing beats", (".svg", ".png", ".pdf"))] = None,
 ) -> None:
@@ -91,9 +89,7 @@ def plan(
         fail(_nothing(shape, machine, base, found, axes, title))
     best = [(one, step_in_order(shape, machine, one.plan)) for one in found.meshes(top)]
     first, exact = best[0]
-    if as_json:
-        print(json.dumps(_as_data(title, machine, found, best), indent=1))
-    elif export is not None:
+    if export is not None:
         print(f"# {title}\n# {first.plan.mesh}, by `puzzles plan`\n\n{torchtitan(first.plan)}", end="")
     else:
         _show(title, machine, found, best)
@@ -159,35 +155,6 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
             value = f"{getattr(best.plan, name)} -> {getattr(other.plan, name)}"
             table.add_row(name, value, f"{other.seconds:.2f} s", f"{other.memory / GIB:.1f} GiB", words)
     show_table(table)
-
-
-def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
-    """Return what was found for JSON: seconds, bytes, and shares of the peak."""
-
-    def one_of(one: Candidate, exact: Step) -> dict[str, Any]:
-        return {
-            "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
-            "seconds": exact.seconds,
-            "mfu": exact.mfu,
-            "mfu_causal": exact.mfu_causal,
-            "hfu": exact.hfu,
-            "tokens_a_second_and_gpu": exact.tokens,
-            "parts": exact.parts,
-            "memory": exact.memory._asdict() | {"total": exact.memory.total},
-            "warnings": [*one.plan.warnings(cluster)],
-        }
-
-    return {
-        "format": "llm-training-puzzles plan",
-        "version": 1,
-        "title": title,
-        "possible": found.possible,
-        "fit": len(found.candidates),
-        "plans": [one_of(*one) for one in best],
-        "front": [
-            {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
-        ],
-    }
 
 
 def predictions(
