@@ -120,13 +120,13 @@ def title(text: str) -> None:
     console().print(Rule(Text(text), align="left", style="dim"))
 
 
-def show_hints(hints: Hints, how: str | None = None) -> None:
-    """Show the hints that are open, and `how` to open the next one: with a command, unless it is said otherwise."""
+def show_hints(hints: Hints) -> None:
+    """Show the hints that are open, and how to open the next one."""
     from rich.markdown import Markdown
 
     console().print(Markdown(hints.body))
-    kind, how = hints.kind_of_next, how or f"puzzles hint {hints.puzzle}"
-    say("\nThese were all the hints." if kind is None else f"\nThe next hint is {kind}: {how}")
+    more = f"The next hint is {hints.kind_of_next}: puzzles hint {hints.puzzle}"
+    say("\nThese were all the hints." if hints.kind_of_next is None else f"\n{more}")
 
 
 def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:
