@@ -12,30 +12,34 @@ run, `draw_ring` one to step through a collective, and `draw_gallery` one with t
 `puzzle_map` draws what to solve before what.
 """
 
-from __future__ import annotations
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from drawing.canvas.picture import Picture
-from drawing.comparing.comparison import compare, draw_figures
-from drawing.comparing.dots import draw_trade_off
-from drawing.comparing.plot import draw_curves
-from drawing.comparing.recordings import draw_recordings
-from drawing.diagrams.attention import draw_attention
-from drawing.diagrams.collective import draw_collective
-from drawing.diagrams.experts import draw_experts
-from drawing.diagrams.halo import draw_halo
-from drawing.diagrams.mesh import draw_mesh
-from drawing.diagrams.ring import draw_ring
-from drawing.diagrams.step import draw_step
-from drawing.display import picture_of, register
-from drawing.map import puzzle_map
-from drawing.pages.gallery import draw_gallery
-from drawing.pages.view import step_through
-from drawing.planning.bytes import draw_memory
-from drawing.planning.points import draw_plans, draw_predictions
-from drawing.planning.roofline import draw_roofline
-from drawing.planning.steps import draw_plan
-from drawing.timeline.schedule import draw
-from drawing.values import draw_group
+from lib.errors.source_lines import notebook
+
+if TYPE_CHECKING:
+    from drawing.canvas.picture import Picture
+    from drawing.comparing.comparison import compare, draw_figures
+    from drawing.comparing.dots import draw_trade_off
+    from drawing.comparing.plot import draw_curves
+    from drawing.comparing.recordings import draw_recordings
+    from drawing.diagrams.attention import draw_attention
+    from drawing.diagrams.collective import draw_collective
+    from drawing.diagrams.experts import draw_experts
+    from drawing.diagrams.halo import draw_halo
+    from drawing.diagrams.mesh import draw_mesh
+    from drawing.diagrams.ring import draw_ring
+    from drawing.diagrams.step import draw_step
+    from drawing.display import picture_of
+    from drawing.map import puzzle_map
+    from drawing.pages.gallery import draw_gallery
+    from drawing.pages.view import step_through
+    from drawing.planning.bytes import draw_memory
+    from drawing.planning.points import draw_plans, draw_predictions
+    from drawing.planning.roofline import draw_roofline
+    from drawing.planning.steps import draw_plan
+    from drawing.timeline.schedule import draw
+    from drawing.values import draw_group
 
 __all__ = [
     "Picture",
@@ -64,4 +68,47 @@ __all__ = [
     "step_through",
 ]
 
-register()
+_HOMES = {
+    "drawing.canvas.picture": "Picture",
+    "drawing.comparing.comparison": "compare draw_figures",
+    "drawing.comparing.dots": "draw_trade_off",
+    "drawing.comparing.plot": "draw_curves",
+    "drawing.comparing.recordings": "draw_recordings",
+    "drawing.diagrams.attention": "draw_attention",
+    "drawing.diagrams.collective": "draw_collective",
+    "drawing.diagrams.experts": "draw_experts",
+    "drawing.diagrams.halo": "draw_halo",
+    "drawing.diagrams.mesh": "draw_mesh",
+    "drawing.diagrams.ring": "draw_ring",
+    "drawing.diagrams.step": "draw_step",
+    "drawing.display": "picture_of",
+    "drawing.map": "puzzle_map",
+    "drawing.pages.gallery": "draw_gallery",
+    "drawing.pages.view": "step_through",
+    "drawing.planning.bytes": "draw_memory",
+    "drawing.planning.points": "draw_plans draw_predictions",
+    "drawing.planning.roofline": "draw_roofline",
+    "drawing.planning.steps": "draw_plan",
+    "drawing.timeline.schedule": "draw",
+    "drawing.values": "draw_group",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+"""Where each public name lives. It is imported when it is first asked for: a command that draws one timeline needs
+neither meshes nor maps."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if notebook() is not None:
+    from drawing.display import register
+
+    register()

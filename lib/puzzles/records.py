@@ -133,13 +133,18 @@ class Row(NamedTuple):
     why: str = ""
 
 
-RAISES = "raises "
-ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")
-"""The errors that a row of a table may ask for, as in `raises ValueError`."""
+ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of a table may ask for
 HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a puzzle, in order
-KINDS = ("schedule", "function", "plan")
+KINDS = {
+    "schedule": (
+        {"ranks", "layers", "batches", "goals", "hidden"},
+        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"},
+    ),
+    "function": ({"table", "draws"}, {"fix"}),
+    "plan": ({"runs", "goals"}, {"fix"}),
+}
 """The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain one, or one that gives the plan
-of a whole run (`lib.plan`)."""
+of a whole run (`lib.plan`); each with the fields that a record has for it, and those that it may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,16 +354,9 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     kind = data.get("kind", "schedule")
     if kind not in KINDS:
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
-    needed = {"title", "needs", "teaches", "minutes", "discuss", "hints"}
-    needs, more = {
-        "schedule": (
-            {"ranks", "layers", "batches", "goals", "hidden"},
-            {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"},
-        ),
-        "function": ({"table", "draws"}, {"fix"}),
-        "plan": ({"runs", "goals"}, {"fix"}),
-    }[kind]
-    needed, free = needed | needs, {"kind", "deepens", "part_of", *more}
+    of_kind, more = KINDS[kind]
+    needed = {"title", "needs", "teaches", "minutes", "discuss", "hints", *of_kind}
+    free = {"kind", "deepens", "part_of", *more}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
@@ -378,10 +376,8 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
-        premise = dict(data["bound"])
-        if "together" in premise:
-            premise["together"] = tuple(premise["together"])
-        made["bound"] = Premise(premise.pop("premise", ""), **premise)
+        together = data["bound"].get("together")
+        made["bound"] = Premise(**data["bound"] | {"together": together and tuple(together)})
     return Puzzle(key, number, label, chapter, **made)
 
 
@@ -405,18 +401,16 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
 
     rows: list[Row] = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        given, arrow, answer = line.partition("->")
         try:
-            if not arrow:
-                raise ValueError("no ->")
-            arguments, asked = literal_eval(f"({given},)"), answer.strip()
-            if not asked.startswith(RAISES):
-                rows.append(Row(arguments, literal_eval(asked)))
-                continue
-            name, _, why = asked.removeprefix(RAISES).partition(":")
-            if name not in ERRORS:
-                raise ValueError(f"it raises one of {', '.join(ERRORS)}")
-            rows.append(Row(arguments, raises=name, why=why.strip()))
+            given, answer = line.split("->")
+            arguments, (how, _, error) = literal_eval(f"({given},)"), answer.strip().partition(" ")
+            if how == "raises":
+                name, _, why = error.partition(":")
+                if name not in ERRORS:
+                    raise ValueError(f"it raises one of {', '.join(ERRORS)}")
+                rows.append(Row(arguments, raises=name, why=why.strip()))
+            else:
+                rows.append(Row(arguments, literal_eval(answer.strip())))
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"{key}: this is no row of a table ({error}): {line}") from None
     return tuple(rows)
@@ -440,25 +434,24 @@ class Task:
     def text(self) -> str:
         """Its size, and its goals."""
         record = self.record
+        size = self.size()
         if record.kind == "plan":
             run = record.runs[0]
             size = f"{run['model']} on {run['gpus']:,} {run['gpu']}, a batch of {run['batch']:,}"
-            limits = [
-                f"  {one.name + ':':<25} at most {one.time:g} s a step, and {one.memory:g} GiB" for one in record.goals
-            ]
-            return "\n".join([f"{record.title}: {size}", *limits])
-        if record.is_function:
-            asked = f"{len(record.table)} given inputs and {record.draws:,} others"
-            return f"{record.title}: a function that is right on {asked}"
-        lines = [f"{record.title}: {self.size()}"]
+        elif record.is_function:
+            size = f"a function that is right on {len(record.table)} given inputs and {record.draws:,} others"
+        limits = dict[str, str]()
         for goal in record.goals:
-            limits = f"at most time {goal.time:g} and memory {goal.memory:,} elements on any rank"
-            if goal.sent is not None:
-                limits += f", and {goal.sent:,} elements sent per rank"
-            lines.append(f"  {goal.name + ':':<25} {limits}")
+            limits[goal.name] = f"time {goal.time:g} and memory {goal.memory:,} elements on any rank"
+            if record.kind == "plan":
+                limits[goal.name] = f"{goal.time:g} s a step, and {goal.memory:g} GiB"
+            elif goal.sent is not None:
+                limits[goal.name] += f", and {goal.sent:,} elements sent per rank"
         if record.sent is not None:
-            lines.append(f"  {'for each of them:':<25} at most {record.sent:,} elements sent per rank")
-        return "\n".join(lines)
+            limits["for each of them"] = f"{record.sent:,} elements sent per rank"
+        return "\n".join(
+            [f"{record.title}: {size}", *(f"  {name + ':':<25} at most {limit}" for name, limit in limits.items())]
+        )
 
 
 def goal(puzzle: str) -> Task:

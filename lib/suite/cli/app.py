@@ -38,45 +38,37 @@ HOMES: Final = {name: module for module, names in MODULES.items() for name in na
 PASSES_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-def quick(parameters: list[Any]) -> list[Any]:
-    """Let parameters of a command take text, paths and their own defaults as they are.
-
-    typer converts every value with pydantic, also None, and importing that is a third of the time of a short command.
-    """
-    for parameter in parameters:
-        if "process_value" not in vars(parameter):
-            parameter.process_value = partial(_process, parameter, parameter.process_value)
-    return parameters
-
-
 def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
-    """The value that a parameter has for its command: converted, but for what needs no conversion."""
+    """Give a command text, paths and defaults as they are: typer converts every value with pydantic, also None, and
+    importing that is a third of the time of a short command."""
     described: Any = getattr(parameter, "type_descriptor", None)
-    if described is None:  # another typer than the one that we know
-        return convert(ctx, value)
-    kind = described.annotation
+    kind = described and described.annotation
     is_text = isinstance(value, str) if kind is str else bool(value) and kind == list[str]
     is_path = kind is Path and isinstance(value, str) and not described.parameter_info.exists
-    if not (is_text or is_path) and (parameter.required or value != parameter.get_default(ctx)):
+    is_default = kind is not None and not parameter.required and value == parameter.get_default(ctx)
+    if not (is_text or is_path or is_default):  # or another typer than the one that we know
         return convert(ctx, value)
     value = Path(value) if is_path else value
     return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
 
 
-class Command(TyperCommand):
-    """A command whose parameters are `quick`."""
+class _Quick:
+    """A command, or a group of them, whose parameters are converted where they need to be."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, and --help."""
-        return quick(super().get_params(ctx))
+        parameters = cast(Any, super()).get_params(ctx)
+        for parameter in parameters:
+            if "process_value" not in vars(parameter):
+                parameter.process_value = partial(_process, parameter, parameter.process_value)
+        return parameters
 
 
-class Door(TyperGroup):
+class QuickCommand(_Quick, TyperCommand):
+    """A command of ours."""
+
+
+class Door(_Quick, TyperGroup):
     """Finds commands in their modules, and shows what went wrong for the user in a panel, without a traceback."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, and --help."""
-        return quick(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
@@ -93,7 +85,7 @@ class Door(TyperGroup):
                 found: Any = getattr(home, f"{function}_", None) or getattr(home, function)
                 group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
                 if group is not found:
-                    group.command(name, cls=Command, context_settings=PASSES_ON if name == "lab" else None)(found)
+                    group.command(name, cls=QuickCommand, context_settings=PASSES_ON if name == "lab" else None)(found)
                 self.commands[name] = typer.main.get_command(group)
         found = super().get_command(ctx, cmd_name)
         if found is not None and found.help:
@@ -173,8 +165,7 @@ def export(
     text: Annotated[Path | None, option("Markdown for the first of these pages, above the list of notebooks.")] = None,
     config: Annotated[Path | None, option("What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
-        Path | None,
-        option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False),
+        Path | None, option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False)
     ] = None,
     assignment: Annotated[str, option("What nbgrader calls the assignment.")] = "puzzles",
     need: Annotated[str, option("The goal that nbgrader gives points for: as in `puzzles grade`.")] = "first",

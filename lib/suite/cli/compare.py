@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final
 
 import typer
 from rich.table import Column, Table
@@ -18,44 +17,29 @@ from rich.text import Text
 
 from lib.analysis.difference import alike, difference, lesson, said, unequal
 from lib.errors.wording import counted
-from lib.extras import need_extra
-from lib.files import ready, write_whole
-from lib.puzzles.records import PUZZLES, Size
 from lib.suite.cli import console as options
-from lib.suite.cli.console import argument, numbers, option, output, say, shape_of, show_table
+from lib.suite.cli.console import argument, numbers, option, output, say, show_table
 from lib.suite.cli.entries import ALL, FIGURES, Entry, best, chosen, entries_of
 from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import SourceError
-from lib.trace.trace import Trace
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
-TRIES: Final = 12
-"""Sizes that are tried at most before one is proposed."""
 NAME: Final = 26
 """Columns of a name that do not fold."""
 LISTED: Final = 20
-"""Rows of the table of a gallery in a terminal; the file has all."""
+"""Rows of the table of a gallery in a terminal; the page has all."""
+WHATS = (
+    "What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed in, and "
+    f"puzzles, such as gpipe (our solution), gpipe:one_f_one_b (another) or gpipe:{ALL}. NAME= calls it so."
+)
+BESIDE = "Solutions beside ours: a folder or zip of a class, notebooks, .py files, or saved Traces (.json)."
 
 
 def compare(
-    whats: Annotated[
-        list[str],
-        argument(
-            "[NAME=]WHAT...",
-            "What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed "
-            f"in, and puzzles: gpipe is our solution, gpipe:one_f_one_b another one, gpipe:{ALL} are all that we have. "
-            "NAME= calls it so.",
-        ),
-    ],
+    whats: Annotated[list[str], argument("[NAME=]WHAT...", WHATS)],
     output_: Annotated[Path | None, output("a comparison", (".svg", ".png", ".pdf", ".html"))] = None,
     puzzle: Annotated[str | None, option("The puzzle, where a file has several or does not tell.", "--puzzle")] = None,
-    memory: Annotated[
-        Literal["peak", "each", "none"],
-        option("Whose memory is drawn: of the rank with the highest peak, of each rank, or of none."),
-    ] = "peak",
-    fold: Annotated[
-        bool, option("Whether ranks that do the same at the same times share a row.", "--fold/--unfold")
-    ] = True,
+    fold: Annotated[bool, option("Whether ranks that do the same share a row.", "--fold/--unfold")] = True,
     frame: options.Frame = "card",
     aspect: options.Aspect = None,
     ranks: options.Ranks = None,
@@ -78,14 +62,15 @@ def compare(
 
     Exit status: 0 where every one ran to its end, 1 where one did not, 2 for a command that makes no sense.
     """
-    shape = shape_of(output_, frame, aspect)
-    _need_for(output_)
-    subjects = _chosen(whats, puzzle)
-    if not subjects:
+    is_picture = output_ is not None and output_.suffix != ".html"
+    if (frame != "card" or aspect is not None) and not is_picture:
+        raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
+    if not (subjects := _chosen(whats, puzzle)):
         raise typer.BadParameter(f"there is nothing to compare in {', '.join(whats)}")
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     entries = entries_of(subjects, limit, **size)
-    runs = [(entry.name, entry.trace) for entry in entries if entry.trace is not None]
+    ran = [(entry.name, entry.trace, entry.puzzle) for entry in entries if entry.trace is not None]
+    runs = [(name, trace) for name, trace, _ in ran]
     warning = unequal(runs)
     lowest = {} if warning is not None else best(entries)
     _show(entries, lowest)
@@ -95,45 +80,33 @@ def compare(
             with_size = f" does not run with {sized}" if sized and entry.state == "failed" else ""
             say(f"{entry.name}{with_size}: {entry.message}")
     if warning is not None:
-        say(warning)
+        say(f"{warning}\nTo compare them at one size, say it: --ranks, --layers and --batches.")
     if (words := lesson(runs)) is not None and all(entry.correct for entry in entries):
         say(words)
-    tasks = [entry.puzzle for entry in entries if entry.trace is not None]
-    for (name, trace), task in zip(runs[1:], tasks[1:], strict=True):
-        if task in (None, tasks[0]) or tasks[0] is None:  # of different puzzles they differ from the start
+    for name, trace, task in ran[1:]:
+        if None in (task, ran[0][2]) or task == ran[0][2]:  # of different puzzles they differ from the start
             say(said(difference(runs[0][1], trace), runs[0][0], name))
-    if warning is not None:
-        able = [(subject, ran.trace) for subject, ran in zip(subjects, entries, strict=True) if ran.trace]
-        say(_one_size(able, limit))
     if output_ is not None:
-        from lib.suite.cli import pages
+        from lib.suite.cli.pages import draw_comparison, write_comparison
 
-        if output_.suffix == ".html":
-            write_whole(ready(output_), pages.comparison(entries, lowest, memory, fold))
+        if is_picture:
+            draw_comparison(entries, fold, frame == "card", aspect, output_)
         else:
-            pages.draw_comparison(entries, memory, fold, shape, output_)
+            write_comparison(entries, lowest, fold, output_)
         say(f"Wrote {output_}")
     if any(entry.verdict is None for entry in entries):
         raise typer.Exit(1)
 
 
-def _need_for(path: Path | None) -> None:
-    """ModuleNotFoundError where an extra is missing that the format of a file needs: before anything runs."""
-    if path is not None and path.suffix == ".html":
-        need_extra("grade", "a page needs", "jinja2")
-    elif path is not None and path.suffix != ".svg":
-        need_extra("png", f"a {path.suffix[1:].upper()} needs")
-
-
 def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Entry]:
     """What is to run. Of what is left out it says why."""
     try:
-        found = chosen(whats, puzzle)
+        subjects, notes = chosen(whats, puzzle)
     except (SourceError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    for note in found.notes:
+    for note in notes:
         say(note)
-    return found.subjects
+    return subjects
 
 
 def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
@@ -152,24 +125,8 @@ def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
     show_table(table)
 
 
-def _one_size(able: Sequence[tuple[Entry, Trace]], limit: float | None) -> str:
-    """Find the options that give all runs one size: one of their own, at which each was tried and is correct."""
-    sizes = {name: sorted({getattr(trace, name) for _, trace in able}) for name in Size._fields}
-    wanted = {name: values for name, values in sizes.items() if len(values) > 1}
-    at = [Size.of(trace)._asdict() for _, trace in able]
-    tries = [dict(zip(wanted, size, strict=True)) for size in product(*wanted.values())]
-    tries.sort(key=lambda size: -sum(size.items() <= one.items() for one in at))  # that of most of them first
-    for size in tries[:TRIES]:
-        if all(entries_of([subject], limit, **size)[0].correct for subject, _ in able):
-            said = " ".join(f"--{name} {number}" for name, number in size.items())
-            return f"To compare them at one size, say it: {said}"
-    return "None of their own sizes suits all of them. Try another with --ranks, --layers and --batches."
-
-
 # -- a gallery ------------------------------------------------------------------------------------------------------
 
-SORTS: Final = {name: figure.title for name, figure in FIGURES.items()} | {"name": "name", "count": "how many have it"}
-"""The keys that solutions are sorted by, with their words: a figure, their names, or how many have them."""
 LONG: Final = 60
 """Letters of a goal or a mistake in a title."""
 NAMED: Final = 3
@@ -194,115 +151,63 @@ class Group:
         count = len(self.students)
         who = counted(count, "student") if count else ""
         if names and count:
-            more = f" and {count - NAMED} more" if count > NAMED else ""
-            who = ", ".join(self.students[:NAMED]) + more
+            who = ", ".join(self.students[:NAMED]) + (f" and {count - NAMED} more" if count > NAMED else "")
         if self.ours:
-            ours = f"{' and '.join(entry.short for entry in self.ours)} (ours)"
-            return f"{ours} · {who}" if who else ours
+            return " · ".join(filter(None, (f"{' and '.join(one.short for one in self.ours)} (ours)", who)))
         reaches = self.message or self.first.state
         if self.first.correct:
             reaches = self.first.goals[-1] if self.first.goals else "correct, within no goal"
         return who if names else f"{who}: {shorten(reaches, LONG, placeholder='…')}"
 
-    def key(self, sort: str, names: bool) -> tuple[float, str]:
-        """Return the key to sort it by, smallest first; its name among equals."""
-        title = self.title(names).casefold() if names or self.ours else ""
-        if sort == "count":
-            return -len(self.students), title
-        if sort == "name" or self.first.figures is None:
-            return 0.0, title
-        return round(self.first.figures[sort], 9), title
-
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
     """Put the solutions that have a run into groups, equal ones together: where they fail, or are not correct, with
-    the same words. The first of each is drawn: one of ours, where there is one."""
+    the same words. The first of each is drawn: one of ours, where there is one. The fastest group comes first, and
+    those that are not correct behind all others."""
+
+    def fault(entry: Entry) -> str:
+        # The state of a whole run says already that it is not correct: its fault is in the second line.
+        lines = [] if entry.correct else entry.message.splitlines()[0 if entry.verdict is None else 1 :]
+        return lines[0] if lines else ""
+
     groups: dict[Hashable, list[Entry]] = {}
     for entry in entries:
         if entry.trace is not None:
-            groups.setdefault((alike(entry.trace), entry.state, entry.goals, _fault(entry)), []).append(entry)
-    return [
-        Group(
-            number,
-            same[0],
-            _fault(same[0]),
-            tuple(entry for entry in same if entry.ours),
-            tuple(entry.name for entry in same if not entry.ours),
-        )
-        for number, same in enumerate(groups.values(), 1)
-    ]
+            groups.setdefault((alike(entry.trace), entry.state, entry.goals, fault(entry)), []).append(entry)
+    every: list[Group] = []
+    for number, same in enumerate(groups.values(), 1):
+        ours, students = ([one for one in same if one.ours is own] for own in (True, False))
+        every.append(Group(number, same[0], fault(same[0]), tuple(ours), tuple(one.name for one in students)))
 
+    def place(group: Group) -> tuple[bool, float]:
+        return not group.first.correct, (group.first.figures or {}).get("time", 0.0)
 
-def _fault(entry: Entry) -> str:
-    if entry.correct:
-        return ""
-    _, *faults = ["", *entry.message.splitlines()]
-    # That a whole run is not correct its state says already.
-    return next(iter(faults if entry.verdict is None else faults[1:]), "")
-
-
-def in_order(groups: Sequence[Group], sort: str, names: bool, reverse: bool = False) -> list[Group]:
-    """Sort groups, those that are not correct behind all others."""
-    ordered = sorted(groups, key=lambda group: (group.key(sort, names), group.number), reverse=reverse)
-    return sorted(ordered, key=lambda group: not group.first.correct)
-
-
-class Gallery(NamedTuple):
-    """The groups that are shown, in order, and what is said of all of them. `names`: of students, too."""
-
-    puzzle: str
-    title: str
-    about: str
-    groups: list[Group]
-    sort: str
-    names: bool
-    pictures: bool
+    return sorted(every, key=place)
 
 
 def gallery(
     puzzle: Annotated[str, typer.Argument(help="The puzzle's id, such as gpipe.", show_default=False)],
-    whats: Annotated[
-        list[str] | None,
-        argument(
-            "[[NAME=]WHAT]...",
-            "Solutions beside ours: a folder or zip of what a class handed in, notebooks, .py files, or saved Traces "
-            "(.json).",
-        ),
-    ] = None,
-    output_: Annotated[
-        Path | None, output("a gallery", (".html", ".svg", ".png", ".pdf"), "gallery_PUZZLE.html")
-    ] = None,
-    sort: Annotated[str, option("What to sort by, the lowest first.", metavar="|".join(SORTS))] = "time",
-    reverse: Annotated[bool, option("The highest first.", "--reverse")] = False,
-    most: Annotated[int | None, option("Show only the first so many.", min=1, show_default=False)] = None,
+    whats: Annotated[list[str] | None, argument("[[NAME=]WHAT]...", BESIDE)] = None,
+    output_: Annotated[Path | None, output("a gallery", (".html",), "gallery_PUZZLE.html")] = None,
     ours: Annotated[bool, option("Show our own solutions, too.")] = True,
     names: Annotated[bool, option("Say who handed it in. Without, it says how many did.")] = False,
-    pictures: Annotated[
-        bool, option("With a page, write a large picture of each solution into a folder beside it.")
-    ] = True,
-    frame: options.Frame = "card",
-    aspect: options.Aspect = None,
     limit: options.Limit = None,
 ) -> None:
     """Show all solutions of one puzzle as small timelines with their figures: ours, and those of a class.
 
-    Equal schedules are shown once, with how many have them. As a page (.html) it can be sorted again and filtered by
-    goal, and a click makes a solution large. What is not correct comes last.
+    Equal schedules are shown once, with how many have them. The page can be sorted by any figure and filtered by goal,
+    and a click makes a solution large, from a picture in a folder beside it. What is not correct comes last.
 
-    For example: `puzzles gallery gpipe`, or `puzzles gallery gpipe submissions/ --sort memory -o class.html`.
+    For example: `puzzles gallery gpipe`, or `puzzles gallery gpipe submissions/ -o class.html`.
 
     What students wrote runs where it can do no harm, and no student is named unless you say --names.
 
     It shows solutions of a puzzle. The schedules of pipelines that have a name, such as 1F1B, are in
     `puzzles schedule gallery`.
     """
-    from lib.suite.cli import pages
+    from lib.suite.cli.pages import write_gallery
 
-    if sort not in SORTS:
-        raise typer.BadParameter(f"--sort takes one of {', '.join(SORTS)}; got {sort!r}")
     path = output_ or Path(f"gallery_{puzzle}.html")
-    shape = shape_of(path, frame, aspect)
-    _need_for(path)
     subjects = _chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + _chosen(whats or [], puzzle)
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
@@ -311,22 +216,7 @@ def gallery(
         entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
         for entry in entries_of(subjects, limit)
     ]
-    groups = in_order(grouped(entries), sort, names, reverse)[:most]
-    solutions = sum(len(group.ours) + len(group.students) for group in groups)
-    counts = f"{counted(solutions, 'solution')}, {counted(len(groups), 'schedule')}"
-    about = f"{PUZZLES[puzzle].size.words()} · {counts}"
-    title = f"Solutions of {PUZZLES[puzzle].heading}"
-    _list(groups, entries, names)
-    shown = Gallery(puzzle, title, about, groups, sort, names, pictures)
-    if path.suffix == ".html":
-        pages.write_gallery(shown, path)
-    else:
-        pages.draw_gallery(shown, shape, path)
-    say(f"Wrote {path}")
-
-
-def _list(groups: Sequence[Group], entries: Sequence[Entry], names: bool) -> None:
-    """The first rows, and what is not shown."""
+    groups = grouped(entries)
     columns = numbers(*(figure.title for figure in FIGURES.values() if figure.judged))
     table = Table(Column("", overflow="fold"), Column("goal reached", overflow="fold"), *columns)
     for group in groups[:LISTED]:
@@ -340,3 +230,5 @@ def _list(groups: Sequence[Group], entries: Sequence[Entry], names: bool) -> Non
     for state, reason in (("not solved", "still the stub"), ("failed", "they failed before anything ran")):
         if count := sum(entry.trace is None and entry.state == state for entry in entries):
             say(f"{counted(count, 'solution')} not shown: {reason}.")
+    write_gallery(puzzle, groups, names, path)
+    say(f"Wrote {path}")

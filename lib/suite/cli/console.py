@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 import typer
 
 from lib.cluster.mesh import Mesh, mesh_from
+from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 
 if TYPE_CHECKING:
@@ -119,20 +120,24 @@ def title(text: str) -> None:
     console().print(Rule(Text(text), align="left", style="dim"))
 
 
-def show_hints(hints: Hints, how: str | None = None) -> None:
-    """Show the hints that are open, and `how` to open the next one: with a command, unless it is said otherwise."""
+def show_hints(hints: Hints) -> None:
+    """Show the hints that are open, and how to open the next one."""
     from rich.markdown import Markdown
 
     console().print(Markdown(hints.body))
-    kind, how = hints.kind_of_next, how or f"puzzles hint {hints.puzzle}"
-    say("\nThese were all the hints." if kind is None else f"\nThe next hint is {kind}: {how}")
+    more = f"The next hint is {hints.kind_of_next}: puzzles hint {hints.puzzle}"
+    say("\nThese were all the hints." if hints.kind_of_next is None else f"\n{more}")
 
 
 def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:
     """Draw anything that shows itself as a picture, where a file was named."""
     if output is not None:
-        from drawing import picture_of
+        from lib.trace.trace import Trace
 
+        if isinstance(thing, Trace):  # without importing what draws all else
+            from drawing.timeline.schedule import picture_of_trace as picture_of
+        else:
+            from drawing import picture_of
         picture_of(thing).save(output)
         say(f"{said} {output}")
 
@@ -162,14 +167,18 @@ def one_of(allowed: Sequence[str], wrong: str) -> Callable[[str], str]:
     return known
 
 
-def output(what: str, formats: Sequence[str], default: str = "") -> Any:
+def output(what: str, formats: Sequence[str], default: str = "", *, jinja: bool = True) -> Any:
     """Return the option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and
-    its name if none is given."""
+    its name if none is given. An extra that a format needs (`jinja`, for a page) is asked for before anything runs."""
 
     def known(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in formats:
             allowed = " or ".join(filter(None, (", ".join(formats[:-1]), formats[-1])))
             raise typer.BadParameter(f"{what} is {allowed}; got {path.name!r}")
+        if path is not None and path.suffix in (".png", ".pdf"):
+            need_extra("png", f"a {path.suffix[1:].upper()} needs")
+        elif path is not None and path.suffix == ".html" and jinja:
+            need_extra("grade", "a page needs", "jinja2")
         return path
 
     named, otherwise = what.partition(" ")[2], f"; else {default}" if default else ""
@@ -228,19 +237,11 @@ MESH = "A mesh, instead of the puzzle's: replica=2,shard=4;host_size=4 (and ;ran
 MeshOption = Annotated[Mesh | None, option(MESH, "--mesh", parser=_mesh, metavar="AXIS=SIZE,...")]
 
 Output = Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))]
-FRAME = "What is around a picture: a card with round corners, or nothing."
-Frame = Annotated[Literal["card", "none"], option(FRAME)]
-ASPECT = "The shape of a picture, such as 16:9."
-Aspect = Annotated[float | None, option(ASPECT, parser=_aspect, metavar="WIDTH:HEIGHT", show_default=False)]
+Frame = Annotated[Literal["card", "none"], option("What is around a picture: a card with round corners, or nothing.")]
+SHAPE = {"parser": _aspect, "metavar": "WIDTH:HEIGHT", "show_default": False}
+Aspect = Annotated[float | None, option("The shape of a picture, such as 16:9.", **SHAPE)]
 
 Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=some_jobs)]
-
-
-def shape_of(path: Path | None, frame: str, aspect: float | None) -> tuple[bool, float | None]:
-    """Return what --frame and --aspect say, which are for pictures alone."""
-    if (frame != "card" or aspect is not None) and (path is None or path.suffix == ".html"):
-        raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
-    return frame == "card", aspect
 
 
 def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:

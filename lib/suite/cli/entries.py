@@ -40,13 +40,10 @@ from lib.trace.validation import FORMAT
 
 ALL = "all"
 """The name of all our solutions to a puzzle: gpipe:all."""
-ENDINGS = (".py", ".ipynb", ".json")
 DIFFERENT = (
     "name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or archive of what was handed in, or a "
     f"puzzle, such as gpipe, gpipe:{OFFICIAL} or gpipe:{ALL}"
 )
-BEGINNING = 200
-"""Characters at the beginning of a file in which a saved Trace says that it is one."""
 REFUSED = 5
 """Files that cannot be read that are named; of more it says how many."""
 
@@ -100,17 +97,11 @@ class Cell(NamedTuple):
     best: bool
 
 
-class Called(NamedTuple):
-    """The name of a run of ours in words, brief and full: "FSDP", "Fully sharded data parallel (FSDP)"."""
-
-    short: str
-    full: str
-
-
 @dataclass(frozen=True)
 class Entry:
     """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours; and what
-    came of it. A Source was handed in: nothing of it is believed. `called` is its name in words, if it has one.
+    came of it. A Source was handed in: nothing of it is believed. `words` are the name of one of ours in words, brief
+    and full: "FSDP", "Fully sharded data parallel (FSDP)".
 
     A run that failed has a Trace up to there, if it came so far, and a `message`; `verdict` is that on a whole run.
     """
@@ -119,7 +110,7 @@ class Entry:
     what: Path | str | Source
     puzzle: str | None = None
     ours: bool = False
-    called: Called | None = None
+    words: tuple[str, str] | None = None
     trace: Trace | None = None
     verdict: Verdict | None = None
     error: str = ""
@@ -128,16 +119,16 @@ class Entry:
     @property
     def short(self) -> str:
         """Its name in words, brief."""
-        return self.name if self.called is None else self.called.short
+        return self.name if self.words is None else self.words[0]
 
     @property
     def title(self) -> str:
         """Its name in words."""
-        return self.name if self.called is None else self.called.full
+        return self.name if self.words is None else self.words[1]
 
     @property
     def state(self) -> str:
-        """One correct training step; a whole run that is none; one that came to no end, or none at all; or the stub."""
+        """One of "correct", "not correct" (a whole run), "failed" and "not solved"."""
         if self.verdict is None:
             return "failed" if self.solved else "not solved"
         return "correct" if self.correct else "not correct"
@@ -179,13 +170,6 @@ class Entry:
         ]
 
 
-class Chosen(NamedTuple):
-    """What is to run, and what is to be said of the rest."""
-
-    subjects: list[Entry]
-    notes: list[str]
-
-
 def best(entries: Sequence[Entry]) -> dict[str, float]:
     """Return the lowest of each figure that is judged, of the runs that are correct, where not all have the same."""
     rows = [entry.figures for entry in entries if entry.correct and entry.figures is not None]
@@ -196,8 +180,8 @@ def best(entries: Sequence[Entry]) -> dict[str, float]:
 # -- what is to run -------------------------------------------------------------------------------------------------
 
 
-def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
-    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs.
+def chosen(whats: Sequence[str], puzzle: str | None = None) -> tuple[list[Entry], list[str]]:
+    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs; say in notes what is left out.
 
     SourceError for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
     """
@@ -210,10 +194,10 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
         named = bool(equals and name and rest) and not Path(what).exists()
         several = _meant(rest if named else what, puzzle, notes)
         if named:
-            said = [name if len(several) == 1 else f"{name}: {one.name}" for one in several]
-            several = [replace(one, name=own, called=None) for one, own in zip(several, said, strict=True)]
+            own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
+            several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
         subjects += several
-    return Chosen(_told_apart(subjects), [visible(note) for note in notes])
+    return _told_apart(subjects), [visible(note) for note in notes]
 
 
 def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
@@ -223,7 +207,7 @@ def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
         return _ours(head, way, puzzle)
     if path.is_dir() or (archive_format(path.name) is not None and path.is_file()):
         return _of_class(path, puzzle, notes)
-    if path.suffix not in ENDINGS:
+    if path.suffix not in (".py", ".ipynb", ".json"):
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
         raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
     if not (path if path.suffix == ".json" else located(path)).is_file():
@@ -242,8 +226,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
     initials = "".join(word[0] for word in words.replace("-", " ").split()).upper()
     known = initials if initials == head.upper() else words
     if not way:
-        called = Called(known, words if known == words else f"{words} ({known})")
-        return [Entry(head, head, head, ours=True, called=called)]
+        return [Entry(head, head, head, True, (known, words if known == words else f"{words} ({known})"))]
     files = files_of(head)
     if way != ALL and way not in files:
         raise SourceError(f"{head} has no solution called {way!r}; there are {', '.join([*files, ALL])}")
@@ -254,7 +237,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
             about, _ = description(files[name].read_text("utf-8"))
             named = re.search(r"\(([^()]+)\)\.$", about)  # "Begin with a backward ... (1F1B)."
             said = f"{known}: {name.replace('_', ' ') if named is None else named[1]}"
-        subjects.append(Entry(f"{head}:{name}", files[name], head, True, Called(said, said)))
+        subjects.append(Entry(f"{head}:{name}", files[name], head, True, (said, said)))
     return subjects
 
 
@@ -280,10 +263,9 @@ def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Entry]:
     named = {one.student for one in refused}
     if silent := sum(student not in named for student in without):
         notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
-    for file in sorted(path.glob("*.json")):
-        if file.is_file():
-            with file.open(encoding="utf-8", errors="replace") as text:
-                subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(BEGINNING) else []
+    for file in filter(Path.is_file, sorted(path.glob("*.json"))):
+        with file.open(encoding="utf-8", errors="replace") as text:
+            subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(200) else []  # it says so at once
     return subjects
 
 
@@ -297,31 +279,11 @@ def _need_schedule(puzzle: str) -> None:
         )
 
 
-def _told_apart(subjects: list[Entry]) -> list[Entry]:
-    """Subjects under names that tell them apart, and that can be printed. Where all are of one puzzle our own are
-    called by their ways alone: gpipe:interleaved is interleaved. Files of one name are called by their paths."""
-
-    def way(words: str) -> str:
-        last = words.rpartition(": ")[2]
-        return last[:1].upper() + last[1:]
-
-    brief = [
-        replace(one, name=one.name.rpartition(":")[2], called=one.called and Called(*map(way, one.called)))
-        if one.ours
-        else one
-        for one in subjects
-    ]
-    of_one = len({one.puzzle for one in subjects}) == 1
-    if of_one and len({one.name for one in brief}) == len({one.name for one in subjects}):
-        subjects = brief
+def _told_apart(subjects: Sequence[Entry]) -> list[Entry]:
+    """Subjects under names that can be printed. Different files of one name are called by their paths."""
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
-    words = Counter(one.called for one in subjects)
-    apart: list[Entry] = []
-    for one in subjects:
-        name = str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name
-        called = one.called if words[one.called] == 1 else None
-        apart.append(replace(one, name=visible(name, lines=False), called=called))
-    return apart
+    names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
+    return [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
 
 
 # -- running it -----------------------------------------------------------------------------------------------------
@@ -337,14 +299,13 @@ def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: An
             done(len(entries), len(subjects))
             try:
                 if isinstance(subject.what, Source):
-                    ran = _kept_apart(isolation, subject, subject.what, limit, given)
+                    entries.append(_run_apart(isolation, subject, subject.what, limit, given))
                 else:
-                    ran = _ran(subject, subject.what, limit, given)
+                    entries.append(_run(subject, subject.what, limit, given))
             except Stub:
-                ran = _unsolved(subject)
+                entries.append(_unsolved(subject))
             except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
-                ran = replace(subject, error=str(error), trace=getattr(error, "trace", None))
-            entries.append(ran)
+                entries.append(replace(subject, error=str(error), trace=getattr(error, "trace", None)))
     return entries
 
 
@@ -352,7 +313,7 @@ def _unsolved(subject: Entry) -> Entry:
     return replace(subject, solved=False, error=str(NotSolved(subject.puzzle or subject.name)))
 
 
-def _ran(subject: Entry, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
+def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
     """Run our solutions, and the user's own files: see `lib.suite.course.subject`."""
     asked = subject.puzzle
     if subject.ours and asked is not None and isinstance(what, Path) and not given:
@@ -371,7 +332,7 @@ def _ran(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
     return replace(subject, puzzle=about, trace=trace, verdict=check(trace, puzzle))
 
 
-def _kept_apart(
+def _run_apart(
     isolation: Isolation, subject: Entry, source: Source, limit: float | None, given: Mapping[str, Any]
 ) -> Entry:
     """Run what was handed in, kept apart. Its Trace is timed anew: it may state any times."""
@@ -386,8 +347,7 @@ def _kept_apart(
         return _unsolved(subject)
     if sent.outcome != "trace" or sent.trace is None:
         return replace(subject, error=sent.text, trace=sent.trace)
-    try:
-        trace = rebuild(sent.trace).run
-    except (PuzzleError, TraceError):
-        trace = sent.trace  # the check says what is wrong with it
-    return replace(subject, trace=trace, verdict=check(sent.trace, record.id if at is None else None))
+    trace = sent.trace
+    with suppress(PuzzleError, TraceError):  # the check says what is wrong with it
+        trace = rebuild(trace).run
+    return replace(subject, trace=trace, verdict=check(sent.trace, None if given else record.id))

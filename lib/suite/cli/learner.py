@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -126,8 +123,7 @@ def reveal(
             standing = Standing(runs=1, passed=True)
     else:
         standing = Standing.of(outcome(str(file), puzzle=puzzle, limit=limit).verdict)
-    missing = refusal(puzzle, standing)
-    if missing is not None:
+    if (missing := refusal(puzzle, standing)) is not None:
         say(missing)
         raise typer.Exit(1)
     show_ways(puzzle, way)
@@ -184,9 +180,7 @@ def workplace() -> Path:
 # -- watching -------------------------------------------------------------------------------------------------------
 
 ENDINGS = (".ipynb", ".py")
-TICK = 100
-"""Milliseconds after which a typed command is seen."""
-KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
+TICK = 1000  # milliseconds after which a folder that is gone is noticed
 
 
 def watch(
@@ -196,35 +190,28 @@ def watch(
     limit: Annotated[float, option("Seconds that a run may take.", min=0.1)] = LIMIT,
 ) -> None:
     """Run a puzzle again whenever its notebook is saved, and say what came of it. Without a path: all of them."""
-    watcher = Watcher(path or workplace(), puzzle, limit, once)
+    watcher = Watcher(path or workplace(), puzzle, limit)
     if once:
         raise typer.Exit(0 if watcher.begin() else 1)
     keep_watching(watcher)
 
 
 class Watcher:
-    """Runs the puzzles of a notebook, a .py, or those of a folder, says what came of it, and does what is typed.
+    """Runs the puzzles of a notebook, a .py, or those of a folder, and says what came of it.
 
-    `puzzle` says which one a single file is about, where its name and its functions do not. `once`: nobody types.
-    SourceError for a path where there is nothing to watch.
+    `puzzle` says which one a single file is about, where its name and its functions do not. SourceError for a path
+    where there is nothing to watch.
     """
 
-    def __init__(self, path: Path, puzzle: str | None = None, limit: float = LIMIT, once: bool = False) -> None:
+    def __init__(self, path: Path, puzzle: str | None = None, limit: float = LIMIT) -> None:
         if not path.exists():
             raise SourceError(f"there is no file or folder {path}")
         if path.is_file() and path.suffix not in ENDINGS:
             raise SourceError(f"{path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
-        self.path = path
-        self.alone = path.is_file()
+        self.path, self.limit, self.alone = path, limit, path.is_file()
         self.folder = path.parent if self.alone else path
-        self.limit = limit
-        self.once = once
-        self.current: str | None = None
-        """The puzzle that was run last."""
         self.passed = set[str]()
         """Those whose last run passed."""
-        self._opened: dict[str, int] = {}
-        """The number of hints that were shown, by puzzle."""
         self._known = set[str]()
         """The names of files that had a puzzle."""
         self._puzzle = puzzle if self.alone else None
@@ -240,7 +227,8 @@ class Watcher:
     def by_puzzle(self) -> dict[str, list[Path]]:
         """Return the files that there are now, by puzzle, in the order of the puzzles."""
         files: dict[str, list[Path]] = {}
-        for path in [self.path] if self.alone else self._files():
+        folder = (path for folder in self.folders() for path in sorted(folder.glob("*")))
+        for path in [self.path] if self.alone else folder:
             if self.concerns(path):
                 try:
                     for puzzle in self._about(path):
@@ -248,10 +236,6 @@ class Watcher:
                 except (SourceError, OSError):
                     continue  # one of no puzzle, or that cannot be read just now
         return {puzzle: files[puzzle] for puzzle in PUZZLES if puzzle in files}
-
-    def _files(self) -> list[Path]:
-        """The files of the folder, and of the folders of chapters below it."""
-        return [path for folder in self.folders() for path in sorted(folder.glob("*"))]
 
     def folders(self) -> list[Path]:
         """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
@@ -274,13 +258,10 @@ class Watcher:
         if self.alone and len(puzzles) <= 1:
             return self.changed([self.path])
         for puzzle, paths in puzzles.items():
-            self.current, tried = puzzle, list[Attempt]()
-            for path in paths:
-                tried.append(attempt(path, puzzle, self.limit))
-                if tried[-1].state == "passed":
-                    break
-            else:
-                self._show(tried[0], paths[0])
+            first = attempt(paths[0], puzzle, self.limit)
+            others = (attempt(path, puzzle, self.limit) for path in paths[1:])
+            if first.state != "passed" and all(one.state != "passed" for one in others):
+                self._show(first, paths[0])
                 return False
             self.passed.add(puzzle)
             say(f"{puzzle}: passes")
@@ -302,110 +283,55 @@ class Watcher:
                 if self.alone or puzzle_of_file(path.stem) is not None:
                     say(str(error))
                 continue
-            passes = False not in [self._run(path, puzzle) for puzzle in begun]
-        return passes
-
-    def _run(self, path: Path, puzzle: str) -> bool:
-        tried = attempt(path, puzzle, self.limit)
-        passes, self.current = tried.state == "passed", puzzle
-        (self.passed.add if passes else self.passed.discard)(puzzle)
-        self._show(tried, path)
+            passes = True
+            for puzzle in begun:
+                tried = attempt(path, puzzle, self.limit)
+                self.passed.discard(puzzle)
+                if tried.state == "passed":
+                    self.passed.add(puzzle)
+                passes &= tried.state == "passed"
+                self._show(tried, path)
         return passes
 
     def _show(self, tried: Attempt, path: Path) -> None:
         puzzle = tried.puzzle
-        hint = f"puzzles hint {puzzle}" if self.once else "type h"
         title(f"{puzzle} ({path.name})")
         if tried.printed:
             say(tried.printed.rstrip("\n"))
         if tried.text:
             say(tried.text)
         if tried.state == "passed":
-            say(f"{puzzle} is solved. {self._next()}")
+            following = "All puzzles are solved."
+            if (record := next_puzzle(self.passed | solved())) is not None:
+                here = self.by_puzzle().get(record.id)
+                following = f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+            say(f"{puzzle} is solved. {following}")
         elif tried.state == "unsolved":
-            say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: {hint}")
+            say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: puzzles hint {puzzle}")
         elif tried.state == "missed":
-            say(f"{puzzle} is correct, but not within its first goal yet. For a hint: {hint}")
-
-    def _next(self) -> str:
-        """Say what to do after a puzzle that is solved."""
-        record = next_puzzle(self.passed | solved())
-        if record is None:
-            return "All puzzles are solved."
-        here = self.by_puzzle().get(record.id)
-        return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
-
-    def command(self, line: str) -> bool:
-        """Do what was typed. False where that was to end."""
-        match line.strip().lower():
-            case "":
-                pass
-            case "q":
-                return False
-            case "h" | "r" if self.current is None:
-                say("There is no puzzle yet.")
-            case "h":
-                puzzle = str(self.current)
-                hints = next_hint(puzzle, self._opened.get(puzzle, 0))
-                self._opened[puzzle] = hints.opened
-                show_hints(hints, "type h again")
-            case "r":
-                puzzle = str(self.current)
-                missing = None if puzzle in self.passed else refusal(puzzle, known().get(puzzle))
-                show_ways(puzzle) if missing is None else say(missing)
-            case "n":
-                self._go_on()
-            case other:
-                say(f"{other[:20]!r} is no command. {KEYS}")
-        return True
-
-    def _go_on(self) -> None:
-        """To the next puzzle here that does not pass, after the one that was run last."""
-        files, done = self.by_puzzle(), self.passed | solved()
-        order = list(files)
-        after = order.index(self.current) + 1 if self.current in order else 0
-        for puzzle in [*order[after:], *order[:after]]:
-            if puzzle not in done:
-                self._run(files[puzzle][0], puzzle)
-                return
-        say(self._next() if self.alone else "Every puzzle here passes.")
+            say(f"{puzzle} is correct, but not within its first goal yet. For a hint: puzzles hint {puzzle}")
 
 
 def keep_watching(watcher: Watcher) -> None:
-    """Run what is saved until `q` is typed or Ctrl-C is pressed. Commands come from the standard input, if it has any.
-
-    ImportError without watchfiles.
-    """
+    """Run what is saved until Ctrl-C is pressed. ImportError without watchfiles."""
     need_extra("cli", "watching needs")
     from watchfiles import watch as changes_of
 
-    typed: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def listen() -> None:
-        """Pass on what is typed. At the end of the input watching goes on without commands."""
-        for line in sys.stdin:
-            typed.put(line)
+    def concerns(_: object, path: str) -> bool:
+        return watcher.concerns(Path(path))
 
     changes = changes_of(
-        *watcher.folders(),
-        watch_filter=lambda _, path: watcher.concerns(Path(path)),
-        recursive=False,
-        rust_timeout=TICK,
-        yield_on_timeout=True,
+        *watcher.folders(), watch_filter=concerns, recursive=False, rust_timeout=TICK, yield_on_timeout=True
     )
     try:
         number = len(watcher.by_puzzle())
         what = watcher.path.name if watcher.alone else f"{number} puzzles in {shown(watcher.path)}"
-        say(f"Watching {what}. Ctrl-C ends it.\n{KEYS}")
+        say(f"Watching {what}. Ctrl-C ends it.")
         next(changes)  # from here on no save is missed, not even one during the first run
         watcher.begin()
-        threading.Thread(target=listen, daemon=True).start()
         for saved in changes:
             if saved:
                 watcher.changed(Path(path) for _, path in saved)
-            while not typed.empty():
-                if not watcher.command(typed.get()):
-                    return
             if not watcher.folder.is_dir():
                 raise SourceError(f"{watcher.folder} is not there any more, so there is nothing to watch")
     except KeyboardInterrupt:

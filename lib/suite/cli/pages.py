@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE, Colour
-from drawing.canvas.picture import asset, on_paper
-from lib.errors.wording import visible
+from drawing.canvas.picture import Picture, asset, on_paper
+from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, Size
 
 if TYPE_CHECKING:
-    from lib.suite.cli.compare import Gallery
+    from lib.suite.cli.compare import Group
     from lib.suite.cli.entries import Entry
 
 
@@ -105,33 +105,33 @@ def _compared(entries: Sequence[Entry], says: bool) -> tuple[list[Any], str]:
     return runs, PUZZLES[task].title if task is not None and of_one else together([entry.short for entry in entries])
 
 
-def draw_comparison(
-    entries: Sequence[Entry], memory: Any, fold: bool, shape: tuple[bool, float | None], path: Path
-) -> None:
+def draw_comparison(entries: Sequence[Entry], fold: bool, frame: bool, aspect: float | None, path: Path) -> None:
     """Draw runs below each other, on one axis, into a file."""
     from drawing.comparing.comparison import Comparison
     from drawing.timeline.schedule import WIDTH
 
     runs, title = _compared(entries, says=True)
-    on_paper(
-        lambda width: Comparison(runs, width=width, memory=memory, fold=fold, title=title).picture(), WIDTH, *shape
-    ).save(path)
+
+    def paint(width: float) -> Picture:
+        return Comparison(runs, width=width, fold=fold, title=title).picture()
+
+    on_paper(paint, WIDTH, frame, aspect).save(path)
 
 
-def comparison(entries: Sequence[Entry], lowest: Mapping[str, float], memory: Any, fold: bool) -> str:
-    """Return a page with the figures of runs in a table, their timelines on one axis, and how they differ."""
+def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold: bool, path: Path) -> None:
+    """Write a page with the figures of runs in a table, their timelines on one axis, and how they differ."""
     from drawing.comparing.comparison import Comparison
     from lib.analysis.difference import unequal
 
     runs, title = _compared(entries, says=False)  # the page says what went wrong
-    compared = Comparison(runs, memory=memory, fold=fold)
+    compared = Comparison(runs, fold=fold)
     legend, pictures = compared.parts()
     warning = unequal(compared.drawn)
     rows = [
         {"entry": entry, "cells": entry.cells(lowest), "picture": entry.trace and picture.svg()}
         for entry, picture in zip(entries, pictures, strict=True)
     ]
-    return _comparing(
+    html = _comparing(
         "comparison.html",
         title=title,
         warning=warning,
@@ -142,6 +142,7 @@ def comparison(entries: Sequence[Entry], lowest: Mapping[str, float], memory: An
         parted=any(gap is not None for gap in compared.gaps),
         marked=bool(lowest),
     )
+    write_whole(ready(path), html)
 
 
 def _comparing(template: str, images: str = "'none'", **what: Any) -> str:
@@ -154,58 +155,42 @@ def _comparing(template: str, images: str = "'none'", **what: Any) -> str:
 # -- a gallery ------------------------------------------------------------------------------------------------------
 
 
-def draw_gallery(shown: Gallery, shape: tuple[bool, float | None], path: Path) -> None:
-    """Draw the solutions of a puzzle small, beside each other, into a file."""
-    from drawing.comparing.overview import Tile, draw_overview
-    from drawing.timeline.schedule import WIDTH
-    from lib.suite.cli.compare import SORTS
-    from lib.suite.cli.entries import FIGURES
-
-    tiles: list[Tile] = []
-    for group in shown.groups:
-        first = group.first
-        assert first.trace is not None, "what is shown has a run"
-        goal = f"goal reached: {first.goals[-1]}" if first.goals else ""
-        judged = [cell for cell in first.cells({}) if cell.words and FIGURES[cell.name].judged]
-        said = [f"{FIGURES[cell.name].title} {cell.words}" for cell in judged]
-        half = (len(said) + 1) // 2
-        lines = [" · ".join(said[:half]), " · ".join(said[half:])] if said else []
-        tiles.append(Tile(group.title(shown.names), first.trace, lines, group.message or goal, first.correct))
-    overview = draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles)
-    on_paper(lambda width: overview, WIDTH, *shape).save(path)
-
-
-def write_gallery(shown: Gallery, path: Path) -> None:
+def write_gallery(puzzle: str, groups: Sequence[Group], names: bool, path: Path) -> None:
     """Write a page with a tile for each schedule, and the large pictures that it leads to into a folder beside it."""
     from drawing.canvas.scene import Scene, Text, sheet
     from drawing.comparing.comparison import Compared, Comparison
     from drawing.comparing.overview import HIGH, WIDE, thumbnails
     from drawing.timeline.schedule import picture_of_trace
-    from lib.suite.cli.compare import SORTS
     from lib.suite.cli.entries import best
     from lib.suite.course.solutions import OFFICIAL
 
-    groups = [(group, group.first.trace) for group in shown.groups if group.first.trace is not None]
-    small = thumbnails([trace for _, trace in groups])
+    record, drawn = PUZZLES[puzzle], [(group, group.first.trace) for group in groups if group.first.trace is not None]
+    small = thumbnails([trace for _, trace in drawn])
     fills = {mark.fill for marks in small for mark in marks}
     strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
     night, style = sheet(fills, strokes, titles=False)
-    lowest = best([group.first for group in shown.groups])
-    official = next((group for group, _ in groups if any(entry.name == OFFICIAL for entry in group.ours)), None)
+    lowest = best([group.first for group in groups])
+    official = next((one for group in groups for one in group.ours if one.name == f"{puzzle}:{OFFICIAL}"), None)
     tiles: list[dict[str, Any]] = []
-    for (group, trace), marks in zip(groups, small, strict=True):
-        title, differs = group.title(shown.names), list[str]()
-        if official is not None and official is not group:
+    for (group, trace), marks in zip(drawn, small, strict=True):
+        title, differs, large = group.title(names), list[str](), f"{path.stem}_pictures/{group.number}.svg"
+        if official is not None and official not in group.ours:
             other = Compared(group.first.short if group.ours else "this one", trace, counts=group.first.correct)
-            differs = Comparison([Compared(official.first.short, official.first.trace), other]).differences()
+            differs = Comparison([Compared(official.short, official.trace), other]).differences()
         picture = Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False)
-        large = f"{path.stem}_pictures/{group.number}.svg" if shown.pictures else ""
         tile = {"group": group, "title": title, "cells": group.first.cells(lowest), "picture": picture}
         tiles.append({**tile, "differs": differs, "large": large})
-    goals = [goal.name for goal in PUZZLES[shown.puzzle].goals]
-    looks = {"title": shown.title, "night": night, "night_style": style}
-    html = _comparing("gallery.html", "'self' file:", shown=shown, sorts=SORTS, tiles=tiles, goals=goals, **looks)
+        picture_of_trace(trace).save(path.parent / large)
+    solutions = sum(len(group.ours) + len(group.students) for group in groups)
+    html = _comparing(
+        "gallery.html",
+        "'self' file:",
+        title=f"Solutions of {record.heading}",
+        about=f"{record.size.words()} · {counted(solutions, 'solution')}, {counted(len(groups), 'schedule')}",
+        goals=[goal.name for goal in record.goals],
+        tiles=tiles,
+        names=names,
+        night=night,
+        night_style=style,
+    )
     write_whole(ready(path), html)
-    for (_, trace), tile in zip(groups, tiles, strict=True):
-        if tile["large"]:
-            picture_of_trace(trace).save(path.parent / tile["large"])

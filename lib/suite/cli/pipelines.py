@@ -16,35 +16,19 @@ from lib.puzzles.records import PUZZLES
 from lib.schedules.formats import orders
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.pipelines.legality import IllegalOrder, illegal
+from lib.schedules.pipelines.legality import IllegalOrder
 from lib.schedules.pipelines.lowering import compute_only
 from lib.suite.cli import console as options
-from lib.suite.cli.console import (
-    argument,
-    draw_thing,
-    fail,
-    numbers,
-    one_of,
-    option,
-    output,
-    say,
-    show_table,
-)
+from lib.suite.cli.console import argument, draw_thing, fail, numbers, one_of, option, output, say, show_table
 from lib.suite.course.subject import run as run_subject
 
 if TYPE_CHECKING:
     from lib.analysis.recording import Recording
 
-schedule = typer.Typer(
-    add_completion=False,
-    context_settings=options.SHORT,
-    no_args_is_help=True,
-    help="Schedules of pipelines: what each rank does, and in which order.",
-)
+ABOUT = "Schedules of pipelines: what each rank does, and in which order."
+schedule = typer.Typer(add_completion=False, context_settings=options.SHORT, no_args_is_help=True, help=ABOUT)
 
 RANKS, BATCHES = 4, 8
-SHOWN, DRAWN = 10_000, 20_000
-"""Actions of the largest order that is printed, and of the largest that is drawn."""
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
@@ -91,15 +75,10 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
     """Print what each rank does, a line a rank, and how good it is; or which action is wrong."""
     found = _found(what, ranks, batches, chunks)
     wrong, order = found.wrong(), found.order
-    actions = sum(map(len, order))
-    if actions > SHOWN:
-        say(f"{counted(actions, 'action', ',')} are too many to print: at most {SHOWN:,} are shown.")
-    elif wrong is not None:
-        say(orders.in_positions(order, wrong))
-    else:
-        say(orders.in_time(order) if order == compute_only(order) else orders.in_positions(order))
     if wrong is not None:
+        say(orders.in_positions(order, wrong))
         raise IllegalOrder(wrong, found.cell(wrong.rank, wrong.position))
+    say(orders.in_time(order) if order == compute_only(order) else orders.in_positions(order))
     say(_figures(order))
 
 
@@ -134,8 +113,6 @@ def import_(
     order = orders.read_file(file).legal()
     say(f"{file.name} is legal.\n{_figures(order)}")
     if output is not None:
-        if sum(map(len, order)) > DRAWN:
-            fail(f"{file.name} has too many actions for a picture: at most {DRAWN:,} are drawn")
         from drawing import draw as paint
         from lib.schedules.pipelines.program import program_of
         from lib.simulator.simulator import simulate
@@ -154,7 +131,7 @@ def gallery(
         list[str] | None,
         typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
     ] = None,
-    output: Annotated[Path, output("a page", (".html",))] = Path("gallery.html"),
+    output: Annotated[Path, output("a page", (".html",), jinja=False)] = Path("gallery.html"),
     ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
     message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, callback=_time)] = 0.0,
@@ -226,10 +203,8 @@ def profile(
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
     ],
     schedule: Annotated[
-        str | None,
-        option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}."),
+        str | None, option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}.")
     ] = None,
-    order: Annotated[Path | None, option("Write the order that was run into this file.")] = None,
     step: Annotated[int | None, option("Which of the recorded steps; else the last.", min=0)] = None,
     output: options.Output = None,
     limit: options.Limit = None,
@@ -245,8 +220,6 @@ def profile(
     name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0])  # replay_rank0.json is called replay
     recordings = [read_profile(files, name or "profile", step)]
     try:
-        if order is not None:
-            say(_write_order(order, recordings[0]))
         if schedule is not None:
             recordings.insert(0, _expected(schedule, recordings[0], limit))
     except ValueError as error:
@@ -281,16 +254,3 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
         raise ValueError(f"{found.name} names microbatch {batches - 1}, and not all that come before it")
     chunks = max(1, stages // found.ranks) if "chunks" in row.takes else None
     return recording_of_order(row.order(found.ranks, batches, chunks=chunks), row.title, **costs_of(found))
-
-
-def _write_order(path: Path, found: Recording) -> str:
-    """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
-    from lib.schedules.formats.trace import order_of_recording
-
-    form = next((row for row in orders.FORMATS.values() if row.suffix == path.suffix.lower()), None)
-    if form is None:
-        raise ValueError(f"an order is written as {orders.suffixes()}")
-    order = order_of_recording(found)
-    write_whole(ready(path), form.write(order).text)
-    wrong = illegal(order)
-    return f"Wrote {path}" + ("" if wrong is None else f", which is no whole step: {wrong}")

@@ -3,11 +3,10 @@ was published; and `puzzles calibrate`: one's own machine as a cluster."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Column, Table
@@ -20,23 +19,31 @@ from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.timing import Step, step
-from lib.suite.cli.console import Jobs, fail, numbers, option, output, progress, say, show_table
+from lib.suite.cli.console import (
+    Jobs,
+    Output,
+    draw_thing,
+    fail,
+    numbers,
+    one_of,
+    option,
+    output,
+    progress,
+    say,
+    show_table,
+)
 
-EXPORTS: Final = ("torchtitan",)
+_stack = one_of([*STACKS], f"it is one of {', '.join(STACKS)}; got {{!r}}")
 Timed = tuple[Candidate, Step]
 """A candidate of a search, and its step as the order timer has it."""
 
 
-def _sizes(text: str | None, name: str) -> list[int] | None:
-    """Numbers with commas between."""
-    if text is None:
-        return None
+def _sizes(text: str, name: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(
-            f"--{name} takes whole numbers with commas between, such as 1,2,4; got {text!r}"
-        ) from None
+        wrong = f"--{name} takes whole numbers with commas between, such as 1,2,4; got {text!r}"
+        raise typer.BadParameter(wrong) from None
 
 
 def _known(what: str, name: str, kind: Any) -> Any:
@@ -52,7 +59,7 @@ def plan(
     gpu: Annotated[str, option(f"Which GPUs: {', '.join(CLUSTERS)}; or a .toml.")] = "h100",
     seq: Annotated[int, option("Tokens of a sequence.", min=2, max=10**8)] = 8192,
     batch: Annotated[int, option("Sequences of a step.", min=1, max=10**8)] = 1024,
-    stack: Annotated[str, option(f"What the software does: {', '.join(STACKS)}.")] = "usual",
+    stack: Annotated[str, option(f"What the software does: {', '.join(STACKS)}.", callback=_stack)] = "usual",
     tp: Annotated[str | None, option("Tensor parallel sizes to try, such as 4,8.")] = None,
     cp: Annotated[str | None, option("Context parallel sizes to try.")] = None,
     pp: Annotated[str | None, option("Pipeline sizes to try.")] = None,
@@ -62,26 +69,19 @@ def plan(
     zero: Annotated[str | None, option("ZeRO stages to try: 0 is DDP, 3 is FSDP.")] = None,
     top: Annotated[int, option("How many plans to show, each of another mesh.", min=1, max=100)] = 5,
     why: Annotated[bool, option("Say what limits the first plan, and what each choice costs one step away.")] = False,
-    export: Annotated[str | None, option(f"Print the first plan as a configuration: {', '.join(EXPORTS)}.")] = None,
-    as_json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
+    export: Annotated[Literal["torchtitan"] | None, option("Print the first plan as a configuration.")] = None,
     jobs: Jobs = 1,
-    out: Annotated[
-        Path | None, output("a picture of the plans that nothing beats", (".svg", ".png", ".pdf", ".html"))
-    ] = None,
+    out: Annotated[Path | None, output("a picture of the plans that nothing beats", (".svg", ".png", ".pdf"))] = None,
 ) -> None:
     """Search for the fastest plans of a model on a cluster that fit, and say what each is made of.
 
     Times and bytes are closed forms, fitted to what was published: see how well with `puzzles predictions`. Memory is
     a lower bound, so plans fill 95 percent of a GPU at most; times that differ by less than 2 percent are alike.
     """
-    if export is not None and export not in EXPORTS:
-        raise typer.BadParameter(f"--export is {' or '.join(EXPORTS)}; got {export!r}")
-    if stack not in STACKS:
-        raise typer.BadParameter(f"--stack is one of {', '.join(STACKS)}; got {stack!r}")
     shape, machine = _known("model", model, model_named), _known("gpu", gpu, cluster_named)
     base = Plan(gpus, batch, seq, stack=STACKS[stack])
     told = {"tp": tp, "cp": cp, "pp": pp, "ep": ep, "micro": micro, "v": v, "zero": zero}
-    axes: dict[str, Sequence[Any]] = {name: found for name, text in told.items() if (found := _sizes(text, name))}
+    axes: dict[str, Sequence[Any]] = {name: _sizes(text, name) for name, text in told.items() if text is not None}
     with progress("plans") as done:
         found = search(shape, machine, base, axes, jobs=jobs, done=done)
     title = f"{model} on {gpus:,} {gpu}, {batch:,} sequences of {seq:,} tokens"
@@ -89,16 +89,16 @@ def plan(
         fail(_nothing(shape, machine, base, found, axes, title))
     best = [(one, step_in_order(shape, machine, one.plan)) for one in found.meshes(top)]
     first, exact = best[0]
-    if as_json:
-        print(json.dumps(_as_data(title, machine, found, best), indent=1))
-    elif export is not None:
+    if export is not None:
         print(f"# {title}\n# {first.plan.mesh}, by `puzzles plan`\n\n{torchtitan(first.plan)}", end="")
     else:
         _show(title, machine, found, best)
         if why:
             _explain(shape, machine, first, exact)
     if out is not None:
-        _draw(out, title, shape, machine, found, best)
+        from drawing.planning.points import draw_plans  # here and not above: most calls draw nothing
+
+        draw_thing(draw_plans(found.front(), found.candidates, title=title), out)
 
 
 def _nothing(
@@ -157,64 +157,9 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
     show_table(table)
 
 
-def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
-    """Return what was found for JSON: seconds, bytes, and shares of the peak."""
-
-    def one_of(one: Candidate, exact: Step) -> dict[str, Any]:
-        return {
-            "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
-            "seconds": exact.seconds,
-            "mfu": exact.mfu,
-            "mfu_causal": exact.mfu_causal,
-            "hfu": exact.hfu,
-            "tokens_a_second_and_gpu": exact.tokens,
-            "parts": exact.parts,
-            "memory": exact.memory._asdict() | {"total": exact.memory.total},
-            "warnings": [*one.plan.warnings(cluster)],
-        }
-
-    return {
-        "format": "llm-training-puzzles plan",
-        "version": 1,
-        "title": title,
-        "possible": found.possible,
-        "fit": len(found.candidates),
-        "plans": [one_of(*one) for one in best],
-        "front": [
-            {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
-        ],
-    }
-
-
-def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Timed]) -> None:
-    """Write the front as a picture; or a page with it, and with the memory and the step of each plan shown."""
-    from drawing.planning.bytes import draw_memory  # here and not above: most calls draw nothing
-    from drawing.planning.points import draw_plans
-
-    front = draw_plans(found.front(), found.candidates, title=title)
-    if out.suffix != ".html":
-        front.save(out)
-        return
-    from drawing.planning.steps import MOST, draw_plan
-    from lib.plan.pipeline import timeline
-    from lib.suite.cli.pages import markup, page
-
-    shown: list[dict[str, Any]] = []
-    for one, exact in best:
-        plan = one.plan
-        passes = 2 * plan.pp * plan.v * plan.microbatches
-        spans = timeline(model, cluster, plan) if passes <= MOST else []
-        picture = markup(draw_plan(spans, plan.mesh).svg()) if spans else None
-        memory = markup(draw_memory({"this plan": exact.memory}, cluster.memory).svg())
-        parts = [(name, time, time / exact.seconds) for name, time in exact.parts.items() if time > 0]
-        shown.append({"plan": plan.mesh, "step": exact, "memory": memory, "picture": picture, "parts": parts})
-    html = page("plan.html", "plan", script=False, title=title, front=markup(front.svg()), plans=shown)
-    write_whole(ready(out), html)
-
-
 def predictions(
     each: Annotated[bool, option("Also print each run.", "--each")] = False,
-    out: Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))] = None,
+    out: Output = None,
 ) -> None:
     """Print predicted beside published: how far the closed forms are from runs that others measured, by set.
 
@@ -249,8 +194,7 @@ def predictions(
             seconds = step(run.model, CLUSTERS[run.cluster_name], run.plan).seconds
             name = f"{run.model_name}, {run.plan.gpus:,} GPUs"
             points.append(Prediction(name, seconds, seconds / (1 + error(run)), sets()[run.set].kind))
-        draw_predictions(points).save(out)
-        say(f"Wrote {out}")
+        draw_thing(draw_predictions(points), out)
 
 
 def calibrate(

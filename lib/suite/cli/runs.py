@@ -43,7 +43,6 @@ def run(
     batches: options.Batches = None,
     mesh: options.MeshOption = None,
     save: Annotated[Path | None, option("Write the Trace here, as JSON.")] = None,
-    perfetto: Annotated[Path | None, option("Write the timeline here, for ui.perfetto.dev.")] = None,
     json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
     limit: options.Limit = None,
 ) -> None:
@@ -53,17 +52,16 @@ def run(
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
     given: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
-    files = {"save": save, "perfetto": perfetto}
     asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
-    if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
-        raise typer.BadParameter(f"--{one} takes the Trace of one run")
+    if len(asked) > 1 and save is not None:
+        raise typer.BadParameter("--save takes the Trace of one run")
     if len(asked) == 1 and not json:
         result = outcome(whats[0], puzzle=puzzle, **given)
-        _write(result.run, **files)
+        _save(result, save)
         return _tell(result)
     attempts = [(what, attempt(what, one, **given)) for what, one in asked]
     if (first := attempts[0][1].outcome) is not None:
-        _write(first.run, **files)
+        _save(first, save)
     passed = all(tried.state == "passed" for _, tried in attempts)
     if json:
         print(_as_json(attempts, passed))
@@ -72,24 +70,30 @@ def run(
     raise typer.Exit(0 if passed else 1)
 
 
-def _write(ran: Run | None, save: Path | None, perfetto: Path | None) -> None:
-    """Write the files of a run that were asked for."""
-    if ran is None:
-        if any(path is not None for path in (save, perfetto)):
-            raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
-        return
-    if save is not None:
-        ran.trace.save(save)
-    if perfetto is not None:
-        from lib.schedules.formats.perfetto import write_perfetto
-
-        write_perfetto(perfetto, {ran.name: ran.trace})
+def _save(result: Outcome, path: Path | None) -> None:
+    if path is not None and result.run is None:
+        raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
+    if path is not None and result.run is not None:
+        result.run.trace.save(path)
 
 
 def _tell(result: Outcome) -> None:
     say(result.text(width()))
     if not result.passed:
         raise typer.Exit(1)
+
+
+def _measured(tried: Attempt) -> tuple[Verdict, Run] | None:
+    """The verdict on a correct run, and the run: any other has no figures to speak of."""
+    found = tried.outcome
+    if found is None or found.run is None or not isinstance(found.verdict, Verdict) or not found.verdict.correct:
+        return None
+    return found.verdict, found.run
+
+
+def _error(tried: Attempt, name: str) -> str:
+    """What is said of an attempt without a verdict."""
+    return str(NotSolved(tried.puzzle or name)) if tried.state == "unsolved" else tried.text
 
 
 def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
@@ -102,9 +106,10 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
         title(f"{tried.puzzle} ({file})" if tried.puzzle else file)
         if tried.printed:
             say(tried.printed.rstrip("\n"))
-        say(str(NotSolved(tried.puzzle or file)) if tried.state == "unsolved" else tried.text)
+        say(_error(tried, file))
         figures = ("", "", "")
-        if (best := _measured(tried)) is not None:
+        if (measured := _measured(tried)) is not None:
+            best = measured[0]
             figures = (best.best or "none", f"{best.time:g}", amount(best.memory))
         table.add_row(file, tried.puzzle or "", Text(tried.state, COLOURS.get(tried.state, "red")), *figures)
     show_table(table)
@@ -126,37 +131,29 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
     be said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on `rank`, and `sent`
     the elements sent by the rank that sends most. The answers of a plain function have none.
     """
-    from lib.analysis.figures import traffic
+    from lib.analysis.figures import most_sent
+
+    def whole(elements: float) -> float:  # which they nearly always are
+        return int(elements) if elements == int(elements) else elements
 
     runs: list[dict[str, Any]] = []
     for file, tried in attempts:
-        verdict, ran = (tried.outcome.verdict, tried.outcome.run) if tried.outcome is not None else (None, None)
+        verdict = tried.outcome and tried.outcome.verdict
         row: dict[str, Any] = {"file": file, "puzzle": tried.puzzle, "state": tried.state}
-        row |= {"passed": tried.state == "passed", "correct": None if verdict is None else verdict.correct, "goals": []}
+        row |= {"passed": tried.state == "passed", "correct": verdict and verdict.correct, "goals": []}
         row |= dict.fromkeys(("best", "time", "memory", "rank", "sent"))
-        row |= {"faults": [] if verdict is None else [*verdict.faults], "notes": [], "error": None}
-        if verdict is None:
-            row["error"] = str(NotSolved(tried.puzzle or "this")) if tried.state == "unsolved" else tried.text
+        row |= {"faults": [*verdict.faults] if verdict else [], "notes": []}
+        row["error"] = None if verdict else _error(tried, "this")
         if isinstance(verdict, Verdict):
             goals = (goal._replace(reached=goal.reached and verdict.correct) for goal in verdict.goals)
             row |= {"goals": [goal._asdict() for goal in goals], "notes": [*verdict.notes]}
-        if (best := _measured(tried)) is not None and ran is not None:
-            row |= {"best": best.best, "time": best.time, "memory": _whole(best.memory), "rank": best.rank}
-            row["sent"] = _whole(max(float(sent) for sent, _ in traffic(ran.trace)))
+        if (measured := _measured(tried)) is not None:
+            best, ran = measured
+            row |= {"best": best.best, "time": best.time, "memory": whole(best.memory), "rank": best.rank}
+            row["sent"] = whole(most_sent(ran.trace))
         runs.append({**row, "printed": tried.printed})
     document = {"format": "llm-training-puzzles run", "version": 1, "passed": passed, "runs": runs}
     return json_format.dumps(document, indent=1)
-
-
-def _whole(elements: float) -> float:
-    """A number of elements, which is nearly always whole."""
-    return int(elements) if elements == int(elements) else elements
-
-
-def _measured(tried: Attempt) -> Verdict | None:
-    """The verdict on a correct run: that of any other has no figures to speak of."""
-    verdict = None if tried.outcome is None else tried.outcome.verdict
-    return verdict if isinstance(verdict, Verdict) and verdict.correct else None
 
 
 def fix(what: options.Subject, puzzle: options.Puzzle = None) -> None:

@@ -31,9 +31,9 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from lib.files import ROOT, ready, write_whole
+from lib.files import ROOT, packaged, ready, write_whole
 from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
 from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
@@ -366,14 +366,12 @@ def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = N
 # -- a class that nobody attended -----------------------------------------------------------------------------------
 
 # Notebooks as a learning platform gives them back, to try `puzzles grade` on. Everybody is called Example. What they
-# hand in stands in example_class.toml and is made of what ships: the references, the other ways to do a puzzle, and one
-# of these in which one thing was changed, as students change them. The same bytes every time.
+# hand in stands in example_class.toml and is made of what ships. The same bytes every time.
 
 ASKED: Final = ("ddp", "fsdp", "gpipe")
 """The puzzles of the exercise."""
-STUDENTS: Final[dict[str, list[dict[str, Any]]]] = tomllib.loads(
-    Path(__file__).with_name("example_class.toml").read_text("utf-8")
-)
+_CLASS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.notebooks", "example_class.toml"))
+STUDENTS: Final[dict[str, list[dict[str, Any]]]] = _CLASS["students"]
 """Who there is, and the files of each."""
 
 
@@ -408,59 +406,21 @@ def _handed_in(puzzle: str, code: str, hints: int) -> str:
     stub = f'    raise NotSolved("{puzzle}")'
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            cell["outputs"] = []
             source = _source(cell).replace(f'hint("{puzzle}", 0)', f'hint("{puzzle}", {hints})')
             if stub in source and code:
                 whole = code.startswith("from ")
                 source = code if whole else source.replace(stub, textwrap.indent(code, "    "))
-            cell["source"] = source.splitlines(keepends=True)
+            cell |= {"outputs": [], "source": source.splitlines(keepends=True)}
     return _text(notebook)
 
 
 def _code(puzzle: str, way: str = "", change: str = "", code: str | None = None, **_: object) -> str:
     """The code of one file. That of another way is the whole cell, and begins with an import."""
-    if code is not None:
-        return code
-    if way:
+    if code is None and way:
         text = (home() / "solutions" / FOLDER / f"{way}.py").read_text("utf-8")
-        text = text[text.index('"""', 3) + 3 :].lstrip()  # it begins with its docstring
-        return ast.unparse(_Change(change, puzzle).visit(ast.parse(text))) if change else text
-    if not change:
-        return answer(puzzle)
-    function = ast.parse("async def answer():\n" + textwrap.indent(answer(puzzle), "    "))
-    changed = cast("Any", ast.parse(ast.unparse(_Change(change, puzzle).visit(function))).body[0])
-    return "\n".join(map(ast.unparse, changed.body))
-
-
-class _Change(ast.NodeTransformer):
-    """What a student may have changed: "other names" of the variables, "numbers for sizes" of the puzzle, "nothing
-    deleted"; or, for the name of a collective, that it is left out: what it was given goes on as it is."""
-
-    NAMES: Final = {"layer": "i", "b": "batch", "coming": "next_weight"}
-
-    def __init__(self, change: str, puzzle: str) -> None:
-        size = PUZZLES[puzzle].size
-        self._change = change
-        self._names = self.NAMES if change == "other names" else {}
-        self._sizes = {"RANKS": size.ranks, "LAYERS": size.layers, "BATCHES": size.batches}
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self._names.get(node.id, node.id), node.ctx)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        return ast.arg(self._names.get(node.arg, node.arg), node.annotation)
-
-    def visit_Delete(self, node: ast.Delete) -> ast.AST:
-        return ast.Pass() if self._change == "nothing deleted" else self.generic_visit(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if self._change == "numbers for sizes" and node.attr in self._sizes:
-            return ast.Constant(self._sizes[node.attr])
-        return self.generic_visit(node)
-
-    def visit_Await(self, node: ast.Await) -> ast.AST:
-        match node.value:
-            case ast.Call(func=ast.Attribute(attr=self._change), args=[first, *_]):
-                return first
-            case _:
-                return self.generic_visit(node)
+        code = text[text.index('"""', 3) + 3 :].lstrip()  # it begins with its docstring
+    elif code is None:
+        code = answer(puzzle)
+    for pattern, replacement in _CLASS["changes"].get(change, ()):
+        code = re.sub(pattern, replacement.format(**PUZZLES[puzzle].size._asdict()), code, flags=re.MULTILINE)
+    return code

@@ -19,17 +19,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from pkgutil import walk_packages
-from types import ModuleType
 from typing import IO, Any, NoReturn, cast
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
@@ -138,8 +136,8 @@ def reject(output: Any, where: str) -> None:
 # -- warm kernels ---------------------------------------------------------------------------------------------------
 
 # A warm kernel is a copy of one process, which has imported what others wrote and every notebook needs. No cell has run
-# in that process and there is no shell, so nothing of one notebook comes into another. Modules of lib and drawing lie
-# ready until a notebook imports them; the two packages themselves are imported anew, as they look for a shell then.
+# in that process and there is no shell, so nothing of one notebook comes into another. Most modules of lib and drawing
+# are there too; the two packages themselves are imported by each notebook, as they look for a shell then.
 
 COPIES = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process can be copied. On macOS it can, but its own libraries may not work in the copy."""
@@ -227,10 +225,18 @@ def _warm_process() -> tuple[IO[str], IO[str]]:
 
 def _serve(orders: IO[str], answers: IO[str]) -> None:
     """Make a copy for each line of orders, and answer with its process id."""
-    cast(dict[str, Any], sys.modules)[NO_DEBUGGER] = None
-    for name in IMPORTED:
+    modules = cast(dict[str, Any], sys.modules)
+    modules[NO_DEBUGGER] = None
+    for name in [name for name in modules if name.partition(".")[0] in OURS]:
+        del modules[name]
+    for package in OURS:  # without its own lines
+        modules[package] = module_from_spec(cast(ModuleSpec, find_spec(package)))
+    drawing = (module.name for module in walk_packages(modules["drawing"].__path__, "drawing."))
+    for name in (*IMPORTED, *READY, *drawing):
         import_module(name)
-    sys.meta_path.insert(0, _Ready())
+    len(modules["lib.puzzles.records"].PUZZLES)  # which reads the records
+    for package in OURS:
+        del modules[package]
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies that have ended would seem to run until they are waited for
     for line in orders:
@@ -238,35 +244,6 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
         if pid == 0:
             _become_kernel(*json.loads(line))
         print(pid, file=answers, flush=True)
-
-
-class _Ready(MetaPathFinder):
-    """Finds modules of ours that have been imported, where they are what would be found without it."""
-
-    def __init__(self) -> None:
-        _forget_ours()
-        for package in OURS:  # without its own lines
-            sys.modules[package] = module_from_spec(cast(ModuleSpec, find_spec(package)))
-        drawing = (module.name for module in walk_packages(sys.modules["drawing"].__path__, "drawing."))
-        for name in (*READY, *drawing):
-            import_module(name)
-        len(sys.modules["lib.puzzles.records"].PUZZLES)  # which reads the records
-        self.modules = {name: module for name, module in _forget_ours().items() if name not in OURS}
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        module = self.modules.get(fullname)
-        spec = module and PathFinder.find_spec(fullname, path)
-        if module is None or spec is None or spec.origin != module.__file__:
-            return None
-        loader = cast(Any, spec.loader)
-        loader.create_module = lambda _: module  # pyright: ignore[reportUnknownLambdaType]
-        loader.exec_module = lambda _: None  # pyright: ignore  # nothing is left to do
-        return spec
-
-
-def _forget_ours() -> dict[str, ModuleType]:
-    """Remove all modules of ours from those that are imported, and return them."""
-    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in OURS}
 
 
 def _become_kernel(arguments: list[str], cwd: str, env: dict[str, str]) -> NoReturn:

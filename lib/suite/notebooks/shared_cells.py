@@ -18,10 +18,10 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from lib.puzzles.records import (
     PUZZLES,
@@ -52,7 +52,6 @@ NUMBER = re.compile(r"\$number_(\w+)")
 OF_RECORD = ("id", "title", "heading", "ranks")
 WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table", "words")
 """The words of parts."""
-PACKAGE = "llm-training-puzzles"
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
 """What other packages of an environment need too: whatever version is there stays."""
 
@@ -78,7 +77,7 @@ def expand(text: str, name: str, root: Path) -> str:
 
 def _part(part: str, name: str, root: Path) -> str:
     """The cells of a part, filled in. While pip can have the package from nowhere the set-up does not ask it."""
-    if part == "setup" and Address.read(root).requirement() is None:
+    if part == "setup" and requirement(root) is None:
         part = "setup_unpublished"
     path = root / "solutions" / "parts" / f"{part}.py"
     if not path.is_file():
@@ -99,9 +98,9 @@ def _meaning(word: str, name: str, root: Path) -> str:
         case "onwards":
             return _onwards(name)
         case "top":  # the navigation, and a badge where the project is published
-            return " · ".join(filter(None, (_navigation(name), Address.read(root).badge(place_of(name)))))
+            return " · ".join(filter(None, (_navigation(name), badge(root, place_of(name)))))
         case "requirements":  # what pip has to install
-            return " ".join([Address.read(root).requirement() or "", *pinned(root)])
+            return " ".join([requirement(root) or "", *pinned(root)])
         case "table":
             return _map()
         case "words":
@@ -214,40 +213,28 @@ def _hours(minutes: int) -> str:
     return f"{minutes} minutes" if minutes < 100 else f"about {round(minutes / 60)} hours"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The place where the project is published, as pyproject.toml says: nothing here knows it otherwise."""
+def repository(root: Path) -> str | None:
+    """Return where the project is published, as `urls.Repository` of pyproject.toml says and nothing else."""
+    address: str | None = _project(root).get("urls", {}).get("Repository")
+    return address and address.rstrip("/").removesuffix(".git")
 
-    version: str
-    repository: str | None
-    branch: str
-    released: bool
 
-    @classmethod
-    def read(cls, root: Path) -> Address:
-        """Read `[project]`, its version and `urls.Repository`; and `[tool.puzzles]`: `branch` (else main), and whether
-        it is `released` on the package index (else not)."""
-        data = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
-        repository: str | None = data["project"].get("urls", {}).get("Repository")
-        ours = data.get("tool", {}).get("puzzles", {})
-        repository = repository and repository.rstrip("/").removesuffix(".git")
-        return cls(data["project"]["version"], repository, ours.get("branch", "main"), ours.get("released", False))
+def requirement(root: Path) -> str | None:
+    """Return what pip installs, the tag of this version; None where pip can have it from nowhere."""
+    address, project = repository(root), _project(root)
+    return address and f"{project['name']}@git+{address}@v{project['version']}"
 
-    def badge(self, place: str) -> str:
-        """Return the badge that opens a notebook in Colab; empty where the project is not on GitHub."""
-        found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", self.repository or "")
-        if found is None:
-            return ""
-        colab = "https://colab.research.google.com"
-        page = f"{colab}/github/{found[1]}/blob/{self.branch}/puzzles/{place}.ipynb"
-        return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({page})"
 
-    def requirement(self) -> str | None:
-        """Return what pip installs: the tag of this version where there is a repository, else its release, where there
-        are releases; None where pip can have it from nowhere."""
-        if self.repository is not None:
-            return f"{PACKAGE}@git+{self.repository}@v{self.version}"
-        return f"{PACKAGE}=={self.version}" if self.released else None
+def badge(root: Path, place: str) -> str:
+    """Return the badge that opens a notebook in Colab; empty where the project is not on GitHub."""
+    found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", repository(root) or "")
+    colab = "https://colab.research.google.com"
+    page = found and f"{colab}/github/{found[1]}/blob/main/puzzles/{place}.ipynb"
+    return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({page})" if page else ""
+
+
+def _project(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def pinned(root: Path) -> list[str]:

@@ -80,11 +80,9 @@ def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) 
     assert "Drew both.svg" in result.output
     result = puzzles("profile", *files, "--schedule", "one_f_one_b")
     assert "Every rank of profile passes its microbatches in the order of 1F1B." in result.output
-    assert puzzles("profile", *files, "--order", "run.csv").output.startswith("Wrote run.csv\n")
+    assert puzzles("schedule", "export", "one_f_one_b", "--batches", "6", "-o", "run.csv").exit_code == 0
     result = puzzles("profile", *files, "--schedule", "run.csv")
     assert "Every rank of profile passes its microbatches in the order of run." in result.output
-    result = puzzles("profile", *files[1:], "--order", "run.csv")
-    assert "Wrote run.csv, which is no whole step: rank 1, position 0: 1F0" in result.output
     for number, file in enumerate(files):
         file.rename(folder / f"a_run_rank{number}.json")
     renamed = sorted(folder.glob("a_run_*"))

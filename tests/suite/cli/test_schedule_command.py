@@ -12,7 +12,7 @@ from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
 from lib.suite.cli import app as cli
 from lib.suite.submissions.locations import reference
-from tests.suite.cli.commands import puzzles, words
+from tests.suite.cli.commands import puzzles
 
 INTERLEAVED = interleaved(4, 8)
 
@@ -59,17 +59,3 @@ def test_a_list_at_a_size_that_is_too_large_says_so_in_each_row() -> None:
     result = CliRunner().invoke(cli.app, ["schedule", "list", "--ranks", "99999999"], env={"COLUMNS": "400"})
     assert result.exit_code == 0
     assert "".join(result.output.split()).count("toomany") == len(SCHEDULES)
-
-
-def test_an_order_that_is_too_large_is_neither_printed_nor_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib.suite.cli.pipelines.SHOWN", 10)
-    monkeypatch.setattr("lib.suite.cli.pipelines.DRAWN", 12)
-    many = tmp_path / "many.csv"
-    many.write_text("".join(f"{rank}F0,{rank}F1,{rank}B0,{rank}B1\n" for rank in range(4)), "utf-8")
-    said = words(schedule("show", many))
-    assert "16 actions are too many to print: at most 10 are shown." in said
-    assert "Peaks 2, 2, 2, 2 microbatches of activations." in said
-    result = schedule("import", many, "-o", tmp_path / "run.svg")
-    assert (result.exit_code, "too many actions for a picture: at most 12 are drawn" in words(result)) == (1, True)

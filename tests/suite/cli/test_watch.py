@@ -17,8 +17,7 @@ import pytest
 from lib import PUZZLES
 from lib.suite.cli import learner
 from lib.suite.cli.learner import Watcher, keep_watching
-from lib.suite.course.exercises import Hints
-from lib.suite.course.progress import Standing, read, record
+from lib.suite.course.progress import Standing, read
 from lib.suite.course.solutions import answer
 from lib.suite.course.subject import Attempt
 from lib.suite.submissions.load import SourceError
@@ -85,41 +84,18 @@ def solve(notebook: Path, puzzle: str, code: str | None = None) -> None:
     os.replace(temporary, notebook)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
 def test_a_folder_from_the_first_puzzle_to_the_next(folder: Path) -> None:
     with session(".", folder=folder) as (process, until):
         until("Watching 2 puzzles in .")
-        until("basic is not solved yet: 01_basic.ipynb. For a hint: type h")
-        for typed, *texts in (
-            ("h", "Hint 1, a question"),
-            ("r", "basic has not been checked yet."),
-            ("what", "'what' is no command. h: a hint"),
-            ("", "Correct!", f"basic is solved. Next: {list(PUZZLES)[1]}, "),
-            ("r", "The official answer to basic", "update_last"),
-            ("n", "grad_accum is not solved yet"),
-            ("h\nh", "Hint 2, an idea"),
-            ("q",),
-        ):
-            if not typed:
-                solve(folder / "01_basic.ipynb", "basic")
-            print(typed, file=process.stdin, flush=True)
-            for text in texts:
-                until(text)
+        until("basic is not solved yet: 01_basic.ipynb. For a hint: puzzles hint basic")
+        solve(folder / "01_basic.ipynb", "basic")
+        until("Correct!")
+        until(f"basic is solved. Next: {list(PUZZLES)[1]}, ")
+        process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     found = read(folder / "state" / "progress.json")
-    assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0, hints=1)
-    assert found["grad_accum"] == Standing(hints=2)
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
-def test_without_a_terminal_it_just_watches(folder: Path) -> None:
-    with session("01_basic.ipynb", folder=folder, stdin=subprocess.DEVNULL) as (process, until):
-        until("basic is not solved yet")
-        solve(folder / "01_basic.ipynb", "basic")
-        until("basic is solved.")
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, "Traceback" in said) == (0, False)
+    assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0)
 
 
 # -- once -------------------------------------------------------------------------------------------------------
@@ -151,14 +127,8 @@ class Paper:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines: list[str] = []
-
-        def hints(hints: Hints, how: str) -> None:
-            self.lines.append(f"hints {hints.puzzle} {hints.opened}")
-
         monkeypatch.setattr(learner, "say", self.lines.append)
         monkeypatch.setattr(learner, "title", lambda text: self.lines.append(f"-- {text}"))  # pyright: ignore
-        monkeypatch.setattr(learner, "show_hints", hints)
-        monkeypatch.setattr(learner, "show_ways", lambda puzzle: self.lines.append(f"answer {puzzle}"))  # pyright: ignore
 
     def taken(self) -> list[str]:
         lines = [*self.lines]
@@ -192,65 +162,17 @@ def test_one_file_that_passes_is_enough_for_a_puzzle(folder: Path, paper: Paper,
     assert watcher.passed == {"basic"}
 
 
-def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[str, str]) -> None:
-    watcher = Watcher(folder)
-    watcher.begin()
-    paper.taken()
-    for name in (f"{PUZZLES['grad_accum'].stem}.ipynb", "01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
-        assert watcher.command("n")
-        assert paper.taken()[0].endswith(f"({name})")
-    states.update({f"{PUZZLES['grad_accum'].stem}.ipynb": "passed", "01_basic.ipynb": "passed"})
-    watcher.changed([folder / f"{PUZZLES['grad_accum'].stem}.ipynb"])
-    watcher.command("n")
-    assert "-- basic (01_basic.ipynb)" in paper.taken()
-    watcher.command("n")
-    assert paper.taken() == ["Every puzzle here passes."]
-
-
 def test_what_passed_once_and_was_broken_again_is_not_passed(
     folder: Path, paper: Paper, states: dict[str, str]
 ) -> None:
     watcher = Watcher(folder / "01_basic.ipynb")
     states["01_basic.ipynb"] = "passed"
     assert watcher.begin()
-    assert watcher.command("r")
-    assert paper.taken()[-1] == "answer basic"
+    assert watcher.passed == {"basic"}
     states["01_basic.ipynb"] = "missed"
     assert not watcher.changed([folder / "01_basic.ipynb"])
-    assert "basic is correct, but not within its first goal yet. For a hint: type h" in paper.taken()
-    watcher.command("r")
-    assert paper.taken()[0].startswith("basic has not been checked yet.")
-
-
-def test_what_was_passed_before_is_revealed_and_skipped(
-    folder: Path, paper: Paper, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "state" / "progress.json"))
-    record("basic", Standing(1, True, None, 1.0, 1.0))
-    watcher = Watcher(folder)
-    watcher.begin()
-    watcher.command("r")
-    assert paper.taken()[-1] == "answer basic"
-    watcher.command("n")
-    watcher.command("n")
-    assert [line for line in paper.taken() if line.startswith("--")] == [
-        f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"
-    ] * 2
-
-
-def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, states: dict[str, str]) -> None:
-    watcher = Watcher(folder / "01_basic.ipynb")
-    watcher.command("h")
-    watcher.command("r")
-    assert paper.taken() == ["There is no puzzle yet."] * 2
-    watcher.begin()
-    paper.taken()
-    for opened in (1, 2, 3, 3):
-        watcher.command(" H ")
-        assert paper.taken() == [f"hints basic {opened}"]
-    assert watcher.command("")
-    assert not watcher.command("q")
-    assert paper.taken() == []
+    assert "basic is correct, but not within its first goal yet. For a hint: puzzles hint basic" in paper.taken()
+    assert watcher.passed == set()
 
 
 @pytest.mark.usefixtures("warm")
@@ -303,13 +225,12 @@ def test_a_notebook_that_is_renamed_in_a_folder_and_a_folder_that_goes(
         yield set()
 
     monkeypatch.setattr("watchfiles.watch", changes)
-    monkeypatch.setattr(sys, "stdin", [])
     with pytest.raises(SourceError, match="is not there any more, so there is nothing to watch"):
         keep_watching(Watcher(folder))
     said = paper.taken()
     assert said[1] == "-- basic (01_basic.ipynb)"
     assert "01_basic.ipynb is not there any more. It is run again when it comes back." in said
-    assert said[-2:] == ["-- basic (mine.ipynb)", f"basic is not solved yet: {new}. For a hint: type h"]
+    assert said[-2:] == ["-- basic (mine.ipynb)", f"basic is not solved yet: {new}. For a hint: puzzles hint basic"]
 
 
 def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Hidden())
 SHOWN = (
     "import os, sys, __main__\nx = sys.modules['__main__'].__dict__ is globals(), os.getcwd() == sys.path[0]\nx",
     "sorted(name for name in globals() if not name.startswith('_')), sys.argv[0].endswith('ipynb'), sys.stdin.read(1)",
-    "[name for name in sorted(sys.modules) if name.startswith(('lib', 'drawing', '__main__'))], __name__",
+    "[name for name in sorted(sys.modules) if name in ('lib', 'drawing', '__main__')], __name__",
     "from lib import *\ntrace = Trace.of(simulate(lambda model: None, ranks=1, layers=1, batches=1))\ntrace.end",
     "from drawing import draw\ndraw(trace)",
     "check(trace)",

@@ -14,7 +14,7 @@ import pytest
 from lib import PUZZLES
 from lib.puzzles.records import Chapter, chapters, core_of, minutes_of_core
 from lib.suite.notebooks import shared_cells
-from lib.suite.notebooks.shared_cells import Address, expand, pinned, reading_order
+from lib.suite.notebooks.shared_cells import badge, expand, pinned, reading_order, requirement
 from lib.suite.submissions.locations import notebook_in
 from tests.support.said import Said
 
@@ -51,13 +51,11 @@ def address(more: str) -> str:
     with TemporaryDirectory() as folder:
         root = project(Path(folder))
         (root / "pyproject.toml").write_text(PROJECT + more, "utf-8")
-        found = Address.read(root)
         above = expand(ASKS.format("top"), "ddp", root)
-        badge = found.badge(PUZZLES["ddp"].path)
-        assert above.strip().endswith(badge or "→")
-        return f"{badge or 'no badge'}\n{found.requirement() or 'nothing to install'}".replace(
-            PUZZLES["ddp"].path, "STEM"
-        )
+        found = badge(root, PUZZLES["ddp"].path)
+        assert above.strip().endswith(found or "→")
+        said = f"{found or 'no badge'}\n{requirement(root) or 'nothing to install'}"
+        return said.replace(PUZZLES["ddp"].path, "STEM")
 
 
 test_what_a_part_becomes = Said(Path(__file__).with_name("said") / "parts.txt").test(lambda: globals())
@@ -109,11 +107,8 @@ def test_a_package_that_is_nowhere_is_not_promised(root: Path) -> None:
     assert "make lab" in unpublished
     assert "puzzles export --colab" in unpublished
     assert "pip" not in unpublished
-    for project in (
-        PROJECT + "[tool.puzzles]\nreleased = true\n",
-        PROJECT + '[project.urls]\nRepository = "https://a.b/c"\n',
-    ):
-        assert "llm-training-puzzles" in set_up(root, project)
+    published = set_up(root, PROJECT + '[project.urls]\nRepository = "https://a.b/c"\n')
+    assert "llm-training-puzzles" in published
 
 
 def test_without_the_puzzles_the_set_up_says_what_works(tmp_path: Path) -> None:
@@ -126,7 +121,7 @@ def test_without_the_puzzles_the_set_up_says_what_works(tmp_path: Path) -> None:
 
 
 def test_nothing_promises_a_package_that_is_nowhere() -> None:
-    if Address.read(ROOT).requirement() is not None:
+    if requirement(ROOT) is not None:
         return
     files = [path for name in ("lib", "drawing", "solutions", "tests") for path in (ROOT / name).rglob("*.py")]
     files += [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "puzzles").rglob("*.ipynb")]

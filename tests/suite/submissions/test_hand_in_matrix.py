@@ -202,7 +202,7 @@ def by_check(path: Path) -> str:
 
 
 def by_watch(path: Path) -> str:
-    watcher = Watcher(path, PUZZLE, 30, once=True)
+    watcher = Watcher(path, PUZZLE, 30)
     return "passed" if watcher.begin() else "unsolved"
 
 
@@ -211,12 +211,12 @@ def by_review(path: Path) -> str:
 
 
 def by_compare(path: Path) -> str:
-    (entry,) = entries_of(chosen([str(path)], PUZZLE).subjects)
+    (entry,) = entries_of(chosen([str(path)], PUZZLE)[0])
     return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
 
 
 def by_gallery(path: Path) -> str:
-    (entry,) = entries_of(chosen([str(path.parents[1])], PUZZLE).subjects)
+    (entry,) = entries_of(chosen([str(path.parents[1])], PUZZLE)[0])
     return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
 
 

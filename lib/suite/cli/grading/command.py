@@ -9,10 +9,10 @@ import re
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -73,7 +73,6 @@ def grade_(
     jobs: Annotated[
         int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
     ] = None,
-    watch: Annotated[bool, option("Go on, and grade what comes or changes.", "--watch")] = False,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
@@ -83,42 +82,61 @@ def grade_(
     """
     need_extra("grade", "puzzles grade needs")
     _apart(submissions, out)
+    # Whatever makes no sense is said before anything runs.
     try:
-        asked = Config() if config is None else read_config(config)
-        asked = asked.with_options(
+        config_ = Config() if config is None else read_config(config)
+        config_ = config_.with_options(
             puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
         )
-        asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
-        work = _Work(submissions, out, asked, roster, marks or (), platform or (), jobs)
-        work.check()
+        config_.assignment(config_.puzzles or ())
+        listed = Roster() if roster is None else read_roster(roster)
+        by_person = [path for path in marks or () if path.exists()]
+        for path in by_person:
+            read_table(path)
+        known = [one.platform.casefold() for one in RETURNS]
+        for name in platform or ():
+            if name.casefold() not in known:
+                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
+        collected, problems = _collected(submissions, listed, config_)
+        assignment = config_.assignment(worked_on(collected) if config_.puzzles is None else config_.puzzles)
     except (AssignmentError, TableError) as error:
         fail(str(error), status=2)
     except FileNotFoundError as error:
         fail(f"there is no file {error.filename}", status=2)
     except OSError as error:
         fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
+    if not assignment.required:
+        fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
+    # Here and not above: it draws, and what draws takes half of the time in which any command starts.
+    from lib.suite.cli.grading.report import LEADERBOARD, write_report
 
-    def once() -> bool:
-        try:
-            return work.grade().passed
-        except typer.Exit:
-            if not watch:
-                raise
-            return False  # it has said why; what is wrong may be put right, and an empty folder be filled
-
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        changes = changes_of(submissions) if watch else ()  # before the first look: nothing that comes is missed
-        passed = once()
-        if watch:
-            say("Watching for more. Ctrl-C ends it.")
-        for _ in changes:
-            passed = once()
+        with progress("Grading") as done:
+            book = grade(collected, assignment, out, jobs=jobs or cores, done=done)
+        book = replace(book, problems=problems)
+        try:
+            book = by_hand(book, by_person, assignment.rules)
+        except (TableError, OSError) as error:  # a table without the columns of marks
+            book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
+        write_results(book, out)
+        with progress("Drawing") as done:
+            traces = Traces(out / TRACES)
+            index = write_report(book, traces, out, jobs=jobs or cores, tell_sizes=assignment.tell_sizes, done=done)
     except KeyboardInterrupt:
-        if watch:
-            raise typer.Exit(0) from None
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
-    raise typer.Exit(0 if passed else 1)
+    _show(book, out)
+    group = Class(book, listed, {one.student: one for one in collected.submissions})
+    for path in write_returns(group, returning(collected, listed, platform or ()), out):
+        say(visible(f"To upload: {path}"))
+    for path in marks or ():
+        if path not in by_person:
+            to_fill_in(book, path)
+            say(visible(f"To fill in: {path}, which the next run reads and never changes"))
+    say(visible(f"To show to the class: {out / LEADERBOARD}"))
+    say(visible(f"The report: {index}"))
+    raise typer.Exit(0 if book.passed else 1)
 
 
 def _apart(submissions: list[Path], out: Path) -> None:
@@ -136,87 +154,21 @@ def _apart(submissions: list[Path], out: Path) -> None:
             fail(f"{out} and {path} lie in each other: keep the report apart, with --out", status=2)
 
 
-class _Work(NamedTuple):
-    """All that a grading needs. Everything is read anew each time, as in a folder that is watched."""
-
-    submissions: Sequence[Path]
-    out: Path
-    asked: Config
-    roster: Path | None
-    marks: Sequence[Path]
-    platforms: Sequence[str]
-    jobs: int | None
-
-    def check(self) -> None:
-        """Read the files of the class, before anything runs. TableError or OSError for what is no such file."""
-        if self.roster is not None:
-            read_roster(self.roster)
-        for path in self.marks:
-            if path.exists():
-                read_table(path)
-        known = [one.platform.casefold() for one in RETURNS]
-        for name in self.platforms:
-            if name.casefold() not in known:
-                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
-
-    def grade(self) -> Gradebook:
-        """Grade what is there now, and write all that comes of it."""
-        collected, roster, problems = self._enrolled()
-        try:
-            assignment = self.asked.assignment(
-                worked_on(collected) if self.asked.puzzles is None else self.asked.puzzles
-            )
-        except AssignmentError as error:
-            fail(str(error), status=2)
-        if not assignment.required:
-            fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        jobs, marks = self.jobs or cores, [path for path in self.marks if path.exists()]
-        with progress("Grading") as done:
-            book = grade(collected, assignment, self.out, jobs=jobs, done=done)
-        book = replace(book, problems=problems)
-        try:
-            book = by_hand(book, marks, assignment.rules)
-        except (TableError, OSError) as error:  # it was whole when all began
-            book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
-        write_results(book, self.out)
-        with progress("Drawing") as done:
-            # Here and not above: it draws, and what draws takes half of the time in which any command starts.
-            from lib.suite.cli.grading.report import LEADERBOARD, write_report
-
-            traces, tell_sizes = Traces(self.out / TRACES), assignment.tell_sizes
-            index = write_report(book, traces, self.out, jobs=jobs, tell_sizes=tell_sizes, done=done)
-        _show(book, self.out)
-        group = Class(book, roster, {one.student: one for one in collected.submissions})
-        for path in write_returns(group, returning(collected, roster, self.platforms), self.out):
-            say(visible(f"To upload: {path}"))
-        for path in self.marks:
-            if not path.exists():
-                to_fill_in(book, path)
-                say(visible(f"To fill in: {path}, which the next run reads and never changes"))
-        say(visible(f"To show to the class: {self.out / LEADERBOARD}"))
-        say(visible(f"The report: {index}"))
-        return book
-
-    def _enrolled(self) -> tuple[Collected, Roster, tuple[str, ...]]:
-        """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
-        collected, roster, problems = collect(self.submissions), Roster(), tuple[str, ...]()
-        if not collected.submissions:
-            refused = collected.refused
-            else_there = f"; there is {refused[0].file}" if refused else ""
-            more = f", and {counted(len(refused) - 1, 'file')} more that cannot be graded" if len(refused) > 1 else ""
-            where = ", ".join(map(str, self.submissions))
-            fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
-        try:
-            if self.roster is not None:
-                roster = read_roster(self.roster)
-                collected, problems = enrolled(collected, roster)
-        except (TableError, OSError) as error:  # it was whole when all began
-            fail(str(error), status=2)
-        known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
-        unknown = [one for one in self.asked.rules.extensions if one not in known]
-        strangers = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
-        return collected, roster, (*roster.problems, *problems, *strangers)
+def _collected(paths: Sequence[Path], roster: Roster, config: Config) -> tuple[Collected, tuple[str, ...]]:
+    """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
+    collected, problems = collect(paths), tuple[str, ...]()
+    if not collected.submissions:
+        refused = collected.refused
+        else_there = f"; there is {refused[0].file}" if refused else ""
+        more = f", and {counted(len(refused) - 1, 'file')} more that cannot be graded" if len(refused) > 1 else ""
+        where = ", ".join(map(str, paths))
+        fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
+    if roster.people:
+        collected, problems = enrolled(collected, roster)
+    known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
+    unknown = [one for one in config.rules.extensions if one not in known]
+    strangers = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
+    return collected, (*roster.problems, *problems, *strangers)
 
 
 def _show(book: Gradebook, out: Path) -> None:
@@ -239,34 +191,6 @@ def _show(book: Gradebook, out: Path) -> None:
             say(f"{label}: {len(lines) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
-
-
-QUIET: Final = 500
-"""Milliseconds for which nothing grows any more."""
-PATIENCE: Final = 60_000
-"""Milliseconds after which something that still grows is looked at as it is."""
-
-
-def changes_of(paths: Sequence[Path]) -> Iterator[object]:
-    """Return what comes again after each change below some paths, from now on. ImportError without watchfiles.
-
-    On a file system that tells of no changes WATCHFILES_FORCE_POLLING=1 has them looked for.
-    """
-    need_extra("cli", "watching needs")
-    from watchfiles import watch
-
-    folders = {path if path.is_dir() else path.parent for path in paths}
-    given = [path.resolve() for path in paths]
-    changes = watch(
-        *folders,
-        watch_filter=lambda _, name: any(Path(name).is_relative_to(path) for path in given),
-        step=QUIET,
-        debounce=PATIENCE,
-        rust_timeout=QUIET,
-        yield_on_timeout=True,
-    )
-    next(changes)  # from here on nothing that comes is missed
-    return filter(None, changes)
 
 
 # -- an autograder for Gradescope -----------------------------------------------------------------------------------

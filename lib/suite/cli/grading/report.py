@@ -42,8 +42,6 @@ SHORT = 60
 """Characters of a student's name in a table."""
 PAIRS = 200
 """Pairs that the page of the class lists."""
-WITHHELD: Final = "…"
-"""Stands for a number."""
 
 STATE_COLOURS: Mapping[str, Colour] = {
     "passed": GOOD,
@@ -102,10 +100,9 @@ def write_report(
         done(len(orders) + row, everything)
     # What an earlier report left of students and schedules that are not there any more. Files of others stay.
     files = {line["file"] for line in lines}
-    for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
-        for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
-            if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
-                path.unlink()
+    for path in (*out.glob("students/*.html"), *out.glob("feedback/*.html"), *out.glob("feedback/*.txt")):
+        if is_ours(path.stem) and path.stem not in files:
+            path.unlink()
     pictures.keep(orders)
     write_whole(ready(out / LEADERBOARD), _leaderboard(book, puzzles, traces))
     index = out / "index.html"
@@ -127,7 +124,7 @@ def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, An
         line = {"file": file, "student": student, "name": student.name or "(no name)"}
         line["short"] = (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)"
         line |= {"unread": book.refused_of(student), "points": _whole(student) if student.of else ""}
-        lines.append({**line, "cells": [_cell(puzzle, _score(student, puzzle)) for puzzle in puzzles]})
+        lines.append({**line, "cells": [_cell(puzzle, score_of(student, puzzle.asked.puzzle)) for puzzle in puzzles]})
     return lines
 
 
@@ -143,11 +140,6 @@ def _cell(puzzle: ClassPuzzle, score: Score) -> dict[str, Any]:
     return {"puzzle": puzzle.asked.puzzle, "state": state, "order": order, "more": " · ".join(more)}
 
 
-def _score(student: Student, puzzle: ClassPuzzle) -> Score:
-    name = puzzle.asked.puzzle
-    return score_of(student, name) or Score(name, "absent", Result("", "absent"))
-
-
 def _whole(student: Student) -> str:
     """All points of a student in words."""
     return f"{amount(student.points)} of {amount(student.of)} points"
@@ -158,18 +150,18 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapp
     common, alike = mistakes(book), similar(book)
     return render(
         "report.html",
-        present=[state for state in STATES.values() if state in there or state.word == "passed"],
         book=book,
         students=lines,
-        line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
         puzzles=puzzles,
+        innocent=INNOCENT,
+        ours=alike.ours,
+        present=[state for state in STATES.values() if state in there or state.word == "passed"],
+        line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
         everything=sum(student.passed == len(puzzles) for student in book.students),
         mistakes=common,
         alone=sum(len(one.students) == 1 for one in common),
-        innocent=INNOCENT,
         pairs=alike.alike[:PAIRS],
         more_pairs=max(0, len(alike.alike) - PAIRS),
-        ours=alike.ours,
     )
 
 
@@ -232,7 +224,7 @@ class Part:
 def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order | None]:
     """The pictures of a student's schedule: beside the reference and the best of the class, those that are equal to it
     left out; and alone."""
-    score = _score(student, puzzle)
+    score = score_of(student, puzzle.asked.puzzle)
     mine = score.own.schedule
     if not mine:
         return None, None
@@ -247,7 +239,7 @@ def part_of(
     student: Student, puzzle: ClassPuzzle, pictures: Pictures, *, teacher: bool = False, tell_sizes: bool = False
 ) -> Part:
     """Return a puzzle on the page for the teacher, or in what a student may have."""
-    score, reference = _score(student, puzzle), puzzle.asked.reference
+    score, reference = score_of(student, puzzle.asked.puzzle), puzzle.asked.reference
     state, message = STATES[score.state], score.own.message
     if not state.judged:
         message = message or state.about  # there is no function
@@ -326,7 +318,7 @@ def without_sizes(message: str) -> str:
             keeps = number == 0
         if keeps:
             own = label is not None and label[1] == "where"
-            kept.append(line if own else re.sub(r"\d[\d,.]*\d|\d", WITHHELD, line))
+            kept.append(line if own else re.sub(r"\d[\d,.]*\d|\d", "…", line))
     return "\n".join(kept)
 
 

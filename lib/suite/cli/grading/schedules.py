@@ -84,18 +84,18 @@ def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
     """Return the puzzles that were asked, in order."""
     puzzles: list[ClassPuzzle] = []
     for asked in book.asked:
-        scores = {row: score for row, score in enumerate(score_of(one, asked.puzzle) for one in book.students) if score}
-        counts = Counter(STATES[score.state].word for score in scores.values())
-        counts["absent"] += len(book.students) - len(scores)
+        scores = [score_of(student, asked.puzzle) for student in book.students]
+        counts = Counter(STATES[score.state].word for score in scores)
         kinds = _kinds(asked, scores)
         best = next((kind.result for kind in kinds if kind.everywhere), None)
         puzzles.append(ClassPuzzle(asked, counts, kinds, best, _spread(book, asked, kinds, best)))
     return puzzles
 
 
-def score_of(student: Student, puzzle: str) -> Score | None:
-    """Return the score of a puzzle; None where the student did not hand it in."""
-    return next((score for score in student.scores if score.puzzle == puzzle), None)
+def score_of(student: Student, puzzle: str) -> Score:
+    """Return the score of a puzzle, an absent one where the student did not hand it in."""
+    absent = Score(puzzle, "absent", Result("", "absent"))
+    return next((score for score in student.scores if score.puzzle == puzzle), absent)
 
 
 def goals_reached(asked: Asked, result: Result) -> int:
@@ -103,17 +103,17 @@ def goals_reached(asked: Asked, result: Result) -> int:
     return sum(name in result.goals for name, _, _ in asked.goals)
 
 
-def _kinds(asked: Asked, scores: Mapping[int, Score]) -> list[Kind]:
+def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
     """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
     students: dict[str, list[int]] = {}
-    for row, score in scores.items():
+    for row, score in enumerate(scores):
         if score.correct and score.own.schedule and score.own.time is not None:
             students.setdefault(score.own.schedule, []).append(row)
     kinds: list[Kind] = []
     for rows in students.values():
         own, states = scores[rows[0]].own, {scores[row].state for row in rows}
-        passes, everywhere = "passed" in states, not states.isdisjoint(("passed", "missed"))
-        kinds.append(Kind(own, goals_reached(asked, own), passes, everywhere, tuple(rows)))
+        everywhere = not states.isdisjoint(("passed", "missed"))
+        kinds.append(Kind(own, goals_reached(asked, own), "passed" in states, everywhere, tuple(rows)))
 
     def rank(kind: Kind) -> tuple[float | str, ...]:
         own = kind.result
@@ -260,26 +260,19 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
     best = {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in figures}
     rows: list[dict[str, Any]] = []
     for place, (kind, result) in enumerate(shown, 1):
-        run, picture = runs.get(result.schedule), ""
-        if result.schedule in small:
+        row: dict[str, Any] = {"place": None, "who": "", "goals": None, "computing": None, "picture": ""}
+        if kind is not None:
+            row |= {"place": place, "who": _who([book.students[at] for at in kind.students]), "goals": kind.goals}
+        if (run := runs.get(result.schedule)) is not None:
             scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
-            picture = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
-        rows.append(
-            {
-                "place": place if kind is not None else None,
-                "who": _who([book.students[row] for row in kind.students]) if kind is not None else "",
-                "reference": reference is not None and result.schedule == reference.schedule,
-                "goals": kind.goals if kind is not None else None,
-                "result": result,
-                "best": [name for name in best if getattr(result, name) == best[name]],
-                "computing": None if run is None else 1 - bubbles(run).makespan,
-                "picture": picture,
-            }
-        )
+            row["picture"] = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
+            row["computing"] = 1 - bubbles(run).makespan
+        row["reference"] = reference is not None and result.schedule == reference.schedule
+        rows.append({**row, "result": result, "best": [one for one in best if getattr(result, one) == best[one]]})
     return {
         "asked": puzzle.asked,
         "rows": rows,
-        "more": len(kinds) - len(kinds[:PLACES]),
+        "more": max(0, len(kinds) - PLACES),
         "students": sum(len(kind.students) for kind in kinds),
         "marks": [mark for marks in small.values() for mark in marks],
     }

@@ -4,13 +4,10 @@ import csv
 import io
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lib.suite.cli.grading.command import changes_of
 from lib.suite.grade.gradebook import Gradebook
 from tests.suite.cli.commands import puzzles, words
 from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, solution
@@ -89,40 +86,6 @@ def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pyt
     code, text = run(passing)
     assert code == 1
     assert 'puzzles grade needs the extra "grade": pip install' in text
-
-
-def test_a_drop_folder_is_looked_at_when_nothing_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("watchfiles")
-    monkeypatch.setattr("lib.suite.cli.grading.command.QUIET", 50)
-    file, other = tmp_path / "ddp.py", tmp_path / "other.txt"
-    file.write_text("a", "utf-8")
-    changes = changes_of([file])
-    other.write_text("of no concern", "utf-8")
-    for _ in range(3):
-        file.write_text(file.read_text("utf-8") + "b", "utf-8")
-    changed: Any = next(changes)
-    assert {Path(name).name for _, name in changed} == {"ddp.py"}
-    assert file.read_text("utf-8") == "abbb"
-
-
-def test_watching_grades_what_comes_and_ends_with_ctrl_c(
-    passing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("watchfiles")
-    scores = tmp_path / "report" / "scores.csv"
-    graded: list[bool] = []
-
-    def events(*folders: Path, **options: object) -> Iterator[set[object]]:
-        yield set()  # it is listening
-        graded.append("cleo" in scores.read_text("utf-8"))
-        hand_in(passing, {"cleo/ddp.py": HARD_CODED})
-        yield {"cleo/ddp.py"}
-        graded.append("cleo" in scores.read_text("utf-8"))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("watchfiles.watch", events)
-    code, text = run(passing, "--out", tmp_path / "report", "--watch", "-j", "1")
-    assert (code, graded, "Watching for more" in text) == (0, [False, True], True)
 
 
 NAMES = {"Ann Lee": 410001, "Ben Ode": 410002, "Zoë <b>Xu</b>": 410003, "Dan Dee": 410004}
