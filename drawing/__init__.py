@@ -30,10 +30,7 @@ from drawing.display import picture_of, register
 from drawing.map import puzzle_map
 from drawing.pages.gallery import draw_gallery
 from drawing.pages.view import step_through
-from drawing.planning.bytes import draw_memory
-from drawing.planning.points import draw_plans, draw_predictions
-from drawing.planning.roofline import draw_roofline
-from drawing.planning.steps import draw_plan
+from drawing.planning import draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
 from drawing.timeline.schedule import draw
 from drawing.values import draw_group
 

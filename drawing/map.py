@@ -205,12 +205,13 @@ class _Panel:
         self.lines = wrapped(self.chapter.about, ROOM, TEXT)
         self.head = INSIDE + 38 + LINE * len(self.lines)
         lines = [[sum(map(len, _said(self.mine[place.name]))) for place in row if place.name] for row in self.rows]
-        self.high = [max(80, 20 + STEP * max(counts)) for counts in lines]
+        self.high = [max(80, 28 + STEP * max(counts)) for counts in lines]  # the minutes lie on the lower edge
         self.cards = sum(self.high) + BETWEEN * max(0, len(self.rows) - 1)
         self.minutes = {key: _minutes(key, puzzles) for key in every}
         self.chips = _chips(self.deeper, self.minutes, puzzles)
         below = max((y + CHIP for _, _, y, _ in self.chips), default=0)
-        self.height = self.head + self.cards + below + INSIDE * (1 + bool(self.rows and self.chips))
+        self.between = 1.5 * INSIDE if self.rows and self.chips else 0.0
+        self.height = self.head + self.cards + self.between + below + INSIDE
 
     def progress(self) -> str:
         return f"{len(self.solved)} of {self.count} solved"
@@ -227,7 +228,7 @@ class _Panel:
         for place, _ in cards:
             self._arrows(scene, place)
         links = [self._card(scene, place, name) for place, name in cards]
-        below = self.top + self.cards + (INSIDE if self.rows else 0)
+        below = self.top + self.cards + self.between
         return links + list(self._labels(scene, MARGIN + INSIDE, below))
 
     def _labels(self, scene: Scene, left: float, top: float) -> Iterator[Link]:

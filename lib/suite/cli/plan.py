@@ -188,14 +188,12 @@ def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) 
 
 def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Timed]) -> None:
     """Write the front as a picture; or a page with it, and with the memory and the step of each plan shown."""
-    from drawing.planning.bytes import draw_memory  # here and not above: most calls draw nothing
-    from drawing.planning.points import draw_plans
+    from drawing.planning import MOST, draw_memory, draw_plan, draw_plans  # here: most calls draw nothing
 
     front = draw_plans(found.front(), found.candidates, title=title)
     if out.suffix != ".html":
         front.save(out)
         return
-    from drawing.planning.steps import MOST, draw_plan
     from lib.plan.pipeline import timeline
     from lib.suite.cli.pages import markup, page
 
@@ -242,7 +240,7 @@ def predictions(
             )
         show_table(rows)
     if out is not None:
-        from drawing.planning.points import Prediction, draw_predictions  # here and not above: most calls draw nothing
+        from drawing.planning import Prediction, draw_predictions  # here and not above: most calls draw nothing
 
         points: list[Prediction] = []
         for run in published():
