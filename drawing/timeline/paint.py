@@ -6,23 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from drawing.canvas import palette
 from drawing.canvas.layout import Axis, Entry, swatch
-from drawing.canvas.palette import (
-    ALARM,
-    ARROW,
-    LOOKS,
-    PAPER,
-    PASSES,
-    SOFT,
-    TRACK,
-    Pair,
-    band,
-    fill_and_border,
-    ink_on,
-    layer_colour,
-    looks_of,
-    mix,
-)
+from drawing.canvas.palette import ALARM, ARROW, PAPER, SOFT, TRACK, Pair, band, ink_on, layer_colour, mix
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
 from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
@@ -172,7 +158,7 @@ class _Painter:
         width = max(0.0, self.axis.x(box.end) - x)
         top, height = rows.lane(box.rank, box.lane)
         if (pair := self.looks.get((box.look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
-            pair = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+            pair = palette.fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
             self.looks[box.look, event.layer] = pair
         fill, stroke = pair
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
@@ -182,13 +168,9 @@ class _Painter:
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
             return
-        if width > 3:
-            width -= 0.8
-        inset = 0.0 if stroke == "none" or width < 4 or self.crowded else 0.5
-        stroke = stroke if inset else "none"
-        dash = "3 2" if box.look == "pending" and inset else ""
-        inside = x + inset, top + inset, width - 2 * inset, height - 2 * inset
-        self.rects.append(Rect(*inside, fill, stroke, 1, dash, 0, words))
+        dash = "3 2" if box.look == "pending" else ""
+        self.rects.append(boxed(x, top, width, height, fill, "none" if self.crowded else stroke, words, dash))
+        width -= 0.8 if width > 3 else 0
         if event.layer is not None and width > 2:
             share = band(box.look, gathers(event.op))
             self.details.extend(banded(share, x, top, width, height, layer_colour(event.layer, self.layers)))
@@ -229,6 +211,16 @@ class _Painter:
         for line in place_label(texts, below, width, height, kept):
             middle = top + height / 2 * (1 - band(box.look, gathers(event.op)))
             self.texts.append(line.at(x + width / 2, middle, colour))
+
+
+def boxed(
+    x: float, top: float, width: float, height: float, fill: str, stroke: str, title: str, dash: str = ""
+) -> Rect:
+    """Return the box of an operation, a little apart from the next one; what is narrow has no border."""
+    width -= 0.8 if width > 3 else 0
+    if stroke == "none" or width < 4:
+        return Rect(x, top, width, height, fill, title=title)
+    return Rect(x + 0.5, top + 0.5, width - 1, height - 1, fill, stroke, 1, dash, 0, title)
 
 
 def banded(share: float, x: float, top: float, width: float, height: float, colour: str) -> Iterator[Rect]:
@@ -340,14 +332,14 @@ def operations(
     if padding:
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))
-    for look, pair, words in looks_of({look for look, _ in occurring}, colour):
+    for look, pair, words in palette.looks_of({look for look, _ in occurring}, colour):
         marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
-        kinds = [(band(look), words)] if look in PASSES else [(0.0, words)]
+        kinds = [(band(look), words)] if look in palette.PASSES else [(0.0, words)]
         if look == "collective" and collectives == {False, True}:  # both, so that they are to be told apart
             kinds = [(band(look, True), "gathers"), (band(look), "other collective")]
         entries += [([*marks, *banded(share, 0, 0, wide, 12, colour)], wide, said) for share, said in kinds]
     if any(beside for _, beside in occurring):
-        fill, stroke = LOOKS["collective"].pair
+        fill, stroke = palette.LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))
     return entries
