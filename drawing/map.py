@@ -31,8 +31,7 @@ INSIDE: Final = 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
 """Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
 LINE: Final = 16
-CHIP: Final = 22
-"""How high the label of a puzzle is that may be skipped."""
+CHIP: Final = 22  # how high the label of a puzzle is that may be skipped
 BADGE: Final = 10
 BAR: Final = 110
 SIZE: Final = TEXT

@@ -44,8 +44,7 @@ MEMORY_LOOKS: Final = {
     "logits": KINDS["activation gradient"],
 }
 """The colours of the kinds of bytes: those of the five kinds of value."""
-BAR, HIGH = 30, 18
-"""Pixels from one bar to the next, and of a bar."""
+BAR, HIGH = 30, 18  # pixels from one bar to the next, and of a bar
 
 
 def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory of the GPU that holds most") -> Picture:
@@ -78,8 +77,7 @@ def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory 
 
 
 ROW: Final = 22
-MOST: Final = 20_000
-"""Passes, at most, of a picture."""
+MOST: Final = 20_000  # passes, at most, of a picture
 PASSES: Final = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 OPEN: Final = {
     "tp": ("tensor", TINTS["communication"]),

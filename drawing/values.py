@@ -22,13 +22,10 @@ from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 MARGIN: Final = 14
-NUMBERED: Final = 8
-"""Shards that have numbers, for which a slot is high enough."""
+NUMBERED: Final = 8  # shards that have numbers, for which a slot is high enough
 LISTED: Final = 12
-NOTED: Final = 3
-"""Notes on how values are cut, in one line."""
-COLUMNS: Final = 12
-"""Layers shown side by side; of a deeper network only those that the picture is about."""
+NOTED: Final = 3  # notes on how values are cut, in one line
+COLUMNS: Final = 12  # layers shown side by side; of a deeper network only those that the picture is about
 NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activation", "gradient")}
 
 

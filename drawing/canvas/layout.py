@@ -16,10 +16,8 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit
 from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
-MARGIN: Final = 18.0
-"""Pixels of paper around what is put together from pieces."""
-HEAD: Final = 8.0
-"""Length of an arrow's head; it is three quarters as wide."""
+MARGIN: Final = 18.0  # pixels of paper around what is put together from pieces
+HEAD: Final = 8.0  # length of an arrow's head; it is three quarters as wide
 
 Point = tuple[float, float]
 Entry = tuple[Sequence[Mark], float, str]

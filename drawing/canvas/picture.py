@@ -207,8 +207,7 @@ def convert(svg: str, suffix: str, scale: float) -> bytes:
     return bytes(converter.svg_to_png(svg, scale=scale))
 
 
-NARROWEST: Final = 700
-"""Pixels of a picture of 840 in a narrow cell, below which it is scrolled; WIDEST in a wide one."""
+NARROWEST: Final = 700  # pixels of a picture of 840 in a narrow cell, below which it is scrolled; WIDEST in a wide one
 WIDEST: Final = 1200
 
 START: Final = "data:image/svg+xml,"

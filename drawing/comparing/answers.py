@@ -27,8 +27,7 @@ from lib.errors.wording import exact, numbered
 from lib.suite.course.review import Review
 from lib.values.operations import COMPUTE
 
-FALLING: Final = frozenset(["message", "stream"])
-"""Kinds whose hatching falls; that of the others rises."""
+FALLING: Final = frozenset(["message", "stream"])  # kinds whose hatching falls; that of the others rises
 
 
 def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
@@ -122,8 +121,7 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
     return y
 
 
-BADGE: Final = 15
-"""Pixels that a number takes, which a row must be high for one."""
+BADGE: Final = 15  # pixels that a number takes, which a row must be high for one
 
 
 def _asked(gap: Gap, panel: Panel, rows: Rows) -> Iterator[Mark]:
@@ -205,13 +203,10 @@ def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
             yield from badge(x, y, number)
 
 
-MANY: Final = 8
-"""Ranks that all have a row; of more, only those that have to do with it."""
+MANY: Final = 8  # ranks that all have a row; of more, only those that have to do with it
 PART_LOOKS: Final[Mapping[str, tuple[Colour, Colour]]] = {**TIME_LOOKS, "links": TINTS["shared"]}
-BARS: Final = 24
-"""Rows of bars at most."""
-NAMES, BESIDE = 190.0, 180.0
-"""Pixels for the names of what may help, and for words beside the longest bar."""
+BARS: Final = 24  # rows of bars at most
+NAMES, BESIDE = 190.0, 180.0  # pixels for the names of what may help, and for words beside the longest bar
 
 
 def picture_of_why(why: Why) -> Picture:

@@ -19,8 +19,7 @@ from lib.puzzles.records import PUZZLES, Goal
 from lib.trace.trace import nothing_to
 
 BESIDE: Final = 24.0
-PLOT: Final = 470.0
-"""Pixels that the plot is wide; beside it stand the figures."""
+PLOT: Final = 470.0  # pixels that the plot is wide; beside it stand the figures
 LINE: Final = 20
 
 
@@ -50,16 +49,11 @@ def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Pictur
     return Picture(scene, f"Time against memory. {said}.")
 
 
-LEFT, RIGHT, TOP, HIGH = 78.0, 770.0, 100.0, 280.0
-"""The left and right edge of the plot, its top, and its height."""
-BARS: Final = 44.0
-"""Pixels of the longest bar beside and above the plot."""
-ACROSS, UP = 48, 24
-"""Bars above the plot, and beside it."""
-FAR: Final = 1.6
-"""The plot has room for so many times what goals allow and the reference needs."""
-OVER: Final = mix(SOFT, PAPER, 0.3)
-"""The colour of what does not pass."""
+LEFT, RIGHT, TOP, HIGH = 78.0, 770.0, 100.0, 280.0  # the left and right edge of the plot, its top, and its height
+BARS: Final = 44.0  # pixels of the longest bar beside and above the plot
+ACROSS, UP = 48, 24  # bars above the plot, and beside it
+FAR: Final = 1.6  # the plot has room for so many times what goals allow and the reference needs
+OVER: Final = mix(SOFT, PAPER, 0.3)  # the colour of what does not pass
 
 
 class Handed(NamedTuple):

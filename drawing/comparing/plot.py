@@ -7,22 +7,9 @@ from itertools import pairwise
 from math import log2
 from typing import Any, Final, NamedTuple, cast
 
+from drawing.canvas import palette
 from drawing.canvas.layout import compact, nice
-from drawing.canvas.palette import (
-    ACCENT,
-    BOUND,
-    EDGE,
-    GOOD,
-    GRID,
-    INK,
-    MINE,
-    NONE,
-    PAPER,
-    SOFT,
-    TRACK,
-    mix,
-    origin_colour,
-)
+from drawing.canvas.palette import ACCENT, EDGE, GOOD, GRID, INK, MINE, PAPER, SOFT, TRACK, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.comparing.bars import diamond
@@ -31,8 +18,7 @@ from lib.puzzles.records import Goal
 
 At = tuple[float, float]
 Curve = Sequence[At]
-Number = tuple[float, str]
-"""Of an axis: where it stands, and how it is written."""
+Number = tuple[float, str]  # of an axis: where it stands, and how it is written
 
 WIDTH, LEFT, TOP = 840, 66.0, 40.0
 """Pixels of a plot that is a picture of its own, for the numbers on its left, and for its title."""
@@ -93,7 +79,7 @@ class Frame(NamedTuple):
         y = self.top - LINE
         for end, number, name in sorted(ends):
             y = max(y + LINE, end)
-            scene.add(Rect(self.right + 10, y - 4, 8, 8, origin_colour(number, of), radius=4))
+            scene.add(Rect(self.right + 10, y - 4, 8, 8, palette.origin_colour(number, of), radius=4))
             scene.add(Text(self.right + 23, y, fit(name, room, TEXT), TEXT, INK))
 
 
@@ -141,8 +127,7 @@ def corner(scene: Scene, frame: Frame, goal: Goal) -> Sequence[At]:
 
 
 Box = tuple[float, float, float, float]
-FARTHEST: Final = 6
-"""Distances at which words look for room."""
+FARTHEST: Final = 6  # distances at which words look for room
 
 
 class Labels:
@@ -204,8 +189,7 @@ def _hits(box: Box, others: Sequence[Box]) -> bool:
     return any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in others)
 
 
-HIGH: Final = 232.0
-"""Pixels that the plot is high, with its axes."""
+HIGH: Final = 232.0  # pixels that the plot is high, with its axes
 
 
 class Point(NamedTuple):
@@ -252,7 +236,7 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     labels = Labels(frame, [] if limits is None else _border(frame, limits))
     if limits is not None:  # the region where no schedule can be, with its border
         below = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]
-        scene.add(Poly([*labels.edge, *below], fill=TRACK), Poly(labels.edge, stroke=BOUND, line=1.4))
+        scene.add(Poly([*labels.edge, *below], fill=TRACK), Poly(labels.edge, stroke=palette.BOUND, line=1.4))
         labels.line(labels.edge)
         diamond(scene, frame.x(limits.time), frame.top, 5, 6, f"lower bound of the time: {exact(limits.time)}")
         words = f"lower bound of the memory: {compact(limits.memory)}"
@@ -265,10 +249,10 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
         wide = text_width(words, SMALL) + 6
         labels.taken.append((right + 3 - wide, middle - 7, right + 3, middle + 7))
         scene.add(Rect(right + 3 - wide, middle - 7, wide, 14, TRACK), Text(right, middle, words, SMALL, SOFT, "end"))
-    looks = {"mine": (5.5, MINE, PAPER), "best": (4.0, BOUND, PAPER), "reference": (8.0, NONE, MINE)}
+    looks = {"mine": (5.5, MINE, PAPER), "best": (4.0, palette.BOUND, PAPER), "reference": (8.0, palette.NONE, MINE)}
     points = sorted(shown.points, key=lambda point: point.look == "mine")
     for point in points:
-        look = looks.get(point.look, (4.0, SOFT, PAPER) if point.inside else (4.0, NONE, MINE))
+        look = looks.get(point.look, (4.0, SOFT, PAPER) if point.inside else (4.0, palette.NONE, MINE))
         title = f"{point.name}: time {exact(point.time)}, memory {point.memory:,.0f}"
         labels.take((point.time, point.memory), 7)
         scene.add(frame.dot((point.time, point.memory), *look, 1.6, title))
@@ -288,10 +272,8 @@ def _border(frame: Frame, limits: Limits) -> Curve:
 
 
 CURVES: Final = 220.0
-RIGHT: Final = 150.0
-"""Pixels of the plot of curves, and for their names."""
-ALIKE: Final = 1e-9
-"""Heights that differ by less are equal."""
+RIGHT: Final = 150.0  # pixels of the plot of curves, and for their names
+ALIKE: Final = 1e-9  # heights that differ by less are equal
 
 
 class Crossing(NamedTuple):
@@ -353,7 +335,9 @@ def draw_curves(
     frame.across(scene, free, across)
     frame.up(scene, [(y, exact(y)) for y in numbers(frame.low[1], frame.high[1], 6)], up)
     for place, curve in enumerate(found.values()):
-        scene.add(Poly([frame.at(*point) for point in curve], stroke=origin_colour(place, len(found)), line=2.4))
+        scene.add(
+            Poly([frame.at(*point) for point in curve], stroke=palette.origin_colour(place, len(found)), line=2.4)
+        )
     ends = [(frame.y(curve[-1][1]), place, name) for place, (name, curve) in enumerate(found.items())]
     frame.names(scene, ends, len(found), RIGHT - 30)
     for place, words in rings:

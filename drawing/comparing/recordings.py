@@ -24,10 +24,8 @@ from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
-STOPPED: Final = 1.9
-"""Room on the time axis, in terms of what ran, where it is also shown what each rank stops at."""
-FAR: Final = 2.5
-"""A recording that is more than so many times as long as the shortest has an axis of its own."""
+STOPPED: Final = 1.9  # room on the time axis, in terms of what ran, where it is also shown what each rank stops at
+FAR: Final = 2.5  # a recording that is more than so many times as long as the shortest has an axis of its own
 
 
 class _Panel(NamedTuple):
@@ -179,8 +177,7 @@ class _Painter:
     def __init__(self, panel: _Panel, rows: paint.Rows, stages: int, marks: Sequence[tuple[int, int]]) -> None:
         self.panel, self.rows, self.stages, self.marks = panel, rows, stages, marks
         self.rects, self.details, self.texts, self.frames = list[Rect](), list[Rect](), list[Text](), list[Rect]()
-        self.passed: dict[int, int] = {}
-        """Passes painted so far, by rank."""
+        self.passed: dict[int, int] = {}  # passes painted so far, by rank
         self.painted: dict[tuple[int, int], float] = {}
 
     def span(self, span: Span, lane: int) -> None:

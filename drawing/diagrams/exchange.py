@@ -22,8 +22,7 @@ from lib.values.laws import average, gather, reduce, total_elements
 from lib.values.operations import MESSAGES
 from lib.values.values import Elements, Value, describe, subject
 
-MESSAGE: Final = "message"
-"""The name of a `pass_to` and its `receive` together."""
+MESSAGE: Final = "message"  # the name of a `pass_to` and its `receive` together
 
 
 class Seat(NamedTuple):

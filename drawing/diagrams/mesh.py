@@ -22,10 +22,8 @@ WIDTH: Final = 840
 GAP: Final = 12
 MOST: Final = 8
 """Rows and columns of cards: of a large mesh the first are shown, and the last. Half as many slices and blocks."""
-LISTED: Final = 6
-"""Groups that are told in words."""
-JOINED: Final = ",_"
-"""A comma between ranks that are not to be parted by the end of a line."""
+LISTED: Final = 6  # groups that are told in words
+JOINED: Final = ",_"  # a comma between ranks that are not to be parted by the end of a line
 
 Coordinates = tuple[int, ...]
 

@@ -26,8 +26,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.laws import gather
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
-LANES: Final = 4
-"""Communication lanes of a rank at most; what runs beside even more shares the last."""
+LANES: Final = 4  # communication lanes of a rank at most; what runs beside even more shares the last
 
 
 class Box(NamedTuple):

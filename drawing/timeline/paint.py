@@ -17,24 +17,18 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import COMPUTE
 
-CROWDED: Final = 1500
-"""From this many boxes on, boxes are plain and their titles brief."""
-PACKED: Final = 20_000
-"""From this many boxes on, those that would share half a pixel are left out."""
-SHOWN: Final = 128
-"""Rows of a picture at most; of more, the first ones are shown."""
-PALER: Final = 0.4
-"""The paper in the hatching of padding."""
-ARROWS: Final = 96
-"""Messages that get a line from the sender to the receiver; more would only be a thicket."""
+CROWDED: Final = 1500  # from this many boxes on, boxes are plain and their titles brief
+PACKED: Final = 20_000  # from this many boxes on, those that would share half a pixel are left out
+SHOWN: Final = 128  # rows of a picture at most; of more, the first ones are shown
+PALER: Final = 0.4  # the paper in the hatching of padding
+ARROWS: Final = 96  # messages that get a line from the sender to the receiver; more would only be a thicket
 
 LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
 """Pixels that a box must be high for a label of a size; one that is NARROW has none."""
 NARROW: Final = 5
 TWO_LINES: Final = 26
 """Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
-MARK: Final = 15
-"""Pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it."""
+MARK: Final = 15  # pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it
 READABLE: Final = 11
 
 
@@ -147,8 +141,7 @@ class _Painter:
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
-        self.waits: dict[int, int] = {}
-        """The rank that each one waits for, where that is to be seen."""
+        self.waits: dict[int, int] = {}  # the rank that each one waits for, where that is to be seen
         self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
@@ -285,7 +278,7 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-APART: Final = 10
+APART: Final = 10  # pixels between two arrows of those who wait
 """Pixels between two arrows of those who wait."""
 
 
