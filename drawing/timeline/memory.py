@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, repeat
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
@@ -64,11 +65,7 @@ def levels(trace: Trace, rank: int) -> list[Level]:
 
 
 def _stacked(by_name: Mapping[str, Elements | float]) -> tuple[float, ...]:
-    total, sums = 0.0, list[float]()
-    for name in SERIES:
-        total += float(by_name.get(name, 0))
-        sums.append(total)
-    return tuple(sums)
+    return tuple(map(float, accumulate(map(by_name.get, SERIES, repeat(0)))))
 
 
 def _left(trace: Trace, rank: int, visiting: set[int]) -> dict[str, float]:
