@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from drawing.map import puzzle_map
     from drawing.pages.gallery import draw_gallery
     from drawing.pages.view import step_through
-    from drawing.planning.bytes import draw_memory
-    from drawing.planning.points import draw_plans, draw_predictions
-    from drawing.planning.roofline import draw_roofline
-    from drawing.planning.steps import draw_plan
+    from drawing.planning import draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
     from drawing.timeline.schedule import draw
     from drawing.values import draw_group
 
@@ -85,10 +82,7 @@ _HOMES = {
     "drawing.map": "puzzle_map",
     "drawing.pages.gallery": "draw_gallery",
     "drawing.pages.view": "step_through",
-    "drawing.planning.bytes": "draw_memory",
-    "drawing.planning.points": "draw_plans draw_predictions",
-    "drawing.planning.roofline": "draw_roofline",
-    "drawing.planning.steps": "draw_plan",
+    "drawing.planning": "draw_memory draw_plan draw_plans draw_predictions draw_roofline",
     "drawing.timeline.schedule": "draw",
     "drawing.values": "draw_group",
 }

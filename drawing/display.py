@@ -86,8 +86,7 @@ def picture_of(thing: Any) -> Picture:
 
 
 Bundle = dict[str, str]
-FRAMES: Final = 8
-"""Lines of a student's code that an error shows at most; of more, the first two and the last ones."""
+FRAMES: Final = 8  # lines of a student's code that an error shows at most; of more, the first two and the last ones
 
 
 def register() -> None:

@@ -31,8 +31,7 @@ INSIDE: Final = 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
 """Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
 LINE: Final = 16
-CHIP: Final = 22
-"""How high the label of a puzzle is that may be skipped."""
+CHIP: Final = 22  # how high the label of a puzzle is that may be skipped
 BADGE: Final = 10
 BAR: Final = 110
 SIZE: Final = TEXT
@@ -122,23 +121,9 @@ def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
     return depth
 
 
-def _layout(puzzles: Mapping[str, Stop]) -> Rows:
-    """The rows of a chapter, each from left to right. None comes before what it needs, and there are fewer cards beside
-    each other where arrows take the room."""
-    for across in range(3, 1, -1):
-        left, right = _extent(rows := _arranged(puzzles, across))
-        if right - left <= ROOM:
-            return rows
-    return _arranged(puzzles, 1)
-
-
-def _extent(rows: Rows) -> tuple[float, float]:
-    places = [place for row in rows for place in row]
-    return min(place.x - place.width / 2 for place in places), max(place.x + place.width / 2 for place in places)
-
-
 def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
-    """The rows, with at most so many cards in each: one for which there is no room goes to the next."""
+    """The rows of a chapter, each from left to right. None comes before what it needs, and there are at most so many
+    cards in each: one for which there is no room goes to the next."""
     cards: dict[str, Place] = {}
     for name in puzzles:
         above = [cards[need].row for need in puzzles[name].needs if need in puzzles]
@@ -199,18 +184,28 @@ class _Panel:
         self.deeper = [key for key in every if puzzles[key].deepens]
         self.solved = [key for key in every if key in solved]
         self.count = len(every)
-        self.rows = _layout(self.mine) if self.mine else []
-        self.left, right = _extent(self.rows) if self.rows else (0.0, 0.0)
-        self.width = right - self.left
+        self.rows, self.left, self.width = Rows(), 0.0, 0.0
+        for across in (3, 2, 1) if self.mine else ():  # fewer cards beside each other where arrows take the room
+            self.rows = _arranged(self.mine, across)
+            places = [place for row in self.rows for place in row]
+            self.left = min(place.x - place.width / 2 for place in places)
+            self.width = max(place.x + place.width / 2 for place in places) - self.left
+            if self.width <= ROOM:
+                break
         self.lines = wrapped(self.chapter.about, ROOM, TEXT)
         self.head = INSIDE + 38 + LINE * len(self.lines)
         lines = [[sum(map(len, _said(self.mine[place.name]))) for place in row if place.name] for row in self.rows]
-        self.high = [max(80, 24 + STEP * max(counts)) for counts in lines]
+        self.high = [max(80, 28 + STEP * max(counts)) for counts in lines]  # the minutes lie on the lower edge
         self.cards = sum(self.high) + BETWEEN * max(0, len(self.rows) - 1)
-        self.minutes = {key: _minutes(key, puzzles) for key in every}
+        # How long a notebook takes, with those of its parts that are skipped only where it is.
+        self.minutes = {key: puzzles[key].minutes for key in every}
+        for stop in puzzles.values():
+            if stop.part_of in self.minutes and stop.deepens in ("", puzzles[stop.part_of].deepens):
+                self.minutes[stop.part_of] += stop.minutes
         self.chips = _chips(self.deeper, self.minutes, puzzles)
         below = max((y + CHIP for _, _, y, _ in self.chips), default=0)
-        self.height = self.head + self.cards + below + INSIDE * (1 + bool(self.rows and self.chips))
+        self.between = 1.5 * INSIDE if self.rows and self.chips else 0.0
+        self.height = self.head + self.cards + self.between + below + INSIDE
 
     def progress(self) -> str:
         return f"{len(self.solved)} of {self.count} solved"
@@ -227,7 +222,7 @@ class _Panel:
         for place, _ in cards:
             self._arrows(scene, place)
         links = [self._card(scene, place, name) for place, name in cards]
-        below = self.top + self.cards + (INSIDE if self.rows else 0)
+        below = self.top + self.cards + self.between
         return links + list(self._labels(scene, MARGIN + INSIDE, below))
 
     def _labels(self, scene: Scene, left: float, top: float) -> Iterator[Link]:
@@ -255,19 +250,17 @@ class _Panel:
         for number, line in enumerate(self.lines):
             scene.add(Text(left, y + 30 + number * LINE, line, TEXT, SOFT))
 
-    def _y(self, row: int) -> float:
-        return self.top + sum(self.high[:row]) + row * BETWEEN
-
-    def _bottom(self, row: int) -> float:
-        return self._y(row) + self.high[row]
+    def _y(self, row: int, bottom: bool = False) -> float:
+        """The top of a row, or its bottom."""
+        return self.top + sum(self.high[: row + bottom]) + row * BETWEEN
 
     def _arrows(self, scene: Scene, place: Place) -> None:
         for index, lower in enumerate(sorted(place.below, key=lambda other: other.x)):
             start = place.x + _spread(index, len(place.below))
-            points = [(start, self._bottom(place.row))]
+            points = [(start, self._y(place.row, bottom=True))]
             upper = place
             while lower.name is None:
-                points += [(lower.x, self._y(lower.row)), (lower.x, self._bottom(lower.row))]
+                points += [(lower.x, self._y(lower.row)), (lower.x, self._y(lower.row, bottom=True))]
                 upper, (lower,) = lower, lower.below
             order = sorted(lower.above, key=lambda other: other.x)
             spread = [lower.x + _spread(number, len(order)) for number in range(len(order))]
@@ -319,13 +312,6 @@ class _Panel:
             tick = ((x0 - 4.5, y0), (x0 - 1.3, y0 + 3.5), (x0 + 4.7, y0 - 3.8))
             scene.add(Poly(tick, stroke=ink_on(GOLD), line=2))
         return Link(x, y, WIDTH, high, f"{stop.path}.ipynb", f"{title} (solved)" if solved else title)
-
-
-def _minutes(name: str, puzzles: Mapping[str, Stop]) -> int:
-    """How long the notebook of a puzzle takes, with those of its parts that are skipped only where it is."""
-    parts = [stop for stop in puzzles.values() if stop.part_of == name]
-    same = (part.minutes for part in parts if part.deepens in ("", puzzles[name].deepens))
-    return puzzles[name].minutes + sum(same)
 
 
 def _chip(stop: Stop, minutes: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import Box, Piece, hcat, label, pad, vcat
 from drawing.canvas.palette import EDGE, GRID, INK, KINDS, PAPER, SOFT, TRACK, ink_on, mix
-from drawing.canvas.picture import Picture
+from drawing.canvas.picture import Picture, note
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
 from lib.errors.arguments import is_awaitable
 from lib.errors.wording import counted, numbered, ranges, runs
@@ -22,13 +22,10 @@ from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 MARGIN: Final = 14
-NUMBERED: Final = 8
-"""Shards that have numbers, for which a slot is high enough."""
+NUMBERED: Final = 8  # shards that have numbers, for which a slot is high enough
 LISTED: Final = 12
-NOTED: Final = 3
-"""Notes on how values are cut, in one line."""
-COLUMNS: Final = 12
-"""Layers shown side by side; of a deeper network only those that the picture is about."""
+NOTED: Final = 3  # notes on how values are cut, in one line
+COLUMNS: Final = 12  # layers shown side by side; of a deeper network only those that the picture is about
 NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activation", "gradient")}
 
 
@@ -114,18 +111,15 @@ def draw_group(group: Any) -> Picture:
     """All values of a store, a dict or a list in one picture of the network, with the keys they have there."""
     if isinstance(group, Value):
         return picture_of_value(group)
-    items: list[tuple[str, Value]] = []
-    if not isinstance(group, Iterable):
-        raise ValueError(f"draw_group takes values: a store, a dict or a list of them; got {group!r}")
     if isinstance(group, Mapping):
-        for key, value in cast("Mapping[Any, Value]", group).items():
-            items.append((key if isinstance(key, str) else repr(key), value))
-    else:
+        named = cast("Mapping[Any, Value]", group).items()
+        items = [(key if isinstance(key, str) else repr(key), value) for key, value in named]
+    elif isinstance(group, Iterable):
         items = [("", value) for value in cast("Iterable[Value]", group)]
+    else:
+        raise ValueError(f"draw_group takes values: a store, a dict or a list of them; got {group!r}")
     if not items:
-        scene = Scene(240, 46)
-        scene.add(Text(120, 23, "empty: no values here", 12, SOFT, "middle"))
-        return Picture(scene, "<picture of nothing: empty>")
+        return note("empty: no values here", "<picture of nothing: empty>")
     return _picture(items, f"<picture of {counted(len(items), 'value', ',')}>")
 
 
@@ -155,19 +149,15 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
 
 def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
     shown = items if len(items) <= LISTED else items[: LISTED - 1]
-    found: list[tuple[str, str]] = []
-    found += [(f"{key}: {value}" if key else str(value), KINDS[value.kind]) for key, value in shown]
+    found = [(f"{key}: {value}" if key else str(value), str(KINDS[value.kind])) for key, value in shown]
     if len(items) > len(shown):
         found.append((f"and {len(items) - len(shown):,} more", ""))
     parts = [slot(value) for _, value in items]
-    notes = {
-        **dict.fromkeys(sorted({note for _, value in items for note in _directions(value)}, key=_first_words), True),
-        "Σ: added up": any(part.summed and len(part.batches) > 1 for part in parts),
-        "pale: a part of a sum": any(part.partial for part in parts),
-    }
-    held = [words for words, holds in notes.items() if holds]
-    found += [(", ".join(held[first : first + NOTED]), "") for first in range(0, len(held), NOTED)]
-    return found
+    ways, order = {way for _, value in items for way in _directions(value)}, ("across", "in each", "down")
+    notes = sorted(ways, key=lambda way: (order.index(way.partition(":")[0]), way))
+    notes += ["Σ: added up"] if any(part.summed and len(part.batches) > 1 for part in parts) else []
+    notes += ["pale: a part of a sum"] if any(part.partial for part in parts) else []
+    return found + [(", ".join(notes[first : first + NOTED]), "") for first in range(0, len(notes), NOTED)]
 
 
 def _directions(value: Value) -> Iterator[str]:
@@ -181,16 +171,9 @@ def _directions(value: Value) -> Iterator[str]:
             yield f"{way}: {DIMS[dim.dim.name].plural}"
 
 
-def _first_words(note: str) -> tuple[bool, bool, str]:
-    """The order of notes: what goes across, in each of that, and down."""
-    return note.startswith("down"), note.startswith("in each"), note
-
-
 def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
-    shown: Iterable[int] = range(layers)
-    if layers > COLUMNS:
-        wanted = {min(max(s.place, 0), layers - 1) for s in slots}
-        shown = sorted(sorted(wanted)[:COLUMNS])
+    wanted = sorted({min(max(s.place, 0), layers - 1) for s in slots})
+    shown = range(layers) if layers <= COLUMNS else wanted[:COLUMNS]
     found: list[tuple[str, int]] = []
     for layer in shown:
         if ("between", layer) not in found:

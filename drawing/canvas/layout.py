@@ -16,10 +16,8 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit
 from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
-MARGIN: Final = 18.0
-"""Pixels of paper around what is put together from pieces."""
-HEAD: Final = 8.0
-"""Length of an arrow's head; it is three quarters as wide."""
+MARGIN: Final = 18.0  # pixels of paper around what is put together from pieces
+HEAD: Final = 8.0  # length of an arrow's head; it is three quarters as wide
 
 Point = tuple[float, float]
 Entry = tuple[Sequence[Mark], float, str]
@@ -66,8 +64,8 @@ class Inner(NamedTuple):
 
 def hcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.5) -> Piece:
     """Pieces beside each other: `align` 0 puts their tops on one level, 1 their bottoms, 0.5 their middles."""
-    every = [*pieces]
-    high, x, inside = max((piece.height for piece in every), default=0.0), 0.0, list[Inner]()
+    every, x, inside = [*pieces], 0.0, list[Inner]()
+    high = max((piece.height for piece in every), default=0.0)
     for piece in every:
         inside.append(Inner(piece, x, align * (high - piece.height)))
         x += piece.width + gap
@@ -101,15 +99,9 @@ def pad(piece: Piece, left: float = 0.0, top: float = 0.0, right: float = 0.0, b
 
 
 def label(
-    words: str,
-    width: float | None = None,
-    size: float = TEXT,
-    fill: str = INK,
-    *,
-    bold: bool = False,
-    anchor: str = "start",
-    height: float = 15,
-) -> Piece:
+    words: str, width: float | None = None, size: float = TEXT, fill: str = INK, *,
+    bold: bool = False, anchor: str = "start", height: float = 15,
+) -> Piece:  # fmt: skip
     """A line of text: as wide as it is, or cut to a `width`, at the end of which or in whose middle it may stand."""
     wide = text_width(words, size) if width is None else width
     x = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
@@ -124,22 +116,14 @@ def heading(title: str, told: str, room: float) -> Piece:
 
 
 def card(
-    width: float,
-    height: float,
-    fill: str,
-    lines: Sequence[str] = (),
-    *,
-    size: float = TEXT,
-    step: float = 15,
-    radius: float = 6,
-    title: str = "",
+    width: float, height: float, fill: str, lines: Sequence[str] = (), *, radius: float = 6, title: str = ""
 ) -> Piece:
     """A rectangle with lines of text in its middle, the first of them bold. What is as pale as paper has an edge."""
     plain = fill == PAPER
     marks: list[Mark] = [Rect(0, 0, width, height, fill, EDGE if plain else "none", radius=radius, title=title)]
-    y, ink = (height - step * (len(lines) - 1)) / 2, INK if plain else ink_on(fill)
+    y, ink = (height - 15 * (len(lines) - 1)) / 2, INK if plain else ink_on(fill)
     for number, line in enumerate(lines):
-        marks.append(Text(width / 2, y + step * number, line, size, ink, "middle", bold=not number))
+        marks.append(Text(width / 2, y + 15 * number, line, TEXT, ink, "middle", bold=not number))
     return Piece(width, height, marks)
 
 
@@ -211,10 +195,9 @@ class Axis(NamedTuple):
             x = self.x(ticks(moment))
             if not last - room < x < last + room:
                 scene.add(Text(x, y + 9, exact(moment), SMALL, SOFT, "middle"))
-        if last - room < self.left:
-            scene.add(Text(last, y + 9, words, TEXT, INK, bold=True))
-        else:
-            scene.add(Text(min(last + 10, self.left + self.width), y + 9, words, TEXT, INK, "end", bold=True))
+        far = last - room >= self.left
+        x, anchor = (min(last + 10, self.left + self.width), "end") if far else (last, "start")
+        scene.add(Text(x, y + 9, words, TEXT, INK, anchor, bold=True))
         scene.add(Text(self.left - 10, y + 9, "time", SMALL, SOFT, "end"))
         return y + 20
 

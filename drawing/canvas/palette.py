@@ -52,8 +52,7 @@ KINDS: Final = {
     "activation gradient": Colour("#cf5f45", "#df775e"),
 }
 """The five kinds of value, in the order in which memory is stacked: what stays lies at the bottom."""
-GUEST: Final = Colour("#d3ddec", "#33435c")
-"""A weight that is gathered for a while: hatched in the colour of a weight."""
+GUEST: Final = Colour("#d3ddec", "#33435c")  # a weight that is gathered for a while: hatched in the colour of a weight
 
 PAGE: Final = {
     "paper": PAPER,
@@ -159,8 +158,7 @@ _RAMP: Final = (
 
 _INKS: Final = ("#ffffff", INK, "#000000"), ("#ffffff", PAPER.night, "#000000")
 """Inks on colours, by day and by night: the first that is easy enough to read is used."""
-READABLE: Final = 4.5
-"""The contrast of text with what it stands on that WCAG asks for."""
+READABLE: Final = 4.5  # the contrast of text with what it stands on that WCAG asks for
 
 ORIGINS: Final = (
     Colour("#3f73b7", "#6a9bdb"),

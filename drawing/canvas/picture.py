@@ -26,8 +26,8 @@ from chalk.style import Style
 from chalk.transform import P2, Affine, BoundingBox
 from chalk.visitor import A, ShapeVisitor
 
-from drawing.canvas.palette import PAGE, Colour
-from drawing.canvas.scene import DARK_PAGES, Link, Scene, escape, moved, num
+from drawing.canvas.palette import PAGE, SOFT, Colour
+from drawing.canvas.scene import DARK_PAGES, TEXT, Link, Scene, Text, escape, fit, moved, num
 from lib.extras import need_extra
 from lib.files import ready
 
@@ -110,8 +110,8 @@ class Picture(Primitive):
 
         `framed`: what it shows, and how wide it is, is said around it. `night`: it is dark where the page around it is.
         """
-        draw_height: Any = chalk.core.SVG_DRAW_HEIGHT
         shown = height or (self.scene.height if width is None else width * self.scene.height / self.scene.width)
+        draw_height: Any = chalk.core.SVG_DRAW_HEIGHT
         line = 1 if draw_height is None else draw_height / shown
         return self.scene.svg(height, width, line, "" if framed else self.words, night)
 
@@ -128,8 +128,7 @@ class Picture(Primitive):
         self, path: str, height: int | None = None, width: int | None = None, draw_height: int | None = None
     ) -> None:
         """Writes an SVG file, as chalk's diagrams do."""
-        shown = height or self.scene.height
-        line = 1 if draw_height is None else draw_height / shown
+        line = 1 if draw_height is None else draw_height / (height or self.scene.height)
         Path(path).write_text(self.scene.svg(height, width, line, self.words), encoding="utf-8")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -142,14 +141,17 @@ class Picture(Primitive):
         elif natural:
             narrowest, widest = (num(wide * limit / 840) for limit in (NARROWEST, WIDEST))
             style = f"width:100%;min-width:{narrowest}px;max-width:{widest}px"
-        if not self.links:
-            html = image(svg, self.words, style)
-        else:
-            html = linked(image(svg, self.words, "width:100%"), self.scene, self.links, style)
+        html = image(svg, self.words, "width:100%" if self.links else style)
+        html = linked(html, self.scene, self.links, style) if self.links else html
         return {"text/html": html, "text/plain": self.words}
 
     def __repr__(self) -> str:
         return self.words
+
+
+def note(words: str, told: str = "") -> Picture:
+    """A line of words where there is nothing to draw; `told` is what it is, if that is something else."""
+    return Picture(Scene(360, 46, [Text(180, 23, fit(words, 330, TEXT), TEXT, SOFT, "middle")]), told or words)
 
 
 def on_paper(paint: Callable[[float], Picture], width: float, frame: bool, aspect: float | None) -> Picture:
@@ -202,13 +204,10 @@ def convert(svg: str, suffix: str, scale: float) -> bytes:
         raise ValueError(f"a picture is saved as .svg, .png or .pdf; got {suffix!r}")
     need_extra("png", "SVG needs nothing; PNG and PDF need", "vl_convert")
     converter = import_module("vl_convert")
-    if suffix == ".pdf":
-        return bytes(converter.svg_to_pdf(svg))
-    return bytes(converter.svg_to_png(svg, scale=scale))
+    return bytes(converter.svg_to_pdf(svg) if suffix == ".pdf" else converter.svg_to_png(svg, scale=scale))
 
 
-NARROWEST: Final = 700
-"""Pixels of a picture of 840 in a narrow cell, below which it is scrolled; WIDEST in a wide one."""
+NARROWEST: Final = 700  # pixels of a picture of 840 in a narrow cell, below which it is scrolled; WIDEST in a wide one
 WIDEST: Final = 1200
 
 START: Final = "data:image/svg+xml,"

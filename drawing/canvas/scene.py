@@ -7,6 +7,7 @@ lines, names, Trace files) passes through `escape`; nothing else is text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -25,20 +26,16 @@ DARK_PAGES: Final = (
 
 def sheet(fills: Iterable[str], strokes: Iterable[str], titles: bool) -> tuple[str, str]:
     """The class of a picture with these colours, with or without titles, and its style sheet."""
-    pointed = "*{pointer-events:none}:has(>title){pointer-events:auto}"
-    rules = "".join([*_rules("fill", fills), *_rules("stroke", strokes), pointed if titles else ""])
+    rules = "".join(
+        f'[{attribute}="{day}"]{{{attribute}:light-dark({day},{dark})}}'
+        for attribute, colours in (("fill", fills), ("stroke", strokes))
+        for day, dark in sorted({str(colour): night(colour) for colour in colours}.items())
+        if day != dark
+    )
+    rules += "*{pointer-events:none}:has(>title){pointer-events:auto}" if titles else ""
     name = f"p{crc32(rules.encode()):08x}"
     schemes = f"svg:root .{name}{{color-scheme:light dark}}:is({','.join(DARK_PAGES)}) .{name}{{color-scheme:dark}}"
     return name, f"@supports(color:light-dark(red,red)){{{schemes}.{name}{{{rules}}}}}"
-
-
-def _rules(attribute: str, colours: Iterable[str]) -> list[str]:
-    nights = {str(colour): night(colour) for colour in colours}
-    return [
-        f'[{attribute}="{day}"]{{{attribute}:light-dark({day},{dark})}}'
-        for day, dark in sorted(nights.items())
-        if day != dark
-    ]
 
 
 TEXT: Final = 12
@@ -49,6 +46,7 @@ SMALL: Final = 10
 FONT: Final = "Helvetica,Arial,'Liberation Sans',sans-serif"
 _FORBIDDEN: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "�")
 _ESCAPED: Final = str.maketrans({**_FORBIDDEN, "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+_PLAIN: Final = re.compile(r"[\n !#-%'-;=?-~]*").fullmatch  # as most titles are: to translate takes ten times as long
 
 
 class Rect(NamedTuple):
@@ -111,10 +109,7 @@ class Scene:
     def __init__(
         self, width: float, height: float, marks: Iterable[Mark] = (), paper: bool = True, frame: bool = True
     ) -> None:
-        self.width = width
-        self.height = height
-        self.paper = paper
-        self.frame = frame
+        self.width, self.height, self.paper, self.frame = width, height, paper, frame
         self.marks: list[Mark] = list(marks)
 
     def add(self, *marks: Mark) -> None:
@@ -136,18 +131,14 @@ class Scene:
         if self.frame:
             paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
         marks = [paper, *self.marks] if self.paper else self.marks
-        parts = ['<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1"']
-        parts.append(f' font-family="{FONT}" font-size="{TEXT}"')
+        look = f'<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1" font-family="{FONT}"'
+        look += f' font-size="{TEXT}"'
         if night:
             shapes = [mark for mark in marks if not isinstance(mark, Text)]
             titles = any(mark.title for mark in shapes)
             name, style = sheet({mark.fill for mark in marks}, {mark.stroke for mark in shapes}, titles)
-            parts.append(f' class="{name}"><style>{style}</style>')
-        else:
-            parts.append(">")
-        parts.extend(_write(marks, line))
-        parts.append("</g>")
-        return "".join(parts)
+            look += f' class="{name}"><style>{style}</style>'
+        return "".join([look, "" if night else ">", *_write(marks, line), "</g>"])
 
     def svg(
         self,
@@ -191,7 +182,7 @@ def num(value: float) -> str:
 
 def escape(text: str) -> str:
     """Text that is safe in XML, wherever it came from. Characters that XML does not have become a mark."""
-    return text.translate(_ESCAPED)
+    return text if _PLAIN(text) else text.translate(_ESCAPED)
 
 
 @lru_cache(maxsize=8192)

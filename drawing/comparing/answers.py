@@ -27,8 +27,7 @@ from lib.errors.wording import exact, numbered
 from lib.suite.course.review import Review
 from lib.values.operations import COMPUTE
 
-FALLING: Final = frozenset(["message", "stream"])
-"""Kinds whose hatching falls; that of the others rises."""
+FALLING: Final = frozenset(["message", "stream"])  # kinds whose hatching falls; that of the others rises
 
 
 def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
@@ -69,12 +68,11 @@ def _marked(gap: Gap, letter: str, axis: Axis, rows: Rows) -> Iterator[Mark]:
     if width >= 6 and height >= 9:
         yield from hatch(x, top, width, height, line, gap.kind in FALLING)
     if width >= 12 and height >= 14:
-        yield from letter_badge(x + width / 2, top + height / 2, letter, gap.kind)
+        yield from _letter(x + width / 2, top + height / 2, letter, line)
 
 
-def letter_badge(x: float, y: float, letter: str, kind: str) -> Iterator[Mark]:
-    """A letter in a small box, centred."""
-    _, line = TINTS[kind]
+def _letter(x: float, y: float, letter: str, line: str) -> Iterator[Mark]:
+    """Yield a letter in a small box, centred."""
     yield Rect(x - 5.5, y - 6.5, 11, 13, PAPER, line, 0.8, radius=2.5)
     yield Text(x, y, letter, SMALL, INK, "middle", bold=True)
 
@@ -106,7 +104,14 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
     y += 2
     groups, rest = review.reasons()
     for letter, group in zip(lettered(groups), groups, strict=True):
-        _sample(scene, group, letter, y)
+        fill, line = TINTS[group.kind]
+        if group.kind == "never":
+            scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].pair, dash="3 2"))
+        elif not letter:
+            scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["collective"].pair), Rect(LEFT + 7.5, y, 19, 4, line))
+        else:
+            scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
+            scene.add(*_letter(LEFT + 17, y + 7.5, letter, line))
         y = scene.paragraph(LEFT + 42, y + 7.5, group.text(), WIDTH - LEFT - 68, 16) - 3.5
     if rest:
         scene.add(Text(LEFT + 42, y + 6, rest, TEXT, SOFT))
@@ -116,39 +121,21 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
     return y
 
 
-def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
-    fill, line = TINTS[group.kind]
-    if group.kind == "never":
-        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].pair, dash="3 2"))
+BADGE: Final = 15  # pixels that a number takes, which a row must be high for one
+
+
+def _asked(gap: Gap, panel: Panel, rows: Rows) -> Iterator[Mark]:
+    """Yield the marks of the gap that is asked about: tinted, hatched and framed."""
+    if gap.rank not in rows.tops:
         return
-    if not letter:
-        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["collective"].pair), Rect(LEFT + 7.5, y, 19, 4, line))
-        return
-    scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
-    scene.add(*letter_badge(LEFT + 17, y + 7.5, letter, group.kind))
-
-
-BADGE: Final = 15
-"""Pixels that a number takes, which a row must be high for one."""
-
-
-def mark_gap(scene: Scene, gap: Gap, panel: Panel, rows: Rows) -> None:
-    """The gap itself: tinted, hatched and framed."""
-    if gap.rank in rows.tops:
-        fill, line = TINTS[gap.kind]
-        x, top = panel.axis.x(gap.start), rows.tops[gap.rank]
-        width = max(2.0, panel.axis.x(gap.end) - x)
-        scene.add(Rect(x, top, width, rows.height, fill, title=gap.text()))
-        scene.add(*hatch(x, top, width, rows.height, line, gap.kind in FALLING))
-        scene.add(Rect(x, top, width, rows.height, "none", ALARM, 2.2, title=gap.text()))
-        if width >= BADGE and rows.height >= BADGE:
-            scene.add(*badge(x + width / 2, top + rows.height / 2, "?", ALARM))
-
-
-def mark_operation(scene: Scene, at: At, panel: Panel, rows: Rows) -> None:
-    """A frame around an operation."""
-    start, end = at.event.start or 0, at.event.end or 0
-    scene.add(*_framed(panel, rows, at, start, end))
+    fill, line = TINTS[gap.kind]
+    x, top, height = panel.axis.x(gap.start), rows.tops[gap.rank], rows.height
+    width = max(2.0, panel.axis.x(gap.end) - x)
+    yield Rect(x, top, width, height, fill, title=gap.text())
+    yield from hatch(x, top, width, height, line, gap.kind in FALLING)
+    yield Rect(x, top, width, height, "none", ALARM, 2.2, title=gap.text())
+    if width >= BADGE and height >= BADGE:
+        yield from badge(x + width / 2, top + height / 2, "?", ALARM)
 
 
 def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
@@ -158,8 +145,8 @@ def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
     yield Text(x, y, text, SMALL, INK, "middle", bold=True)
 
 
-def mark_chain(scene: Scene, legs: Sequence[Leg], gap: Gap | None, panel: Panel, rows: Rows) -> None:
-    """Frames around all legs and arrows between their rows; then their numbers, where there is room."""
+def _chain(legs: Sequence[Leg], gap: Gap, panel: Panel, rows: Rows) -> Iterator[Mark]:
+    """Yield frames around all legs and arrows between their rows; then their numbers, where there is room."""
     steps = [step for leg in legs for step in leg.steps]
     runs: list[list[Step]] = []  # steps that follow each other in one row and are told together, the last first
     for step in steps:
@@ -169,12 +156,12 @@ def mark_chain(scene: Scene, legs: Sequence[Leg], gap: Gap | None, panel: Panel,
         else:
             runs.append([step])
     for run in runs:
-        scene.add(*_framed(panel, rows, run[0].at, run[-1].start, run[0].end))
-    rank, end = (gap.rank, gap.end) if gap is not None else (steps[0].at.rank if steps else 0, 0)
+        yield from _framed(panel, rows, run[0].at, run[-1].start, run[0].end)
+    rank, end = gap.rank, gap.end
     for step in steps:
-        scene.add(*_arrow(panel, rows, step.at.rank, rank, step.end if step is not steps[0] else end))
+        yield from _arrow(panel, rows, step.at.rank, rank, step.end if step is not steps[0] else end)
         rank = step.at.rank
-    scene.add(*_numbers(panel, rows, legs))
+    yield from _numbers(panel, rows, legs)
 
 
 def _framed(panel: Panel, rows: Rows, at: At, start: int, end: int) -> Iterator[Mark]:
@@ -216,17 +203,10 @@ def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
             yield from badge(x, y, number)
 
 
-def write_chain(scene: Scene, told: Sequence[tuple[str, str]], y: float) -> float:
-    """Legs in words with their numbers; returns where they end."""
-    for number, words in told:
-        if number:
-            scene.add(*badge(LEFT - 2, y + 6, number))
-        y = scene.paragraph(LEFT + 18, y + 6, words, WIDTH - LEFT - RIGHT, 16, INK if number else SOFT) - 3
-    return y
-
-
-MANY: Final = 8
-"""Ranks that all have a row; of more, only those that have to do with it."""
+MANY: Final = 8  # ranks that all have a row; of more, only those that have to do with it
+PART_LOOKS: Final[Mapping[str, tuple[Colour, Colour]]] = {**TIME_LOOKS, "links": TINTS["shared"]}
+BARS: Final = 24  # rows of bars at most
+NAMES, BESIDE = 190.0, 180.0  # pixels for the names of what may help, and for words beside the longest bar
 
 
 def picture_of_why(why: Why) -> Picture:
@@ -238,25 +218,18 @@ def picture_of_why(why: Why) -> Picture:
     (panel,), y = panels(scene, [why.run], y + 6, fold=False, only=involved if why.run.ranks > MANY else None)
     rows = panel.rows(scene, y + 6)
     if why.gap is not None:
-        mark_gap(scene, why.gap, panel, rows)
-        mark_chain(scene, why.legs, why.gap, panel, rows)
-    elif why.busy is not None:
-        mark_operation(scene, why.busy, panel, rows)
+        scene.add(*_asked(why.gap, panel, rows), *_chain(why.legs, why.gap, panel, rows))
+    elif (busy := why.busy) is not None:
+        scene.add(*_framed(panel, rows, busy, busy.event.start or 0, busy.event.end or 0))
     y = panel.numbers(scene, rows) + 8
-    told = [("", f"... {why.left_out()} ...") if one is None else (str(one[0]), one[1].text(why.run, why.file))
-            for one in why.told()]  # fmt: skip
-    y = write_chain(scene, told, y)
+    for leg in why.told():
+        words = f"... {why.left_out()} ..." if leg is None else leg[1].text(why.run, why.file)
+        scene.add(*(badge(LEFT - 2, y + 6, str(leg[0])) if leg else ()))
+        y = scene.paragraph(LEFT + 18, y + 6, words, WIDTH - LEFT - RIGHT, 16, INK if leg else SOFT) - 3
     for line in why.ends():
         y = scene.paragraph(LEFT - 8, y + 10, line, WIDTH - LEFT - 24, 16, INK) - 5
     scene.height = y + 10
     return Picture(scene, why.text())
-
-
-PART_LOOKS: Final[Mapping[str, tuple[Colour, Colour]]] = {**TIME_LOOKS, "links": TINTS["shared"]}
-BARS: Final = 24
-"""Rows of bars at most."""
-WORDS: Final = 180.0
-"""Pixels beside the longest bar."""
 
 
 def picture_of_path(path: Path) -> Picture:
@@ -290,7 +263,7 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     y += 14
     axis = panel.axis
     most = max((sum(took for _, took in mine) for mine, _ in alike), default=0)
-    scale = (WIDTH - axis.left - WORDS) / max(1, most) * ticks(1)
+    scale = (WIDTH - axis.left - BESIDE) / max(1, most) * ticks(1)
     for (mine, late), ranks in list(alike.items())[:BARS]:
         parts: list[Part] = []
         for kind, took in mine:
@@ -308,11 +281,6 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     return legend(scene, LEFT, y + 4, WIDTH - 12, [swatch(*PART_LOOKS[kind], words) for kind, words in shown.items()])
 
 
-NAMES: Final = 190.0
-"""Pixels that the names of what may help take, and WORDS what stands beside the longest bar."""
-BESIDE: Final = 170.0
-
-
 def picture_of_what_if(found: WhatIf) -> Picture:
     """Both timings on one time axis, each with its critical path, and what becomes of the gaps."""
     scene, y = titled(f"{found.words} ...", found.head(), INK if found.gain else SOFT)
@@ -323,7 +291,7 @@ def picture_of_what_if(found: WhatIf) -> Picture:
         top = y
         y = panel.heading(scene, name, y)
         rows = panel.rows(scene, y)
-        _mark_changed(scene, found, panel, rows)
+        scene.add(*_changed(found, panel, rows))
         mark_path(scene, critical_path(run), panel.axis, rows)
         path_sample(scene, WIDTH - RIGHT, top + 8)
         y = panel.numbers(scene, rows) + 8
@@ -333,16 +301,15 @@ def picture_of_what_if(found: WhatIf) -> Picture:
     return Picture(scene, found.text())
 
 
-def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None:
-    change, programs = found.change, panel.trace.programs
-    boxes = [box for box in panel.timeline.boxes if box.look not in ("wait", "pending", "failed")] if change else []
-    touched = [
-        box for box in boxes if change and change.touches(panel.trace, box.rank, programs[box.rank].events[box.number])
-    ]
-    for box in touched if len(touched) <= 120 else ():  # of more the words say enough
-        top, height = rows.lane(box.rank, box.lane)
-        x, end = panel.axis.x(box.start), panel.axis.x(box.end)
-        scene.add(Rect(x, top, max(0.8, end - x - 0.8), height, "none", ACCENT, 1.8))
+def _changed(found: WhatIf, panel: Panel, rows: Rows) -> list[Rect]:
+    """Return frames around what is other than it was; of many there are none, as the words say enough."""
+    frames, change = list[Rect](), found.change
+    for box in panel.timeline.boxes if change else ():
+        event = panel.trace.programs[box.rank].events[box.number]
+        if change and box.look not in ("wait", "pending", "failed") and change.touches(panel.trace, box.rank, event):
+            (top, height), x, end = rows.lane(box.rank, box.lane), panel.axis.x(box.start), panel.axis.x(box.end)
+            frames.append(Rect(x, top, max(0.8, end - x - 0.8), height, "none", ACCENT, 1.8))
+    return frames if len(frames) <= 120 else []
 
 
 def picture_of_helps(found: Helps) -> Picture:
@@ -350,12 +317,12 @@ def picture_of_helps(found: Helps) -> Picture:
     scene, y = titled("What would help most", found.head())
     rows, whole, y = found.shown(), makespan(found.run), y + 4
     left = 24 + NAMES
-    scale = (WIDTH - left - BESIDE) / max([abs(row.gain) for row in rows], default=1)
+    scale = (WIDTH - left - BESIDE + 10) / max([abs(row.gain) for row in rows], default=1)
     for row in rows:
         scene.add(Text(left - 10, y + 8, fit(row.name, NAMES, TEXT), TEXT, INK, "end"))
         width = max(1.0, scale * abs(row.gain))
         scene.add(Rect(left, y, width, 15, GOOD if row.gain > 0 else ALARM, title=row.change.words()))
-        scene.add(Rect(left + width, y, BESIDE - 12, 15, PAPER))
+        scene.add(Rect(left + width, y, BESIDE - 22, 15, PAPER))
         scene.add(Text(left + width + 6, y + 8, apart(row.gain, whole), TEXT, INK))
         y += 20
     if not rows:

@@ -18,11 +18,9 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-HIGH: Final = 15
-"""Pixels that a bar is high, and from one to the next."""
+HIGH: Final = 15  # pixels that a bar is high, and from one to the next
 PITCH: Final = 20
-BESIDE: Final = 6
-"""Pixels between a bar and what is said of it."""
+BESIDE: Final = 6  # pixels between a bar and what is said of it
 
 
 class Part(NamedTuple):
@@ -166,10 +164,8 @@ def row_name(scene: Scene, name: str, left: float, y: float, room: float, reache
         scene.add(Poly(((left + 2, y), (left + 10, y)), stroke=SOFT, line=2))
 
 
-_COLLECTIVE, _MESSAGE, _WAIT = LOOKS["collective"], LOOKS["pass_to"], LOOKS["wait"]
-TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(
-    zip(TIMES, ((MINE, NONE), _COLLECTIVE.pair, _MESSAGE.pair, LOOKS["read"].pair, _WAIT.pair), strict=True)
-)
+_PAIRS: Final = [(MINE, NONE), *(LOOKS[look].pair for look in ("collective", "pass_to", "read", "wait"))]
+TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(zip(TIMES, _PAIRS, strict=True))
 
 
 def time_parts(shares: Sequence[Share]) -> list[Part]:
@@ -181,10 +177,10 @@ def time_parts(shares: Sequence[Share]) -> list[Part]:
 def memory_parts(shares: Iterable[Share]) -> list[Part]:
     """Return the parts of a bar of memory: values alive at the peak, by kind, in the order of the stack."""
     amounts = {share.what: share.amount for share in shares}
-    held = [(kind, colour, amounts[kind]) for kind, colour in KINDS.items() if kind in amounts]
     return [
         Part(size, colour, NONE, (f"{kind} {compact(size)}", kind), f"{kind}: {amount(size)}")
-        for kind, colour, size in held
+        for kind, colour in KINDS.items()
+        if (size := amounts.get(kind)) is not None
     ]
 
 
@@ -195,7 +191,7 @@ def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]
     for share in sorted(shares, key=lambda share: order.index(share.what) if share.what in order else len(order)):
         row = COLLECTIVES.get(share.what)
         title, word = (row.title, row.word) if row is not None else ("messages", "messages")
-        fill, border = (_MESSAGE if row is None else _COLLECTIVE).pair
+        fill, border = LOOKS["pass_to" if row is None else "collective"].pair
         if row is not None:  # each is a little stronger than the one before it in the table, to be told apart in a bar
             fill = mix(fill, border, min(0.7, 0.14 * [*COLLECTIVES].index(row.name)))
         said = compact(share.amount)
@@ -204,10 +200,8 @@ def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]
     return parts
 
 
-LINE: Final = 24
-"""Pixels from one run to the next."""
-WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)
-"""The shares of the columns in the room: time, peak, sent, idle, calls."""
+LINE: Final = 24  # pixels from one run to the next
+WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)  # the shares of the columns in the room: time, peak, sent, idle, calls
 
 
 def table(
@@ -234,7 +228,7 @@ def table(
     idle, common = [round(bubbles(trace).makespan, 6) for trace in traces], _common(traces)
     cells = (
         ("idle", [f"{share:.1%}" for share in idle], _best(idle, valid)),
-        ("calls per rank", [_counted(trace, common) for trace in traces], [False] * len(runs)),
+        ("calls per rank", [_calls(trace, common) for trace in traces], [False] * len(runs)),
     )
     for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
         scene.add(Text(x, y + 5, name, TEXT, SOFT))
@@ -273,7 +267,7 @@ def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
     return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]
 
 
-def _counted(trace: Trace, first: Sequence[str]) -> str:
+def _calls(trace: Trace, first: Sequence[str]) -> str:
     """Collectives by their short names, and messages: "12 AG, 6 RS"."""
     calls = counts(trace)
     order = sorted(calls.collectives, key=lambda op: op not in first)

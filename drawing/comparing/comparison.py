@@ -5,7 +5,7 @@ All of it in one picture, or in parts, for a page or for slides: what was run is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -24,12 +24,10 @@ from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
 TITLE: Final = 17
-EDGE_ROOM: Final = 24.0
-"""Pixels beside what is no timeline."""
+EDGE_ROOM: Final = 24.0  # pixels beside what is no timeline
 LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
-NAMED: Final = 6
-"""Runs that are all named in a headline; of more it says how many there are."""
+NAMED: Final = 6  # runs that are all named in a headline; of more it says how many there are
 Memory = Literal["peak", "each", "none"]
 
 
@@ -148,7 +146,8 @@ class Comparison:
             y = self._run(scene, placed, run, y) + 16
         y = self._differences(scene, y)
         scene.height = y + 6
-        return Picture(scene, "\n".join(self._words()))
+        words = [*map(_words_of, self.runs), *filter(None, (unequal(self.drawn), self.lesson))]
+        return Picture(scene, "\n".join([*words, *(said(gap, first, name) for gap, first, name in self._parted)]))
 
     def figures(self) -> Picture:
         """Only the figures, as bars."""
@@ -180,12 +179,11 @@ class Comparison:
             found.append(" ".join(filter(None, (taught, parting))))
         return found
 
-    def _words(self) -> Iterator[str]:
-        yield from map(_words_of, self.runs)
-        yield from filter(None, (unequal(self.drawn), self.lesson))
-        for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
-            if related:
-                yield said(gap, self.drawn[0][0], name)
+    @property
+    def _parted(self) -> list[tuple[Difference | None, str, str]]:
+        """Where each run that may do the same differs from the first, and the names of both."""
+        every = zip(self.drawn[1:], self.gaps, self.related, strict=True)
+        return [(gap, self.drawn[0][0], name) for (name, _), gap, related in every if related]
 
     def _headline(self, scene: Scene) -> float:
         """The names and the size, or that the sizes differ; and what there is to learn. Returns where it ends."""
@@ -201,16 +199,12 @@ class Comparison:
         return y + 4
 
     def _table(self, scene: Scene, y: float) -> float:
-        runs, valid = self._whole
-        return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, valid) if runs else y
-
-    @cached_property
-    def _whole(self) -> tuple[list[tuple[str, Trace]], list[bool]]:
-        """The runs that came to their end, and which may be the better one: none of runs of different sizes, nor one
-        that does not count. (A run that leaves something out is soon over.)"""
+        """The runs that came to their end. None of runs of different sizes is the better one, nor one that does not
+        count: a run that leaves something out is soon over."""
         whole = [(run, run.trace) for run in self.runs if run.trace is not None and run.trace.error is None]
         shown = [(run.name, trace) for run, trace in whole]
-        return shown, [unequal(shown) is None and run.counts for run, _ in whole]
+        valid = [unequal(shown) is None and run.counts for run, _ in whole]
+        return table(scene, shown, EDGE_ROOM, self.width - EDGE_ROOM, y, valid) if shown else y
 
     @cached_property
     def _laid(self) -> tuple[list[_Placed | None], list[Entry]]:
@@ -257,12 +251,16 @@ class Comparison:
         return y + (8 if lines else 0)
 
     def _differences(self, scene: Scene, y: float) -> float:
-        for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
-            colour, room = INK if gap is None else SOFT, self.width - LEFT - 10
-            for part in _told(gap, self.drawn[0][0], name, room) if related else ():
-                scene.add(Text(LEFT, y + 6, fit(part, room, TEXT), TEXT, colour))
+        """Where runs differ: on one line where it fits, else with what each side does on a line of its own."""
+        room = self.width - LEFT - 10
+        for gap, first, name in self._parted:
+            parts = [said(gap, first, name)]
+            if gap is not None and text_width(parts[0], TEXT) > room:
+                parts = [f"{gap.head(first, name)}:", f"– {gap.side(first, 0)}", f"– {gap.side(name, 1)}"]
+            for part in parts:
+                scene.add(Text(LEFT, y + 6, fit(part, room, TEXT), TEXT, INK if gap is None else SOFT))
                 y += 18
-            y += 5 if related else 0
+            y += 5
         return y
 
 
@@ -270,14 +268,6 @@ def _words_of(run: Compared) -> str:
     figures = "" if run.trace is None else figures_of(run.trace)
     wrong = " ".join(run.said.split())
     return f"{run.name}: {' · '.join(filter(None, (figures, wrong)))}"
-
-
-def _told(gap: Difference | None, first: str, name: str, room: float) -> list[str]:
-    """A difference on one line where it fits, else with what each side does on a line of its own."""
-    line = said(gap, first, name)
-    if gap is None or text_width(line, TEXT) <= room:
-        return [line]
-    return [f"{gap.head(first, name)}:", f"– {gap.side(first, 0)}", f"– {gap.side(name, 1)}"]
 
 
 def _mark(scene: Scene, below: int, panel: Panel, rows: Rows, gap: Difference, side: int) -> None:

@@ -7,21 +7,19 @@ from math import sqrt
 from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import listed
-from drawing.canvas.palette import ACCENT, EDGE, GOOD, GRID, INK, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
+from drawing.canvas.palette import ACCENT, GOOD, GRID, INK, MINE, PAPER, SOFT, Colour, ink_on, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import HIGH as PLOT_HIGH
-from drawing.comparing.plot import Frame, Labels, Plot, Point, axes, corner, front_line, plot
+from drawing.comparing.plot import WIDTH, Frame, Labels, Plot, Point, axes, corner, front_line, plot
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.figures import end, peak
 from lib.errors.wording import amount, counted, exact
 from lib.puzzles.records import PUZZLES, Goal
 from lib.trace.trace import nothing_to
 
-WIDTH: Final = 840
 BESIDE: Final = 24.0
-PLOT: Final = 470.0
-"""Pixels that the plot is wide; beside it stand the figures."""
+PLOT: Final = 470.0  # pixels that the plot is wide; beside it stand the figures
 LINE: Final = 20
 
 
@@ -51,16 +49,11 @@ def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Pictur
     return Picture(scene, f"Time against memory. {said}.")
 
 
-LEFT, RIGHT, TOP, HIGH = 78.0, 770.0, 100.0, 280.0
-"""The left and right edge of the plot, its top, and its height."""
-BARS: Final = 44.0
-"""Pixels of the longest bar beside and above the plot."""
-ACROSS, UP = 48, 24
-"""Bars above the plot, and beside it."""
-FAR: Final = 1.6
-"""The plot has room for so many times what goals allow and the reference needs."""
-OVER: Final = mix(SOFT, PAPER, 0.3)
-"""The colour of what does not pass."""
+LEFT, RIGHT, TOP, HIGH = 78.0, 770.0, 100.0, 280.0  # the left and right edge of the plot, its top, and its height
+BARS: Final = 44.0  # pixels of the longest bar beside and above the plot
+ACROSS, UP = 48, 24  # bars above the plot, and beside it
+FAR: Final = 1.6  # the plot has room for so many times what goals allow and the reference needs
+OVER: Final = mix(SOFT, PAPER, 0.3)  # the colour of what does not pass
 
 
 class Handed(NamedTuple):
@@ -92,60 +85,52 @@ def draw_spread(
     if reference is not None and reference == best:
         named = {"reference, and best of the class": reference}
     rings = {name: place for name, place in named.items() if place is not None}
-    frame = _frame(handed, goals, rings)
+    ends: list[tuple[float, float]] = []
+    times, memories = [one.time for one in handed], [one.memory for one in handed]
+    wanted = [*((goal.time, goal.memory) for goal in goals), *rings.values()]
+    for dim, own in enumerate((times, memories)):  # of what was handed in that has room which is not far beyond
+        known = [place[dim] for place in wanted] or own
+        last, first = max(max(known), min(max(own), FAR * max(known))), min(*known, *own)
+        room = last - first or 0.4 * last or 1.0
+        ends.append((max(0.0, first - 0.12 * room), last + 0.16 * room))
+    frame = Frame(LEFT, TOP, RIGHT, TOP + HIGH, *zip(*ends, strict=True))
     scene = Scene(WIDTH, frame.bottom + 62)
     scene.add(Text(24, 24, fit(title, WIDTH - 48, TEXT + 2), TEXT + 2, INK, bold=True))
     _bars(scene, frame, handed)
-    scene.add(Rect(LEFT, TOP, RIGHT - LEFT, HIGH, NONE, EDGE))
+    scene.add(frame.edge())
     axes(scene, frame)
-    labels = Labels(frame, [])
+    labels, far = Labels(frame), [one for one in handed if _beyond(frame, one)]
     for goal in goals:
         labels.line(corner(scene, frame, goal))
-    near = [one for one in handed if not _beyond(frame, one)]
-    front_line(scene, frame, [(one.time, one.memory) for one in near])
+    front_line(scene, frame, [(one.time, one.memory) for one in handed if one not in far])
     for one in sorted(handed, key=lambda one: -one.students):
+        (x, y), size = _place(frame, one), _size(one)
         scene.add(*_dot(frame, one))
-        x, y = _place(frame, one)
-        labels.taken.append((x - _size(one), y - _size(one), x + _size(one), y + _size(one)))
-    for name, (time, memory) in rings.items():
-        x, y = frame.x(time), frame.y(memory)
-        here = (_size(one) + 3 for one in handed if (one.time, one.memory) == (time, memory))
-        size = max(8.0, *here, 0.0)
-        scene.add(Rect(x - size, y - size, 2 * size, 2 * size, NONE, MINE, 2, radius=size, title=name))
-        labels.write(scene, name, x, y, INK, bold=True, apart=size + 5)
+        labels.taken.append((x - size, y - size, x + size, y + size))
+    for name, place in rings.items():
+        size = max([8.0, *(_size(one) + 3 for one in handed if (one.time, one.memory) == place)])
+        scene.add(frame.dot(place, size, "none", MINE, 2, name))
+        labels.write(scene, name, place, bold=True, apart=size + 5)
     for goal in goals:
-        labels.write(scene, goal.name, frame.x(goal.time), frame.y(goal.memory), SOFT)
-    _below(scene, frame, handed)
-    return Picture(scene, "\n".join(_words(title, handed, goals, rings)))
-
-
-def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
+        labels.write(scene, goal.name, (goal.time, goal.memory), SOFT)
     x = LEFT
     for colour, words in ((GOOD, "passes"), (OVER, "correct, and not all that is needed")):
         scene.add(Rect(x, frame.bottom + 41, 10, 10, colour, radius=5))
         scene.add(Text(x + 15, frame.bottom + 46, words, SMALL, SOFT))
         x += 70
-    far = sum(one.students for one in handed if _beyond(frame, one))
     if far:
-        most = max(one.time for one in handed), max(one.memory for one in handed)
-        words = f"{counted(far, 'student')} beyond the edge: up to time {exact(most[0])}, memory {amount(most[1])}"
+        words = f"{counted(sum(one.students for one in far), 'student')} beyond the edge: up to time "
+        words += f"{exact(max(times))}, memory {amount(max(memories))}"
         scene.add(Text(RIGHT, frame.bottom + 46, words, SMALL, SOFT, "end"))
-
-
-def _frame(handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]) -> Frame:
-    wanted = [*((goal.time, goal.memory) for goal in goals), *rings.values()]
-    times = _ends([one.time for one in handed], [time for time, _ in wanted])
-    memories = _ends([one.memory for one in handed], [memory for _, memory in wanted])
-    return Frame(LEFT, TOP, RIGHT, TOP + HIGH, (times[0], memories[0]), (times[1], memories[1]))
-
-
-def _ends(figures: Sequence[float], known: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis: all that is known has room, and of the figures those that are not far beyond."""
-    known = known or figures
-    last = max(max(known), min(max(figures), FAR * max(known)))
-    first = min(*known, *figures)
-    room = last - first or 0.4 * last or 1.0
-    return max(0.0, first - 0.12 * room), last + 0.16 * room
+    students = counted(sum(one.students for one in handed), "correct answer")
+    told = [
+        f"{title}. {students}, {counted(len(handed), 'place')} in time and memory.",
+        f"Time from {exact(min(times))} to {exact(max(times))}, memory from {amount(min(memories))} to ",
+        f"{amount(max(memories))} elements.",
+    ]
+    known = [*rings.items(), *((goal.name, (goal.time, goal.memory)) for goal in goals)]
+    told += [f"{name}: time {exact(time)}, memory {amount(memory)}." for name, (time, memory) in known]
+    return Picture(scene, "\n".join(told))
 
 
 def _beyond(frame: Frame, one: Handed) -> bool:
@@ -161,48 +146,33 @@ def _size(one: Handed) -> float:
 
 
 def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
+    """Yield the marks of a schedule: a triangle at the edge where it is beyond it, and on a large dot its students."""
     (x, y), size = _place(frame, one), _size(one)
     fill: Colour = GOOD if one.passes else OVER
-    if _beyond(frame, one):
-        tip, foot = (x + 6, y) if one.time > frame.high[0] else (x, y - 6), 5
-        back = ((x - 4, y - foot), (x - 4, y + foot)) if tip[1] == y else ((x - foot, y + 4), (x + foot, y + 4))
-        yield Poly((tip, *back), fill=fill, stroke=PAPER, title=one.title)
-        return
-    yield Rect(x - size, y - size, 2 * size, 2 * size, fill, PAPER, radius=size, title=one.title)
-    if size >= 8:
-        yield Text(x, y, str(one.students), SMALL, ink_on(fill), "middle", bold=True)
+    if one.time > frame.high[0]:
+        yield Poly(((x + 6, y), (x - 4, y - 5), (x - 4, y + 5)), fill, PAPER, title=one.title)
+    elif one.memory > frame.high[1]:
+        yield Poly(((x, y - 6), (x - 5, y + 4), (x + 5, y + 4)), fill, PAPER, title=one.title)
+    else:
+        yield frame.dot((one.time, one.memory), size, fill, PAPER, title=one.title)
+        if size >= 8:
+            yield Text(x, y, str(one.students), SMALL, ink_on(fill), "middle", bold=True)
 
 
 def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    wide, high = (RIGHT - LEFT) / ACROSS, HIGH / UP
-    above, beside = [0] * ACROSS, [0] * UP
-    for one in handed:
-        x, y = _place(frame, one)
-        above[min(ACROSS - 1, int((x - LEFT) / wide))] += one.students
-        beside[min(UP - 1, int((y - TOP) / high))] += one.students
-    colour = mix(ACCENT, PAPER, 0.45)
-    for place, count in enumerate(above):
-        tall, title = max(1.5, BARS * count / max(above)), counted(count, "student")
-        if count:
-            scene.add(Rect(LEFT + place * wide + 0.5, TOP - 6 - tall, wide - 1, tall, colour, title=title))
-    for place, count in enumerate(beside):
-        long, title = max(1.5, BARS * count / max(beside)), counted(count, "student")
-        if count:
-            scene.add(Rect(RIGHT + 6, TOP + place * high + 0.5, long, high - 1, colour, title=title))
+    """Paint how many students are in each part of the time, above the plot, and of the memory, beside it."""
+    most = [0, 0]
+    for dim, (low, size, bins) in enumerate(((LEFT, RIGHT - LEFT, ACROSS), (TOP, HIGH, UP))):
+        counts = [0] * bins
+        for one in handed:
+            counts[min(bins - 1, int((_place(frame, one)[dim] - low) / size * bins))] += one.students
+        most[dim] = max(counts)
+        for place, count in enumerate(counts):
+            begin, wide, long = low + place * size / bins + 0.5, size / bins - 1, max(1.5, BARS * count / most[dim])
+            box = (RIGHT + 6, begin, long, wide) if dim else (begin, TOP - 6 - long, wide, long)
+            scene.add(*([Rect(*box, mix(ACCENT, PAPER, 0.45), title=counted(count, "student"))] if count else []))
     scene.add(Poly(((LEFT, TOP - 5.5), (RIGHT, TOP - 5.5)), stroke=GRID))
     scene.add(Poly(((RIGHT + 5.5, TOP), (RIGHT + 5.5, TOP + HIGH)), stroke=GRID))
-    scene.add(Text(LEFT - 8, TOP - 6 - BARS + 6, f"most: {max(above)}", SMALL, SOFT, "end"))
+    scene.add(Text(LEFT - 8, TOP - 6 - BARS + 6, f"most: {most[0]}", SMALL, SOFT, "end"))
     scene.add(Text(LEFT - 8, TOP - 12, "students", SMALL, SOFT, "end"))
-    scene.add(Text(RIGHT + 8, TOP - 8, f"most: {max(beside)}", SMALL, SOFT))
-
-
-def _words(
-    title: str, handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]
-) -> Iterator[str]:
-    students = sum(one.students for one in handed)
-    times, memories = [one.time for one in handed], [one.memory for one in handed]
-    yield f"{title}. {counted(students, 'correct answer')}, {counted(len(handed), 'place')} in time and memory."
-    yield f"Time from {exact(min(times))} to {exact(max(times))}, memory from {amount(min(memories))} to "
-    yield f"{amount(max(memories))} elements."
-    for name, (time, memory) in [*rings.items(), *((goal.name, (goal.time, goal.memory)) for goal in goals)]:
-        yield f"{name}: time {exact(time)}, memory {amount(memory)}."
+    scene.add(Text(RIGHT + 8, TOP - 8, f"most: {most[1]}", SMALL, SOFT))

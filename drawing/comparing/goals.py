@@ -23,8 +23,7 @@ from lib.errors.wording import amount, counted
 from lib.puzzles.records import Goal, Task
 from lib.suite.course.solutions import schedule_to_show
 
-LIMITLESS: Final = 2.0**60
-"""Limits from here on are none: the caller asked for time only, or for memory only."""
+LIMITLESS: Final = 2.0**60  # limits from here on are none: the caller asked for time only, or for memory only
 BETWEEN: Final = 16.0
 
 

@@ -5,23 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from drawing.canvas import palette
 from drawing.canvas.layout import Piece, hcat, label, vcat
-from drawing.canvas.palette import (
-    ALARM,
-    EDGE,
-    GOOD,
-    GRID,
-    INK,
-    LOOKS,
-    MINE,
-    NONE,
-    PANEL,
-    SOFT,
-    TRACK,
-    fill_and_border,
-    layer_colour,
-    mix,
-)
+from drawing.canvas.palette import ALARM, EDGE, GOOD, GRID, INK, MINE, NONE, PANEL, SOFT, TRACK
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
 from drawing.timeline.boxes import Box, boxes
@@ -30,10 +16,8 @@ from drawing.timeline.rows import shown_rows
 from lib.analysis.figures import makespan, peak
 from lib.trace.trace import Trace
 
-BESIDE: Final = 0.35
-"""Height of a lane of communication, in rows."""
-LEAST: Final = 1.0
-"""Pixels below which a box goes into the one before it."""
+BESIDE: Final = 0.35  # height of a lane of communication, in rows
+LEAST: Final = 1.0  # pixels below which a box goes into the one before it
 GAP: Final = 0.5
 
 
@@ -68,11 +52,11 @@ def thumbnail(trace: Trace, width: float, height: float, end: int, highest: floa
 
 def _box(trace: Trace, box: Box, top: float, unit: float, scale: float) -> Rect:
     event = trace.programs[box.rank].events[box.number]
-    fill, border = fill_and_border(box.look, layer_colour(event.layer or 0, trace.layers))
-    fill = fill if border == NONE else mix(fill, border, 0.35)  # a box so small has no border
+    fill, border = palette.fill_and_border(box.look, palette.layer_colour(event.layer or 0, trace.layers))
+    fill = fill if border == NONE else palette.mix(fill, border, 0.35)  # a box so small has no border
     x = box.start * scale
     if box.look == "failed":
-        return Rect(x, top, 4, unit, LOOKS["failed"].fill)
+        return Rect(x, top, 4, unit, palette.LOOKS["failed"].fill)
     if box.lane:
         top, unit = top + unit + (box.lane - 1) * unit * BESIDE, unit * BESIDE
     return Rect(x, top + 0.4, (box.end - box.start) * scale, unit - 0.8, fill)
@@ -89,8 +73,7 @@ def _add(lane: list[Rect], rect: Rect, least: float) -> None:
 
 
 WIDE: Final = 300.0
-HIGH: Final = 96.0
-"""Pixels of a small timeline."""
+HIGH: Final = 96.0  # pixels of a small timeline
 PAD: Final = 12.0
 
 

@@ -14,20 +14,9 @@ from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, band, fill_an
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, text_width
 from drawing.comparing.comparison import together
+from drawing.timeline import paint
 from drawing.timeline.boxes import Box, Fold, gathers
 from drawing.timeline.boxes import Message as Arrow
-from drawing.timeline.paint import (
-    APART,
-    ARROWS,
-    SHOWN,
-    Rows,
-    arrow,
-    banded,
-    operations,
-    place_label,
-    place_rows,
-    waiting_arrows,
-)
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
 from lib.analysis.recording import COMPUTE, Recording, Span, departures, figures, told
 from lib.cluster.costs import TICKS, units
@@ -35,10 +24,8 @@ from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
-STOPPED: Final = 1.9
-"""Room on the time axis, in terms of what ran, where it is also shown what each rank stops at."""
-FAR: Final = 2.5
-"""A recording that is more than so many times as long as the shortest has an axis of its own."""
+STOPPED: Final = 1.9  # room on the time axis, in terms of what ran, where it is also shown what each rank stops at
+FAR: Final = 2.5  # a recording that is more than so many times as long as the shortest has an axis of its own
 
 
 class _Panel(NamedTuple):
@@ -67,14 +54,19 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     shared = bool(ends) and max(ends) <= FAR * min(ends)
     panels = [_panel(one, scale, max(ends) if shared else None) for one, scale in zip(every, scales, strict=True)]
     gaps = [departures(expected, one) if expected.has_order and one.has_order else None for one in found]
-    scene, y = _headline(every, len(ends), shared)
+    said = "Times in time units." if ends else "Times in milliseconds."
+    if ends and any(one.unit is None and one.forward for one in every):
+        said = "Times in time units: the median forward of a measured run takes as many as the schedule's."
+    if len(ends) > 1 and not shared:
+        said += " One run takes many times as long as another, so each has the whole width."
+    scene, y = titled(together([one.name for one in every]), said)
     stages = 1 + max((span.stage or 0 for one in every for span in one.spans), default=0)
     boxes = [Box(span.rank, 0, _look(span.op), 0, 0, lane) for panel in panels for span, lane in panel.spans]
     ramp = "stage" if any(one.has_order for one in every) else "layer"
-    entries = operations(stages, boxes, coloured=ramp)
+    entries = paint.operations(stages, boxes, coloured=ramp)
     if all(span.stage is None for one in every for span in one.spans):
         entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
-    y = legend(scene, LEFT, y, WIDTH - 12, entries) + 4
+    y = legend(scene, LEFT, y - 3, WIDTH - 12, entries) + 4
     if expected.held:
         y = legend(scene, LEFT, y - 4, WIDTH - 12, [swatch(*LOOKS["pending"].pair, "stops here", dash="3 2")]) + 4
     first = next((gap for gap in gaps if gap), None) or []
@@ -101,7 +93,7 @@ def _units(every: Sequence[Recording]) -> list[float | None]:
 def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:
     spans, lanes, length = list[tuple[Span, int]](), list[int](), unit or 1e6
     held = {one.rank for one in recording.held}
-    ranks = [rank for rank, mine in enumerate(recording.by_rank) if mine or rank in held][:SHOWN]
+    ranks = [rank for rank, mine in enumerate(recording.by_rank) if mine or rank in held][: paint.SHOWN]
     scale = TICKS / length
     for rank in ranks:
         mine = list(_lanes(recording.by_rank[rank], recording.has_order))
@@ -126,17 +118,6 @@ def _lanes(spans: Iterable[Span], ordered: bool) -> Iterator[tuple[Span, int]]:
             yield span, lane + 1
 
 
-def _headline(every: Sequence[Recording], count: int, shared: bool) -> tuple[Scene, float]:
-    """A scene with the names, and what the times are; and where that ends. `count` of them are in time units."""
-    said = "Times in milliseconds." if count == 0 else "Times in time units."
-    if count and any(one.unit is None and one.forward for one in every):
-        said = "Times in time units: the median forward of a measured run takes as many as the schedule's."
-    if count > 1 and not shared:
-        said += " One run takes many times as long as another, so each has the whole width."
-    scene, y = titled(together([one.name for one in every]), said)
-    return scene, y - 3
-
-
 def _look(op: str) -> str:
     return "collective" if op in COLLECTIVES else OPERATIONS[op].colour if op in OPERATIONS else "other"
 
@@ -150,8 +131,8 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
         scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
         scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
         y += 26
-    rows = place_rows(panel.lanes, y, [Fold((rank,)) for rank in panel.ranks])
-    painter = _Painter(panel, rows, stages, dict.fromkeys(marks))
+    rows = paint.place_rows(panel.lanes, y, [Fold((rank,)) for rank in panel.ranks])
+    painter = _Painter(panel, rows, stages, marks)
     for top, lanes, rank in zip(rows.tops.values(), panel.lanes, panel.ranks, strict=True):
         last = max((span.end for span, _ in panel.spans if span.rank == rank), default=0)
         height = rows.height + (lanes - 1) * (rows.thin + 1)
@@ -160,14 +141,14 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     panel.axis.grid(scene, min(rows.tops.values(), default=y) - 2, rows.bottom + 2)
     for span, lane in panel.spans:
         painter.span(span, lane)
-    scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
-    scene.add(*painter.details, *painter.texts, *painter.frames, *_stops(panel, rows))
-    if len(one.messages) <= ARROWS and rows.height >= 14:
+    scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke)), *painter.details, *painter.texts)
+    scene.add(*painter.frames, *_stops(panel, rows))
+    if len(one.messages) <= paint.ARROWS and rows.height >= 14:
         scale = TICKS / panel.unit
         for source, sent, target, received in one.messages:
             if source in rows.tops and target in rows.tops:
                 message = Arrow(source, round(sent * scale), target, round(received * scale))
-                scene.add(*arrow(message, panel.axis, rows))
+                scene.add(*paint.arrow(message, panel.axis, rows))
     if (rest := one.ranks - len(panel.ranks)) > 0:
         scene.add(Text(panel.axis.left, rows.bottom + 9, f"{rest} more without a row", TEXT, SOFT))
     end = round(one.end * TICKS / panel.unit)
@@ -175,7 +156,7 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     return panel.axis.numbers(scene, rows.bottom + (18 if rest > 0 else 2), end, ending) + 14
 
 
-def _stops(panel: _Panel, rows: Rows) -> Iterator[Mark]:
+def _stops(panel: _Panel, rows: paint.Rows) -> Iterator[Mark]:
     """Yield what each rank stops at, and arrows from who waits to who is waited for: the circle, where there is one."""
     axis, held = panel.axis, [one for one in panel.recording.held if one.rank in rows.tops]
     waits = {one.rank: one.on for one in held if one.on is not None}
@@ -185,55 +166,47 @@ def _stops(panel: _Panel, rows: Rows) -> Iterator[Mark]:
         x, y = axis.x(round(one.since * TICKS / panel.unit)) + 1, rows.tops[one.rank]
         yield Rect(x, y + 0.5, right - x, rows.height - 1, fill, border, dash="3 2", title=one.words)
         left = after if one.on is not None else x + 8  # why it began needs more words
-        words = fit(one.words, right - left - APART * (len(waits) + 1), TEXT)
+        words = fit(one.words, right - left - paint.APART * (len(waits) + 1), TEXT)
         yield Text(left, y + rows.height / 2, words, TEXT if rows.height >= 14 else SMALL, border)
-    yield from waiting_arrows(waits, rows, right)
+    yield from paint.waiting_arrows(waits, rows, right)
 
 
 class _Painter:
-    """Collects the marks of a panel."""
+    """Collects the marks of a panel. `marks`: ranks, and which of their passes is pointed at."""
 
-    def __init__(self, panel: _Panel, rows: Rows, stages: int, marks: dict[tuple[int, int], None]) -> None:
+    def __init__(self, panel: _Panel, rows: paint.Rows, stages: int, marks: Sequence[tuple[int, int]]) -> None:
         self.panel, self.rows, self.stages, self.marks = panel, rows, stages, marks
         self.rects, self.details, self.texts, self.frames = list[Rect](), list[Rect](), list[Text](), list[Rect]()
-        self.passed: dict[int, int] = {}
-        """Passes painted so far, by rank."""
+        self.passed: dict[int, int] = {}  # passes painted so far, by rank
         self.painted: dict[tuple[int, int], float] = {}
 
     def span(self, span: Span, lane: int) -> None:
-        rows, axis = self.rows, self.panel.axis
-        x, end = axis.x(span.start), axis.x(span.end)
-        top, height = rows.lane(span.rank, lane)
-        marked = self.is_marked(span)
+        x, end = self.panel.axis.x(span.start), self.panel.axis.x(span.end)
+        top, height = self.rows.lane(span.rank, lane)
+        marked = self._is_marked(span)
         if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # it would not be seen
             return
         self.painted[span.rank, lane] = end
-        own = layer_colour(span.stage or 0, self.stages)
-        fill, stroke = fill_and_border(_look(span.op), own)
-        width = max(0.8, end - x - (0.8 if end - x > 3 else 0))
-        inset = 0.0 if stroke == "none" or width < 4 else 0.5
-        stroke = stroke if inset else "none"
-        box = x + inset, top + inset, width - 2 * inset, height - 2 * inset
-        self.rects.append(Rect(*box, fill, stroke, title=self.title(span)))
+        look, own, width = _look(span.op), layer_colour(span.stage or 0, self.stages), max(0.8, end - x)
+        share = band(look, gathers(span.op))
+        start, over, long = exact(units(span.start)), exact(units(span.end)), ""
+        if self.panel.recording.unit is None:
+            long = f" ({(span.end - span.start) * self.panel.unit / TICKS / 1e3:.4g} µs)"
+        said = f"{span.name}\nrank {span.rank}, {start} to {over}{long}" + (f"\n{span.place}" if span.place else "")
+        rect = paint.boxed(x, top, width, height, *fill_and_border(look, own), said)
+        width -= 0.8 if width > 3 else 0
+        self.rects.append(rect)
         if span.stage is not None and width > 2:
-            self.details.extend(banded(band(_look(span.op), gathers(span.op)), x, top, width, height, own))
-        for line in place_label([span.label] if span.label and not lane else [], "", width, height):
-            self.texts.append(
-                line.at(x + width / 2, top + height / 2 * (1 - band(_look(span.op), gathers(span.op))), ink_on(fill))
-            )
+            self.details.extend(paint.banded(share, x, top, width, height, own))
+        for line in paint.place_label([span.label] if span.label and not lane else [], "", width, height):
+            self.texts.append(line.at(x + width / 2, top + height / 2 * (1 - share), ink_on(rect.fill)))
         if marked:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 
-    def is_marked(self, span: Span) -> bool:
+    def _is_marked(self, span: Span) -> bool:
         """Check if a span is one of those that are pointed at, and count the passes of its rank."""
         if not span.word or span.op in ("pass_to", "receive"):
             return False
         before = self.passed.get(span.rank, 0)
         self.passed[span.rank] = before + 1 + (";" in span.word)
         return any((span.rank, place) in self.marks for place in range(before, self.passed[span.rank]))
-
-    def title(self, span: Span) -> str:
-        start, end, long = exact(units(span.start)), exact(units(span.end)), ""
-        if self.panel.recording.unit is None:
-            long = f" ({(span.end - span.start) * self.panel.unit / TICKS / 1e3:.4g} µs)"
-        return f"{span.name}\nrank {span.rank}, {start} to {end}{long}" + (f"\n{span.place}" if span.place else "")

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from lib.analysis.bounds.limits import Limit
 
 EDGE: Final = 24.0
-PLOT: Final = 370.0
-"""Pixels that the plot is wide."""
+PLOT: Final = 370.0  # pixels that the plot is wide
 
 
 def limits(scene: Scene, review: Review, y: float) -> float:
@@ -34,9 +33,13 @@ def limits(scene: Scene, review: Review, y: float) -> float:
     if not verdict.correct:
         return y
     y = goals(scene, verdict.goals, _figures(review), EDGE, WIDTH - 8, y, judged=True) + 10
-    bottom = plot(scene, _plot(review), EDGE, PLOT, y)
-    left = EDGE + PLOT + 26
-    y = max(bottom, _words(scene, review, left, WIDTH - left - EDGE, y + 12)) + 8
+    bottom, y = plot(scene, _plot(review), EDGE, PLOT, y), y + 12
+    # Beside it: how yours compares with the reference, which schedules the bounds speak of, and if both can be had.
+    for words, fill in ((review.beside(), INK), (review.premise(), SOFT), (review.both(), INK)):
+        if words is not None:
+            left = EDGE + PLOT + 26
+            y = scene.paragraph(left, y, words, WIDTH - left - EDGE, 17, fill, bold=fill == INK) + 6
+    y = max(bottom, y - (0 if review.both() is None else 6)) + 8
     for limit in review.limits():
         diamond(scene, EDGE + 5, y, 4, 4)
         y = scene.paragraph(EDGE + 16, y, limit, WIDTH - 2 * EDGE - 16, 16) + 3
@@ -101,19 +104,8 @@ def _apart(points: Sequence[Point]) -> list[Point]:
     return shown
 
 
-def _words(scene: Scene, review: Review, left: float, room: float, y: float) -> float:
-    """Write how yours compares with the reference, which schedules the bounds speak of, and if both can be had."""
-    y = scene.paragraph(left, y, review.beside(), room, 17, INK, bold=True) + 6
-    if (premise := review.premise()) is not None:
-        y = scene.paragraph(left, y, premise, room, 17, SOFT) + 6
-    if (both := review.both()) is not None:
-        y = scene.paragraph(left, y, both, room, 17, INK, bold=True)
-    return y
-
-
 ORDER: Final = tuple(KINDS)
-ROOM: Final = WIDTH - LEFT - 130.0
-"""Pixels of the longest bar."""
+ROOM: Final = WIDTH - LEFT - 130.0  # pixels of the longest bar
 
 
 class Share(NamedTuple):
@@ -194,8 +186,7 @@ def _table(scene: Scene, review: Review, y: float) -> float:
     return y + 2
 
 
-SECTION: Final = 16
-"""Pixels between the parts of the picture."""
+SECTION: Final = 16  # pixels between the parts of the picture
 SAME: Final = "the reference does the same operations at the same times: it is not drawn again."
 
 

@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from drawing.canvas.layout import MARGIN, Piece, arrow, curve, hcat, label, vcat
+from drawing.canvas.layout import MARGIN, Box, Piece, arrow, curve, hcat, label, pad, vcat
 from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, INK, PAPER, SOFT, TRACK, origin_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, fit, fitting
 from drawing.diagrams.exchange import Exchange, Seat, beside, chosen, cost, group_name, headline, idea, is_cut, summary
-from drawing.diagrams.tiles import Origin, caption, laid, plain_tile, tile, tile_height, woven
+from drawing.diagrams.tiles import Origin, caption, laid, plain_tile, tile, tile_height, weave
 from drawing.timeline.schedule import note, trace_of
 from lib.trace.trace import Trace, nothing_to
 from lib.values.laws import gather, reduce
 from lib.values.values import Value
 
-LEFT: Final = 62
-"""Pixels for the words "before" and "after"."""
+LEFT: Final = 62  # pixels for the words "before" and "after"
 MOST: Final = 10
 """Columns in one picture: of more ranks the first and the last, and of groups side by side as many as fit."""
 BAR: Final = 38
@@ -62,7 +61,11 @@ class _Picture:
         rows = [Piece(0, 5), self._beside("", self._group_name)] if len(self.shown) > 1 else []
         rows += [self._beside("", self._names), *self._side("before", 0)]
         if not one.happened:
-            rows.append(self._beside("", self._never))
+            wide = self.wide - 8
+            never = label("never happened", wide - 8, fill=ALARM, bold=True, anchor="middle", height=BAR)
+            frame = Rect(0, 0, wide, BAR, ALARM_PALE, ALARM, dash="4 3")
+            never = pad(Piece(wide, BAR, [frame, *never.at(4, 0)]), 4, 8, 4)
+            rows.append(self._beside("", lambda each: never))
         else:
             direct = one.row is None or one.row.law not in (gather, reduce)
             rows += [self._beside("", self._direct if direct else self._bar), Piece(0, 4), *self._side("after", 1)]
@@ -92,8 +95,7 @@ class _Picture:
 
     def _group_name(self, each: Exchange) -> Piece:
         name = label(group_name(self.trace, each), self.wide - 8, bold=True, anchor="middle", height=16)
-        line = Piece(self.wide, 12, [Poly(((4, 2), (self.wide - 4, 2)), stroke=EDGE)])
-        return vcat([name, line], align=0.5)
+        return vcat([name, Piece(self.wide, 12, [Poly(((4, 2), (self.wide - 4, 2)), stroke=EDGE)])], align=0.5)
 
     def _names(self, each: Exchange) -> Piece:
         def name(place: int, seat: Seat) -> Piece:
@@ -182,7 +184,9 @@ class _Picture:
             chips.append(label("…", 20, 13, anchor="middle") if member is None else chip)
             chips += [label("+", 16, 14, anchor="middle")] if adds else []
         if adds:
-            chips[-1:] = [label("=", 24, 14, anchor="middle"), Piece(20, 20, woven(20, 20, colours))]
+            mixed = Scene(20, 20)
+            weave(mixed, Box(0, 0, 20, 20), colours)
+            chips[-1:] = [label("=", 24, 14, anchor="middle"), Piece(20, 20, mixed.marks)]
         words = ("added up" if adds else "put together") + (", cut into shards" if is_cut(each) else "")
         equation = hcat(chips)
         ways = hcat([equation, label(words)], 12), equation
@@ -204,11 +208,6 @@ class _Picture:
     def _spread(self, other: int) -> float:
         """Return where an arrow to or from another member touches a tile, so that several lie side by side."""
         return 0.0 if self.size < 3 else (other / (self.size - 1) - 0.5) * self.tile * 0.7
-
-    def _never(self, each: Exchange) -> Piece:
-        frame = Rect(4, 8, self.wide - 8, BAR, ALARM_PALE, ALARM, dash="4 3")
-        words = label("never happened", self.wide - 16, fill=ALARM, bold=True, anchor="middle", height=BAR)
-        return Piece(self.wide, BAR + 8, [frame, *words.at(8, 8)])
 
 
 def _sources(origin: Origin, value: Value, number: int) -> list[int]:

@@ -22,8 +22,7 @@ from lib.values.laws import average, gather, reduce, total_elements
 from lib.values.operations import MESSAGES
 from lib.values.values import Elements, Value, describe, subject
 
-MESSAGE: Final = "message"
-"""The name of a `pass_to` and its `receive` together."""
+MESSAGE: Final = "message"  # the name of a `pass_to` and its `receive` together
 
 
 class Seat(NamedTuple):
@@ -145,12 +144,10 @@ def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | Non
         if which is None:
             return None
         raise ValueError(f"{who}: no {which} in this run; its ranks never communicate")
-    name = None if which is None else _name(which)
-    if name is None:
-        # A collective is what people mean; messages are drawn where there is nothing else.
+    if which is None:  # a collective is what people mean; messages are drawn where there is nothing else
         here = [one for one in found if one.row is not None] or found
     else:
-        here = [one for one in found if one.op == name]
+        here = [one for one in found if one.op == _name(which)]
     if not here:
         close = get_close_matches(str(which), sorted({one.op for one in found}), 1, 0.6)
         meant = f"Did you mean {close[0]!r}? " if close else ""
@@ -201,9 +198,7 @@ def beside(run: Trace, one: Exchange, layer: int | None = None) -> list[Exchange
 def headline(shown: Sequence[Exchange]) -> str:
     """Name a collective: "all-gather of layer 0 (weight), ranks 0-3"."""
     subjects = [*dict.fromkeys(one.subject for one in shown if one.subject)]
-    about = f": {'; '.join(subjects)}" if subjects else ""
-    one = shown[0]
-    when = ""
+    about, one, when = f": {'; '.join(subjects)}" if subjects else "", shown[0], ""
     if one.start is not None and len(shown) == 1:
         when = f", time {exact(units(one.start))} to {exact(units(one.start + one.length))}"
     return f"{one.title[:1].upper()}{one.title[1:]}{about}{when}"
@@ -222,11 +217,20 @@ def group_name(trace: Trace, one: Exchange) -> str:
 
 def idea(one: Exchange) -> str:
     """One sentence about what it does to what the ranks bring."""
-    if not one.happened:
-        return _why_not(one)
     if one.row is None:
-        source, target = one.ranks
-        return f"Rank {source} sends, rank {target} receives. Nobody else takes part."
+        (source, target), sender = one.ranks, one.seats[0]
+        if one.happened:
+            return f"Rank {source} sends, rank {target} receives. Nobody else takes part."
+        if sender.called is None:
+            return f"Rank {target} waits for a message that rank {source} never sends."
+        return f"Rank {source} sends a message that rank {target} never receives."
+    if missing := [seat.rank for seat in one.seats if seat.called is None]:
+        came = len(one.seats) - len(missing)
+        return f"It needs all {counted(len(one.seats), 'rank')}: {came} came, {these('rank', missing)} never did."
+    if not one.happened:
+        fits = all(seat.fits for seat in one.seats)
+        why = "what they brought does not fit together" if fits else "they did not call the same collective"
+        return f"All ranks of the group came, but {why}."
     got = [seat for seat in one.seats if seat.got]
     who = "every rank gets" if len(got) == len(one.seats) else f"{these('rank', [seat.rank for seat in got])} gets"
     if one.row.law is gather:
@@ -235,15 +239,11 @@ def idea(one: Exchange) -> str:
         if got and is_cut(one):
             return "Each rank brings its own. They are added up, the sum is cut into shards, and each rank gets one."
         if any(value.place.part(AVERAGED["rows"]) for value in one.values):
-            return (
-                "Each rank brings the sums over its part, and beside them how much they are of. All of it is added up, "
-                f"and {who} the mean over all."
-            )
+            brings = "Each rank brings the sums over its part, and beside them how much they are of."
+            return f"{brings} All of it is added up, and {who} the mean over all."
         if any(value.place.open and value.place.schema.running for value in one.values):
-            return (
-                "Each rank brings its own, with what it has of the sum of a softmax beside it. They are added up, and "
-                f"{who} the sum."
-            )
+            brings = "Each rank brings its own, with what it has of the sum of a softmax beside it."
+            return f"{brings} They are added up, and {who} the sum."
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
     if one.row.law is average:
         return f"Each rank brings a mean, all of equal parts, and {who} the mean of these."
@@ -257,21 +257,6 @@ def idea(one: Exchange) -> str:
 def is_cut(one: Exchange) -> bool:
     """Check if members get a part of the result. (The sum of a softmax is smaller than what it is made of.)"""
     return any(not got.place.covers(own.place) for seat in one.seats for got in seat.got for own in seat.brought[:1])
-
-
-def _why_not(one: Exchange) -> str:
-    missing = [seat.rank for seat in one.seats if seat.called is None]
-    if one.row is None:
-        source, target = one.seats
-        if source.called is None:
-            return f"Rank {target.rank} waits for a message that rank {source.rank} never sends."
-        return f"Rank {source.rank} sends a message that rank {target.rank} never receives."
-    if missing:
-        came = len(one.seats) - len(missing)
-        return f"It needs all {counted(len(one.seats), 'rank')}: {came} came, {these('rank', missing)} never did."
-    if not all(seat.fits for seat in one.seats):
-        return "All ranks of the group came, but they did not call the same collective."
-    return "All ranks of the group came, but what they brought does not fit together."
 
 
 def cost(one: Exchange, left_out: int = 0) -> str:

@@ -22,11 +22,9 @@ from lib.values.placement import Place
 WIDTH: Final = 840
 TOP, HIGH, GAPS = 84.0, 260.0, 48.0
 """The top of the bars, and pixels for all tokens that go to experts, and for the gaps of a column together."""
-RANK, EXPERT = 92.0, 150.0
-"""Widths of the bars of ranks and of experts, and the left edges of the three columns."""
+RANK, EXPERT = 92.0, 150.0  # widths of the bars of ranks and of experts, and the left edges of the three columns
 LEFTS: Final = (MARGIN, (WIDTH - EXPERT) / 2, WIDTH - MARGIN - RANK)
-MOST: Final = 32
-"""Ranks, and experts, that are shown."""
+MOST: Final = 32  # ranks, and experts, that are shown
 
 
 class Box(NamedTuple):

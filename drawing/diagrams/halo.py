@@ -26,10 +26,8 @@ MOST, PIECES = 32, 2048
 ROLES: Final = ("rows", "columns")
 
 Cell = tuple[int, int]
-Area = tuple[Run, Run]
-"""Rows and columns."""
-Key = tuple[Area, Area, Area]
-"""Parts of an owner and of a borrower, and what is lent."""
+Area = tuple[Run, Run]  # rows and columns
+Key = tuple[Area, Area, Area]  # parts of an owner and of a borrower, and what is lent
 
 
 class Loan(NamedTuple):

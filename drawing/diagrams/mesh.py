@@ -22,10 +22,8 @@ WIDTH: Final = 840
 GAP: Final = 12
 MOST: Final = 8
 """Rows and columns of cards: of a large mesh the first are shown, and the last. Half as many slices and blocks."""
-LISTED: Final = 6
-"""Groups that are told in words."""
-JOINED: Final = ",_"
-"""A comma between ranks that are not to be parted by the end of a line."""
+LISTED: Final = 6  # groups that are told in words
+JOINED: Final = ",_"  # a comma between ranks that are not to be parted by the end of a line
 
 Coordinates = tuple[int, ...]
 
@@ -195,7 +193,11 @@ def _together(names: Sequence[str]) -> str:
 
 def _picture(title: str, legend: str, *faces: Face) -> Picture:
     """The faces beside each other where there is room, else below each other."""
-    title = title or _title(faces[0].mesh)
+    mesh = faces[0].mesh
+    sizes = " × ".join(f"{axis} {size}" for axis, size in mesh.axes.items())
+    hosts = "" if mesh.host_size is None else f", {counted(-(-len(mesh) // mesh.host_size), 'host', ',')}"
+    processes = f", {counted(len(mesh.processes), 'process', ',')}" if len(mesh.processes) < len(mesh) else ""
+    title = title or f"Mesh of {counted(len(mesh), 'rank', ',')}: {sizes}{hosts}{processes}"
     panels = flow((_Panel(face).piece() for face in faces), WIDTH - 2 * MARGIN, 36, 18)
     told = text_width(legend, TEXT) + 22
     wrong = label("not right", fill=ALARM) if faces[0].wrong else Piece(0, 0)
@@ -205,13 +207,6 @@ def _picture(title: str, legend: str, *faces: Face) -> Picture:
     if wrong.marks:
         scene.add(Rect(MARGIN + told, 32, 16, 14, "none", ALARM, 2.5, radius=4), *wrong.at(MARGIN + told + 22, 31.5))
     return Picture(scene, f"<{title}. {' '.join(face.words for face in faces)}>")
-
-
-def _title(mesh: Mesh) -> str:
-    sizes = " × ".join(f"{axis} {size}" for axis, size in mesh.axes.items())
-    hosts = "" if mesh.host_size is None else f", {counted(-(-len(mesh) // mesh.host_size), 'host', ',')}"
-    processes = f", {counted(len(mesh.processes), 'process', ',')}" if len(mesh.processes) < len(mesh) else ""
-    return f"Mesh of {counted(len(mesh), 'rank', ',')}: {sizes}{hosts}{processes}"
 
 
 class _Panel:
@@ -228,7 +223,10 @@ class _Panel:
             axes = {name: size for name, size in axes.items() if size > 1} or dict([axes.popitem()])
         self.names, sizes = [*axes], [*axes.values()]
         self.rows = few(sizes[-2], MOST) if len(sizes) > 1 else [0]
-        self.blocks, self.slices = (_places(some, MOST // 2) for some in (sizes[:-3], sizes[-3:-2]))
+        self.blocks, self.slices = (
+            [None if number is None else _digits(number, some) for number in few(prod(some), MOST // 2)]
+            for some in (sizes[:-3], sizes[-3:-2])
+        )
         self.columns = few(sizes[-1], min(MOST, 2 * MOST // len(self.slices)))
         self.left = 0.0
         if len(sizes) > 1:
@@ -281,14 +279,14 @@ class _Panel:
             dots = label("…", self.card, 13, SOFT, anchor="middle", height=high + (16 if self.face.hosts else 0))
             return hcat([dots] * len(self.columns), GAP)
         place = (*before, row) if len(self.names) > 1 else ()
-        ranks = [None if column is None else self._rank((*place, column)) for column in self.columns]
+        first, mesh = dict.fromkeys(self.face.mesh.axes, 0), self.face.mesh
+        ranks = [
+            None if column is None else mesh.rank(**{**first, **dict(zip(self.names, (*place, column), strict=True))})
+            for column in self.columns
+        ]
         cards = [label("…", self.card, 13, SOFT, anchor="middle") if rank is None else self._card(rank, row, number)
                  for number, rank in enumerate(ranks)]  # fmt: skip
         return vcat([hcat(cards, GAP), *([self._hosts(ranks)] if self.face.hosts else [])])
-
-    def _rank(self, place: Coordinates) -> int:
-        mesh = self.face.mesh
-        return mesh.rank(**{**dict.fromkeys(mesh.axes, 0), **dict(zip(self.names, place, strict=True))})
 
     def _card(self, rank: int, row: int, column: int) -> Piece:
         """A card with a band to the next rank of its group, on the right or below."""
@@ -316,10 +314,6 @@ class _Panel:
             marks = [line, plate, Text(width / 2, 15, words, TEXT, SOFT, "middle")]
             bars.append(Piece(width, 16, [] if host is None else marks))
         return hcat(bars, GAP)
-
-
-def _places(sizes: Sequence[int], most: int) -> list[Coordinates | None]:
-    return [None if number is None else _digits(number, sizes) for number in few(prod(sizes), most)]
 
 
 def _digits(number: int, sizes: Sequence[int]) -> Coordinates:

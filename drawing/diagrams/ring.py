@@ -18,7 +18,7 @@ from drawing.diagrams.exchange import Exchange, chosen, exchanges
 from drawing.diagrams.tiles import laid, weave
 from drawing.timeline.schedule import note, trace_of
 from lib.errors.wording import amount, counted, these
-from lib.trace.trace import Trace, nothing_to
+from lib.trace.trace import nothing_to
 from lib.values.collectives import CHAIN, RING, TWICE_ROUND
 from lib.values.dims import DIMS
 from lib.values.laws import gather, reduce, total_elements
@@ -26,8 +26,7 @@ from lib.values.values import Elements
 
 WIDTH: Final = 840
 STEP: Final = 17
-MOST: Final = 16
-"""Ranks of the largest ring that is drawn: in a larger one every step looks the same."""
+MOST: Final = 16  # ranks of the largest ring that is drawn: in a larger one every step looks the same
 
 Has = tuple[dict[int, frozenset[int]], ...]
 """For each member the pieces that it has, each with the members whose contributions are in it."""
@@ -173,7 +172,14 @@ class Ring:
 
     def __init__(self, one: Exchange, steps: Rounds) -> None:
         self.one, self.steps, self.size = one, steps, len(one.seats)
-        self.labels = _labels(one, len(steps.sizes))
+        # The numbers of the pieces are those of the shards or batches that members bring, where each brings one.
+        numbers = [*range(len(steps.sizes))]
+        if one.row is not None and one.row.law is gather:
+            held = [laid(seat.brought[0].place).held for seat in one.seats]
+            numbers = [next(iter(pieces)) for pieces in held if len(pieces) == 1]
+        if len({*numbers}) < len(steps.sizes):
+            numbers = [*range(len(steps.sizes))]
+        self.labels = dict(sorted(enumerate(numbers), key=lambda item: item[1]))
         self.rows = {piece: row for row, piece in enumerate(self.labels)}
         self.adds = one.row is not None and one.row.law is reduce
         way = "round a ring of" if len(steps.sizes) > 1 else "along a chain of"
@@ -210,7 +216,7 @@ class Ring:
         return _laid_out(self.size, len(self.labels), top)
 
     def background(self, frame: Frame) -> Scene:
-        """Paint what stays the same in all steps."""
+        """Paint what is the same in all steps."""
         scene = Scene(frame.width, frame.bottom)
         for seat, box, (x, y) in zip(self.one.seats, frame.tiles, frame.names, strict=True):
             scene.add(Text(x, y, f"rank {seat.rank}", TEXT, INK, "middle", bold=True), Rect(*box, TRACK, EDGE))
@@ -265,11 +271,9 @@ class Ring:
             did = f"rank {source} passes it to rank {target}, {then}."
         elif hop.adds:
             did = "each rank passes one piece to the next rank, which adds its own to it."
-        reached = ""
+        reached, half = "", "Now each rank has one piece of the finished sum: that was a reduce-scatter."
         if step == turn < count:
-            reached = (
-                "Now each rank has one piece of the finished sum: that was a reduce-scatter. An all-gather follows."
-            )
+            reached = f"{half} An all-gather follows."
         elif step == count and pieces > 1:
             reached = "Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."
         sent, total = ([steps.sent(member, end) for member in range(self.size)] for end in (step, None))
@@ -303,32 +307,9 @@ class Ring:
         return " ".join(told)
 
 
-def _labels(one: Exchange, pieces: int) -> dict[int, int]:
-    """The numbers of the pieces: those of the shards or batches that the members bring, where each brings one."""
-    numbers: list[int | None] = [*range(pieces)]
-    if one.row is not None and one.row.law is gather:
-        held = [laid(seat.brought[0].place).held for seat in one.seats]
-        numbers = [next(iter(pieces)) if len(pieces) == 1 else None for pieces in held]
-    known = [number for number in numbers if number is not None]
-    if len({*known}) < pieces:
-        known = [*range(pieces)]
-    return dict(sorted(enumerate(known), key=lambda item: item[1]))
-
-
 def ring_page(ring: Ring) -> Page:
-    """The page of a ring."""
+    """The page of a ring. In the data of its script pieces lie in rows."""
     frame = ring.frame(12)
-    picture = ring.background(frame).svg(label=f"The ring: {ring.title}")
-    style = variables() + _colours(ring.size) + asset(__package__, "ring.css")
-    parts = {"title": escape(ring.title), "picture": picture, "words": escape(ring.words(0))}
-    html = document(asset(__package__, "ring.html"), style, asset(__package__, "ring.js"), _data(ring, frame), **parts)
-    last = len(ring.steps.steps)
-    said = f"<{ring.title}, to step through. {ring.words(0)} {ring.words(last)} {ring.holdings(last)}>"
-    return Page(lambda: html, said, ring.title, lambda: frame.bottom + 165, lambda: ring.picture(1))
-
-
-def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
-    """Return the data of the script: pieces in rows, each as the bits of the members whose parts are in it."""
     steps = [
         {
             "words": ring.words(step),
@@ -339,24 +320,29 @@ def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
         }
         for step, (state, hops) in enumerate(zip(ring.steps.states, ((), *ring.steps.steps), strict=True))
     ]
-    return {
+    data = {
         "labels": [str(label) for label in ring.labels.values()],
         "tiles": frame.tiles,
         "ways": [_halfway(frame.way(member)) for member in range(ring.size)],
         "middle": [(x, y + 4) for x, y in ring.inside(frame)],
         "steps": steps,
     }
+    looks = [(member, colour := origin_colour(member, ring.size), ink_on(colour)) for member in range(ring.size)]
+    day = "".join(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}" for member, colour, ink in looks)
+    night = "".join(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}" for member, colour, ink in looks)
+    colours = f"{day}\n@media (prefers-color-scheme:dark){{{night}}}\n"
+    picture = ring.background(frame).svg(label=f"The ring: {ring.title}")
+    style = variables() + colours + asset(__package__, "ring.css")
+    parts = {"title": escape(ring.title), "picture": picture, "words": escape(ring.words(0))}
+    html = document(asset(__package__, "ring.html"), style, asset(__package__, "ring.js"), data, **parts)
+    last = len(ring.steps.steps)
+    said = f"<{ring.title}, to step through. {ring.words(0)} {ring.words(last)} {ring.holdings(last)}>"
+    return Page(lambda: html, said, ring.title, lambda: frame.bottom + 165, lambda: ring.picture(1))
 
 
 def _bits(members: frozenset[int]) -> int:
+    """Return the members whose parts are in a piece as the script has them."""
     return sum(1 << member for member in members)
-
-
-def _colours(members: int) -> str:
-    looks = [(member, colour := origin_colour(member, members), ink_on(colour)) for member in range(members)]
-    day = "".join(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}" for member, colour, ink in looks)
-    night = "".join(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}" for member, colour, ink in looks)
-    return f"{day}\n@media (prefers-color-scheme:dark){{{night}}}\n"
 
 
 def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step: int | None = None) -> Picture | Page:
@@ -367,11 +353,22 @@ def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step
     """
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
-    one = _chosen(trace_of(run, "draw_ring"), which, layer)
+    trace = trace_of(run, "draw_ring")
+    if which is None:
+        goes = (one for one in exchanges(trace) if layer in (None, one.layer) and rounds(one) is not None)
+        one = next(goes, None)
+    else:
+        one = chosen(trace, which, layer, "draw_ring")
     if one is None:
         return note("no collective of this run goes round a ring")
-    found = rounds(one)
-    assert found is not None, "what is chosen goes round"
+    if (found := rounds(one)) is None:
+        why = "goes from rank to rank directly, and round no ring" if one.happened else "never happened"
+        raise ValueError(f"draw_ring: this {one.title} {why}. draw_collective(run, {one.op!r}) shows it")
+    if len(one.seats) > MOST:
+        raise ValueError(
+            f"draw_ring: a ring of {len(one.seats)} ranks is too large to draw; up to {MOST} are. "
+            "A smaller one goes round in the same way: simulate(..., ranks=4)"
+        )
     ring = Ring(one, found)
     if step is None:
         return ring_page(ring)
@@ -381,22 +378,3 @@ def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step
             f"(before the first) to {len(found.steps)} (after the last); got {step}"
         )
     return ring.picture(step)
-
-
-def _chosen(trace: Trace, which: str | None, layer: int | None) -> Exchange | None:
-    if which is None:
-        found = [one for one in exchanges(trace) if layer in (None, one.layer) and rounds(one) is not None]
-        one = found[0] if found else None
-    else:
-        one = chosen(trace, which, layer, "draw_ring")
-    if one is None:
-        return None
-    if rounds(one) is None:
-        why = "goes from rank to rank directly, and round no ring" if one.happened else "never happened"
-        raise ValueError(f"draw_ring: this {one.title} {why}. draw_collective(run, {one.op!r}) shows it")
-    if len(one.seats) > MOST:
-        raise ValueError(
-            f"draw_ring: a ring of {len(one.seats)} ranks is too large to draw; up to {MOST} are. "
-            "A smaller one goes round in the same way: simulate(..., ranks=4)"
-        )
-    return one

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.layout import MARGIN, Box, Point, arrow, curve
+from drawing.canvas.layout import MARGIN, Box, arrow, curve
 from drawing.canvas.palette import EDGE, INK, KINDS, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, fitting, text_width
@@ -111,10 +111,7 @@ BOX, BETWEEN, GAP, LOSS = 88, 50, 15, 56
 """Pixels that the box of a layer is wide, and what lies between layers, with the gap; and the loss."""
 CHIP, CHIPS, STATE = 20, 33, 18
 """Pixels that a chip is high, also with the numbers on its lower edge, and the optimizer state below an update."""
-
-
-LISTED: Final = 40
-"""Things that are told in words."""
+LISTED: Final = 40  # things that are told in words
 
 
 def draw_step(run: Any, rank: int = 0) -> Picture:
@@ -222,10 +219,8 @@ class _Step:
         told = "Forward goes from left to right, backward from right to left."
         if pairs:
             first = max(pairs, key=lambda pair: pair.used - pair.made)
-            told = (
-                "Forward goes from left to right. Backward goes from right to left and needs the activations again: "
-                f"act {first.place} is made in {first.made}, and kept until {first.used}."
-            )
+            told = "Forward goes from left to right. Backward goes from right to left and needs the activations again: "
+            told += f"act {first.place} is made in {first.made}, and kept until {first.used}."
         scene.height = scene.paragraph(MARGIN, self.bottom + 22, told, self.width - 2 * MARGIN, 17, SOFT) + 2
         words = [f"{deed.number} {event_words(deed.event, run.ranks)}" for deed in self.done[:LISTED]]
         words += [f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else []
@@ -235,14 +230,14 @@ class _Step:
         """Arrows along forward and backward, from weights down, and from activations to where they are needed again."""
         forward, backward = self.lanes["forward"], self.lanes["backward"]
         for layer in self.layers:
-            left, x, right = (self.x["between", layer], self.x["layer", layer], self.x["between", layer + 1])
+            left, x, right = self.x["between", layer], self.x["layer", layer], self.x["between", layer + 1]
             if ("forward", layer) in self.at:
-                self._arrow((left + BETWEEN, forward.middle), (x - 1, forward.middle))
-                self._arrow((x + BOX, forward.middle), (right - 1, forward.middle))
+                self._level(left + BETWEEN, x - 1, forward.middle)
+                self._level(x + BOX, right - 1, forward.middle)
             if ("backward", layer) in self.at:
-                self._arrow((right, backward.middle), (x + BOX + 1, backward.middle))
+                self._level(right, x + BOX + 1, backward.middle)
                 if self._made(ActivationGrad.kind, layer):
-                    self._arrow((x, backward.middle), (left + BETWEEN + 1, backward.middle))
+                    self._level(x, left + BETWEEN + 1, backward.middle)
             self._down(layer)
         for place in dict.fromkeys(pair.place for pair in pairs if pair.place in self.layers):
             first, *others = [pair for pair in pairs if pair.place == place]
@@ -253,25 +248,28 @@ class _Step:
             arrow(self.scene, [(x, y), *curve((x, low), end)], KINDS["activation"], 2)
             self.scene.add(Text(max(MARGIN, x - 24), (low + end[1]) / 2 + 19, words, SMALL, INK))
 
-    def _arrow(self, start: Point, end: Point, colour: str = SOFT) -> None:
-        arrow(self.scene, [start, end], colour, 1.5)
+    def _level(self, start: float, end: float, y: float) -> None:
+        arrow(self.scene, [(start, y), (end, y)], SOFT, 1.5)
+
+    def _upright(self, x: float, start: float, end: float, kind: str) -> None:
+        arrow(self.scene, [(x, start), (x, end)], KINDS[kind], 1.5)
 
     def _down(self, layer: int) -> None:
         """From the weight through forward to backward, and from the gradient to the update."""
-        if not self._has_weight(layer):
+        if self.trace.shape.kinds[layer].weight is None:
             return
         x = self.x["layer", layer] + BOX / 2
         weight, forward, backward, gradient, update = self.lanes.values()
         top = weight.y + weight.height + len(self._called("weight", layer)) * CHIPS
         if ("forward", layer) in self.at:
-            self._arrow((x, top), (x, forward.y - 1), KINDS["weight"])
+            self._upright(x, top, forward.y - 1, "weight")
         if ("backward", layer) in self.at:
             start = forward.y + forward.height if ("forward", layer) in self.at else top
-            self._arrow((x + 24, start), (x + 24, backward.y - 1), KINDS["weight"])
-            self._arrow((x, backward.y + backward.height), (x, gradient.y - 1), KINDS["weight gradient"])
+            self._upright(x + 24, start, backward.y - 1, "weight")
+            self._upright(x, backward.y + backward.height, gradient.y - 1, "weight gradient")
         if ("update", layer) in self.at:
             low = gradient.y + gradient.height + len(self._called("gradient", layer)) * CHIPS
-            self._arrow((x, low), (x, update.y - 1), KINDS["weight gradient"])
+            self._upright(x, low, update.y - 1, "weight gradient")
 
     def _layer(self, layer: int) -> None:
         x, kind = self.x["layer", layer], self.trace.shape.kinds[layer].name
@@ -286,7 +284,7 @@ class _Step:
             "update": LOOKS["update"].pair,
         }
         for lane, (fill, border) in looks.items():
-            if not (self._has_weight(layer) or lane in ("forward", "backward")):
+            if self.trace.shape.kinds[layer].weight is None and lane not in ("forward", "backward"):
                 continue
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((lane, layer), ()) if not deed.chip]
@@ -354,9 +352,6 @@ class _Step:
         """Check if this rank makes an activation, or the gradient of one, itself."""
         return ("forward", place - 1) in self.at if kind == Activation.kind else place in self.back
 
-    def _has_weight(self, layer: int) -> bool:
-        return self.trace.shape.kinds[layer].weight is not None
-
     def _loss(self) -> None:
         here, last = self.at["loss", 0], self.x.get(("between", self.trace.layers))
         if not here or last is None:
@@ -364,5 +359,5 @@ class _Step:
         x = self.x["loss", 0]
         y, low = self.lanes["forward"].middle, self.lanes["backward"].middle
         self._box(Box(x, y - 12, LOSS, low - y + 24), "loss", *LOOKS["loss"].pair, here, True)
-        self._arrow((last + BETWEEN, y), (x - 1, y))
-        self._arrow((x, low), (last + BETWEEN + 1, low))
+        self._level(last + BETWEEN, x - 1, y)
+        self._level(x, last + BETWEEN + 1, low)

@@ -10,18 +10,16 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Box, Piece
 from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
-from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fitting, text_width
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fitting, text_width
 from lib.errors.wording import numbered, ranges
 from lib.values.dims import DIMS, REST, Pieces
 from lib.values.placement import Place
 from lib.values.values import Value
 
-MOST: Final = 48
-"""Parts that a tile has at most: of a weight in a thousand shards each shows several."""
+MOST: Final = 48  # parts that a tile has at most: of a weight in a thousand shards each shows several
 STRIPE: Final = 9.0
 SQUARE: Final = 76
-FLAT: Final = 38
-"""Heights of a weight and of an activation: a batch of activations is half as large as a weight."""
+FLAT: Final = 38  # heights of a weight and of an activation: a batch of activations is half as large as a weight
 
 
 class Part(NamedTuple):
@@ -191,13 +189,6 @@ def _stripe(box: Box, low: float, high: float) -> list[tuple[float, float]]:
                 cut.append((here[0] + share * (there[0] - here[0]), here[1] + share * (there[1] - here[1])))
         shape = cut
     return shape
-
-
-def woven(wide: float, high: float, colours: Sequence[str]) -> list[Mark]:
-    """The marks of a box in one colour, or in stripes of several."""
-    scene = Scene(wide, high)
-    weave(scene, Box(0, 0, wide, high), colours)
-    return scene.marks
 
 
 def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], others: Sequence[Value]) -> Piece:

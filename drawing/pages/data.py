@@ -117,8 +117,8 @@ def _told(run: Trace) -> dict[tuple[int, int], str]:
         gets[target, received].append(f"{words} from rank {source}")
     found = {at: f"gives {', '.join(words)}" for at, words in gives.items()}
     for at, words in gets.items():
-        found[at] = f"{found[at]}; gets " if at in found else "gets "
-        found[at] += ", ".join(words)
+        found[at] = f"{found[at]}; " if at in found else ""
+        found[at] += f"gets {', '.join(words)}"
     return found
 
 
@@ -147,11 +147,11 @@ def _part(place: Place) -> str:
     words: list[str] = []
     for role, pieces, grid in place.rest:
         kind = DIMS[role]
-        if not kind.partial:
-            some = (
-                numbered(kind.noun, pieces) if kind.counted else f"{kind.plural} {ranges(frozenset(pieces))} of {grid}"
-            )
-            words.append(some if pieces else f"no {kind.plural}")
+        if not kind.partial and not pieces:
+            words.append(f"no {kind.plural}")
+        elif not kind.partial:
+            part = f"{kind.plural} {ranges(frozenset(pieces))} of {grid}"
+            words.append(numbered(kind.noun, pieces) if kind.counted else part)
     return ", ".join(words)
 
 
@@ -209,7 +209,11 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
     over = makespan(trace)
     programs = [_program(trace, program, tables) for program in trace.programs[:count]]
     for box in timeline.boxes:
-        programs[box.rank]["boxes"].append(_box(trace, box, layers, tables))
+        event = trace.programs[box.rank].events[box.number]
+        words, below = labels(box, event)
+        look, label = tables.styles.add(style(box, event, layers)), tables.labels.add((tuple(words), below))
+        placed = [box.number, look, moment(box.start), moment(box.end), box.lane, label]
+        programs[box.rank]["boxes"].append(placed)
     rest = trace.ranks - count
     return {
         "name": name,
@@ -231,8 +235,7 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
 
 
 def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
-    values = trace.lifetimes()[program.rank].values
-    ids = [-1 if value is None else _value(value, tables) for value in values]
+    ids = [-1 if value is None else _value(value, tables) for value in trace.lifetimes()[program.rank].values]
     return {
         "events": [_event(trace, program, number, ids, tables) for number in range(len(program.events))],
         "spans": [[ids[life.value], *life[1:]] for life in whereabouts(trace, program.rank)],
@@ -274,27 +277,16 @@ def _value(value: Value, tables: Tables) -> int:
         written = batches_in(part) if part.summed and part.total_batches > 1 else None
         if part.column == "between" and part.total_columns > 1:
             written = ""  # its cells are rows of batches, too small for numbers
-        return [kind, *where, written, bool(part.partial), _size(value.elements()), str(value)]
+        size = value.elements()  # whole numbers stay whole
+        size = int(size) if size == int(size) else float(size)
+        return [kind, *where, written, bool(part.partial), size, str(value)]
 
     return tables.values.add((type(value), value), row)
-
-
-def _size(elements: Any) -> float:
-    """Elements as JSON has them: whole numbers stay whole."""
-    return int(elements) if elements == int(elements) else float(elements)
 
 
 def _ends(items: frozenset[int]) -> list[int]:
     """A set of numbers as first and last of each run: {0, 1, 2, 5} is [0, 2, 5, 5]."""
     return [end for first, after in runs(items) for end in (first, after - 1)]
-
-
-def _box(trace: Trace, box: Box, layers: int, tables: Tables) -> list[Any]:
-    event = trace.programs[box.rank].events[box.number]
-    look = style(box, event, layers)
-    words, below = labels(box, event)
-    label = tables.labels.add((tuple(words), below))
-    return [box.number, tables.styles.add(look), moment(box.start), moment(box.end), box.lane, label]
 
 
 def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:

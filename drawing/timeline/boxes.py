@@ -26,8 +26,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.laws import gather
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
-LANES: Final = 4
-"""Communication lanes of a rank at most; what runs beside even more shares the last."""
+LANES: Final = 4  # communication lanes of a rank at most; what runs beside even more shares the last
 
 
 class Box(NamedTuple):
@@ -289,11 +288,10 @@ def _peer(trace: Trace, rank: int, peer: int | None) -> str:
 def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     """Return the title of a box, which stands for all ranks of a fold. `brief` leaves out the text of the
     source line, for crowded pictures."""
-    event = trace.programs[box.rank].events[box.number]
-    who = f"rank {box.rank}"
-    start, end = _moment(box.start), _moment(box.end)
-    what = _what(trace, box, event)
-    when = {"pending": f"from {start}, never over", "failed": f"at {start}"}.get(box.look, f"{start} to {end}")
+    event, start = trace.programs[box.rank].events[box.number], _moment(box.start)
+    when = f"{start} to {_moment(box.end)}"
+    if box.look in ("pending", "failed"):
+        when = f"from {start}, never over" if box.look == "pending" else f"at {start}"
     place, where = trace.place(event), ""
     if len(fold.ranks) > 1:
         where = f"so {'does' if len(fold.ranks) == 2 else 'do'} {numbered('rank', fold.ranks[1:])}"
@@ -302,7 +300,7 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     if place is not None:
         where += f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
     where = (", " if brief else "\n") + where if where else ""
-    return f"{what}\n{who}, {when}{where}"
+    return f"{_what(trace, box, event)}\nrank {box.rank}, {when}{where}"
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, repeat
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
@@ -19,8 +20,7 @@ from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.values import Elements, OptState, Weight
 
-GATHERED: Final = "gathered weight"
-"""The name of a weight that came in a communication and goes again: it is a guest."""
+GATHERED: Final = "gathered weight"  # the name of a weight that came in a communication and goes again: it is a guest
 SERIES: Final = (*list(KINDS)[:2], GATHERED, *list(KINDS)[2:])
 """The stack of memory: values that stay lie at the bottom, guests above them, then those that come and go."""
 
@@ -65,11 +65,7 @@ def levels(trace: Trace, rank: int) -> list[Level]:
 
 
 def _stacked(by_name: Mapping[str, Elements | float]) -> tuple[float, ...]:
-    total, sums = 0.0, list[float]()
-    for name in SERIES:
-        total += float(by_name.get(name, 0))
-        sums.append(total)
-    return tuple(sums)
+    return tuple(map(float, accumulate(map(by_name.get, SERIES, repeat(0)))))
 
 
 def _left(trace: Trace, rank: int, visiting: set[int]) -> dict[str, float]:
@@ -107,12 +103,10 @@ def longest(curves: Mapping[int, Sequence[Level]], most: float) -> Plateau | Non
     return best
 
 
-HEADROOM: Final = 17
-"""Pixels above the row of the peak, for its label."""
+HEADROOM: Final = 17  # pixels above the row of the peak, for its label
 IN_SIGHT: Final = 1.3
 """Goals that are more than so many times the peak are not drawn: there would be little room for the memory."""
-ROOMY: Final = 18
-"""Pixels that a row must be high for hatching, and for what stands beside it."""
+ROOMY: Final = 18  # pixels that a row must be high for hatching, and for what stands beside it
 
 
 def memory(

@@ -6,23 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from drawing.canvas import palette
 from drawing.canvas.layout import Axis, Entry, swatch
-from drawing.canvas.palette import (
-    ALARM,
-    ARROW,
-    LOOKS,
-    PAPER,
-    PASSES,
-    SOFT,
-    TRACK,
-    Pair,
-    band,
-    fill_and_border,
-    ink_on,
-    layer_colour,
-    looks_of,
-    mix,
-)
+from drawing.canvas.palette import ALARM, ARROW, PAPER, SOFT, TRACK, Pair, band, ink_on, layer_colour, mix
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
 from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
@@ -31,24 +17,18 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import COMPUTE
 
-CROWDED: Final = 1500
-"""From this many boxes on, boxes are plain and their titles brief."""
-PACKED: Final = 20_000
-"""From this many boxes on, those that would share half a pixel are left out."""
-SHOWN: Final = 128
-"""Rows of a picture at most; of more, the first ones are shown."""
-PALER: Final = 0.4
-"""The paper in the hatching of padding."""
-ARROWS: Final = 96
-"""Messages that get a line from the sender to the receiver; more would only be a thicket."""
+CROWDED: Final = 1500  # from this many boxes on, boxes are plain and their titles brief
+PACKED: Final = 20_000  # from this many boxes on, those that would share half a pixel are left out
+SHOWN: Final = 128  # rows of a picture at most; of more, the first ones are shown
+PALER: Final = 0.4  # the paper in the hatching of padding
+ARROWS: Final = 96  # messages that get a line from the sender to the receiver; more would only be a thicket
 
 LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
 """Pixels that a box must be high for a label of a size; one that is NARROW has none."""
 NARROW: Final = 5
 TWO_LINES: Final = 26
 """Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
-MARK: Final = 15
-"""Pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it."""
+MARK: Final = 15  # pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it
 READABLE: Final = 11
 
 
@@ -161,8 +141,7 @@ class _Painter:
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
-        self.waits: dict[int, int] = {}
-        """The rank that each one waits for, where that is to be seen."""
+        self.waits: dict[int, int] = {}  # the rank that each one waits for, where that is to be seen
         self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
@@ -172,7 +151,7 @@ class _Painter:
         width = max(0.0, self.axis.x(box.end) - x)
         top, height = rows.lane(box.rank, box.lane)
         if (pair := self.looks.get((box.look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
-            pair = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+            pair = palette.fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
             self.looks[box.look, event.layer] = pair
         fill, stroke = pair
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
@@ -182,13 +161,9 @@ class _Painter:
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
             return
-        if width > 3:
-            width -= 0.8
-        inset = 0.0 if stroke == "none" or width < 4 or self.crowded else 0.5
-        stroke = stroke if inset else "none"
-        dash = "3 2" if box.look == "pending" and inset else ""
-        inside = x + inset, top + inset, width - 2 * inset, height - 2 * inset
-        self.rects.append(Rect(*inside, fill, stroke, 1, dash, 0, words))
+        dash = "3 2" if box.look == "pending" else ""
+        self.rects.append(boxed(x, top, width, height, fill, "none" if self.crowded else stroke, words, dash))
+        width -= 0.8 if width > 3 else 0
         if event.layer is not None and width > 2:
             share = band(box.look, gathers(event.op))
             self.details.extend(banded(share, x, top, width, height, layer_colour(event.layer, self.layers)))
@@ -229,6 +204,16 @@ class _Painter:
         for line in place_label(texts, below, width, height, kept):
             middle = top + height / 2 * (1 - band(box.look, gathers(event.op)))
             self.texts.append(line.at(x + width / 2, middle, colour))
+
+
+def boxed(
+    x: float, top: float, width: float, height: float, fill: str, stroke: str, title: str, dash: str = ""
+) -> Rect:
+    """Return the box of an operation, a little apart from the next one; what is narrow has no border."""
+    width -= 0.8 if width > 3 else 0
+    if stroke == "none" or width < 4:
+        return Rect(x, top, width, height, fill, title=title)
+    return Rect(x + 0.5, top + 0.5, width - 1, height - 1, fill, stroke, 1, dash, 0, title)
 
 
 def banded(share: float, x: float, top: float, width: float, height: float, colour: str) -> Iterator[Rect]:
@@ -293,7 +278,7 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-APART: Final = 10
+APART: Final = 10  # pixels between two arrows of those who wait
 """Pixels between two arrows of those who wait."""
 
 
@@ -340,14 +325,14 @@ def operations(
     if padding:
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))
-    for look, pair, words in looks_of({look for look, _ in occurring}, colour):
+    for look, pair, words in palette.looks_of({look for look, _ in occurring}, colour):
         marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
-        kinds = [(band(look), words)] if look in PASSES else [(0.0, words)]
+        kinds = [(band(look), words)] if look in palette.PASSES else [(0.0, words)]
         if look == "collective" and collectives == {False, True}:  # both, so that they are to be told apart
             kinds = [(band(look, True), "gathers"), (band(look), "other collective")]
         entries += [([*marks, *banded(share, 0, 0, wide, 12, colour)], wide, said) for share, said in kinds]
     if any(beside for _, beside in occurring):
-        fill, stroke = LOOKS["collective"].pair
+        fill, stroke = palette.LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))
     return entries

@@ -213,10 +213,8 @@ def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
     return {event: f"own {ranges(number[batch] for batch in batches)}" for event, batches in mine.items()}
 
 
-WIDEST: Final = 150.0
-"""Pixels that a name takes at most."""
-GAP: Final = 10
-"""Pixels between the names and the time axis."""
+WIDEST: Final = 150.0  # pixels that a name takes at most
+GAP: Final = 10  # pixels between the names and the time axis
 
 
 class Name(NamedTuple):

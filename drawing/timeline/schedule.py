@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import Axis, Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
-from drawing.canvas.picture import Picture
+from drawing.canvas.picture import Picture, note
 from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
 from drawing.timeline.boxes import Timeline, boxes, gathers, size
 from drawing.timeline.memory import memory
@@ -152,13 +152,6 @@ def check_names(names: object, runs: int) -> None:
         raise ValueError(f'names is a list with a name for each run, such as ["mine", "reference"]; got {names!r}')
     if (count := len(cast("Sequence[object]", names))) != runs:
         raise ValueError(f"names has {count} for {runs} runs")
-
-
-def note(words: str) -> Picture:
-    """A line of words in place of a picture."""
-    scene = Scene(360, 46)
-    scene.add(Text(180, 23, fit(words, 330, 12), 12, SOFT, "middle"))
-    return Picture(scene, words)
 
 
 @without_collector()

@@ -3,10 +3,7 @@
 import pytest
 
 from drawing.canvas.scene import Rect, Text
-from drawing.planning.bytes import draw_memory
-from drawing.planning.points import Prediction, draw_plans, draw_predictions
-from drawing.planning.roofline import draw_roofline
-from drawing.planning.steps import draw_plan
+from drawing.planning import Prediction, draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search
 from lib.plan.candidates import candidate
 from lib.plan.pipeline import timeline

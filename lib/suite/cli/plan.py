@@ -3,6 +3,7 @@ was published; and `puzzles calibrate`: one's own machine as a cluster."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,7 @@ def plan(
     top: Annotated[int, option("How many plans to show, each of another mesh.", min=1, max=100)] = 5,
     why: Annotated[bool, option("Say what limits the first plan, and what each choice costs one step away.")] = False,
     export: Annotated[Literal["torchtitan"] | None, option("Print the first plan as a configuration.")] = None,
+    as_json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
     jobs: Jobs = 1,
     out: Annotated[Path | None, output("a picture of the plans that nothing beats", (".svg", ".png", ".pdf"))] = None,
 ) -> None:
@@ -89,14 +91,16 @@ def plan(
         fail(_nothing(shape, machine, base, found, axes, title))
     best = [(one, step_in_order(shape, machine, one.plan)) for one in found.meshes(top)]
     first, exact = best[0]
-    if export is not None:
+    if as_json:
+        print(json.dumps(_as_data(title, machine, found, best), indent=1))
+    elif export is not None:
         print(f"# {title}\n# {first.plan.mesh}, by `puzzles plan`\n\n{torchtitan(first.plan)}", end="")
     else:
         _show(title, machine, found, best)
         if why:
             _explain(shape, machine, first, exact)
     if out is not None:
-        from drawing.planning.points import draw_plans  # here and not above: most calls draw nothing
+        from drawing.planning import draw_plans  # here and not above: most calls draw nothing
 
         draw_thing(draw_plans(found.front(), found.candidates, title=title), out)
 
@@ -157,6 +161,35 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
     show_table(table)
 
 
+def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
+    """Return what was found for JSON: seconds, bytes, and shares of the peak."""
+
+    def one_of(one: Candidate, exact: Step) -> dict[str, Any]:
+        return {
+            "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
+            "seconds": exact.seconds,
+            "mfu": exact.mfu,
+            "mfu_causal": exact.mfu_causal,
+            "hfu": exact.hfu,
+            "tokens_a_second_and_gpu": exact.tokens,
+            "parts": exact.parts,
+            "memory": exact.memory._asdict() | {"total": exact.memory.total},
+            "warnings": [*one.plan.warnings(cluster)],
+        }
+
+    return {
+        "format": "llm-training-puzzles plan",
+        "version": 1,
+        "title": title,
+        "possible": found.possible,
+        "fit": len(found.candidates),
+        "plans": [one_of(*one) for one in best],
+        "front": [
+            {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
+        ],
+    }
+
+
 def predictions(
     each: Annotated[bool, option("Also print each run.", "--each")] = False,
     out: Output = None,
@@ -187,7 +220,7 @@ def predictions(
             )
         show_table(rows)
     if out is not None:
-        from drawing.planning.points import Prediction, draw_predictions  # here and not above: most calls draw nothing
+        from drawing.planning import Prediction, draw_predictions  # here and not above: most calls draw nothing
 
         points: list[Prediction] = []
         for run in published():

@@ -1,5 +1,6 @@
 """`puzzles plan` and `puzzles predictions`: what they print, what they write, and what they refuse."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -29,10 +30,16 @@ def test_why_says_what_limits_and_what_each_choice_costs() -> None:
     assert "Memory, 64.8 GiB: weights 32.9, activations 29.9" in said
 
 
-def test_sizes_to_try_are_the_only_ones() -> None:
-    said = words(puzzles(*LLAMA, "--tp", "4,8"))
-    assert " tp4 " in said
-    assert " tp2 " not in said
+def test_json_has_the_plans_and_the_front() -> None:
+    found = json.loads(puzzles(*LLAMA, "--json", "--tp", "4,8").output)
+    assert (found["format"], found["version"]) == ("llm-training-puzzles plan", 1)
+    assert len(found["plans"]) == 5
+    assert {one["plan"]["tp"] for one in found["plans"]} <= {4, 8}
+    for one in found["plans"]:
+        assert sum(one["parts"].values()) == pytest.approx(one["seconds"])
+        assert one["memory"]["total"] <= 0.95 * CLUSTERS["h100"].memory
+    seconds = [one["seconds"] for one in found["front"]]
+    assert seconds == sorted(seconds)
 
 
 def test_a_configuration_for_torchtitan() -> None:
