@@ -234,7 +234,7 @@ class Model(Given):
         if not self.dist.engine.driving:
             self.dist.begin(self.rank)
         first = out[0]
-        program.did("load_weights", first.layer, NO_BATCHES, (), first.number, 2, frame.f_code, frame.f_lasti, 0, said)
+        program.did("load_weights", first.layer, (), first.number, 2, frame.f_code, frame.f_lasti, 0, said)
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -265,7 +265,7 @@ class Model(Given):
             length = self._length("forward", layer, batches, (inp, weight))
         else:
             length *= len(batches)
-        program.did("forward", layer, batches, used, out.number, 1, frame.f_code, frame.f_lasti, length)
+        program.did("forward", layer, used, out.number, 1, frame.f_code, frame.f_lasti, length)
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -301,7 +301,7 @@ class Model(Given):
             length *= len(batches)
         used = inp.number, grad.number, weight.number
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
-        program.did("backward", layer, batches, used, first, count, frame.f_code, frame.f_lasti, length)
+        program.did("backward", layer, used, first, count, frame.f_code, frame.f_lasti, length)
         return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
@@ -338,7 +338,7 @@ class Model(Given):
         layer, length, used = weight.layer, self._update, (weight_grad.number, weight.number, opt_state.number)
         if length is None:
             length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
-        program.did("update", layer, NO_BATCHES, used, out[0].number, 2, frame.f_code, frame.f_lasti, length)
+        program.did("update", layer, used, out[0].number, 2, frame.f_code, frame.f_lasti, length)
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
@@ -357,7 +357,7 @@ class Model(Given):
             except PuzzleError as error:
                 self._blame(error)
             used = (weight.number,)
-            program.did("set_final_weight", weight.layer, NO_BATCHES, used, 0, 0, frame.f_code, frame.f_lasti)
+            program.did("set_final_weight", weight.layer, used, 0, 0, frame.f_code, frame.f_lasti)
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -388,7 +388,7 @@ class Model(Given):
         first, arg = len(program.values), said if row.says == "shard" else ()
         for value in made:
             program.new(value)
-        program.did(op, layer, batches, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
+        program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: tuple[Any, ...]) -> int:

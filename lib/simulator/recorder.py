@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 
 from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
@@ -63,8 +63,9 @@ class Recorder(Program):
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and rows that are to become Events: (operation, layer, batches, inputs, first of its outputs, how many,
-    start, length, code, instruction, arg)."""
+    """Events, and rows that are to become Events: (operation, layer, inputs, first of its outputs, how many, start,
+    length, code, instruction, arg). Its batches are those of its first output: without them a row is the same on all
+    ranks of a run like DDP."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
@@ -90,8 +91,9 @@ class Recorder(Program):
         rows = self.rows
         for number in range(self._asked, len(rows)):
             if type(rows[number]) is tuple:
-                op, layer, batches, inputs, first, count, now, length, code, instruction, arg = rows[number]
+                op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 made = tuple(range(first, first + count))
+                batches = cast(Value, self.values[first]).place.batches if made else NO_BATCHES
                 source = (code, instruction) if type(code) is CodeType else code
                 rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
         self._asked = len(rows)
@@ -139,9 +141,7 @@ class Recorder(Program):
         number = len(self.values)
         self.values.append(value)
         self._adopted[id(value)] = (value, number)
-        batches = value.place.batches
-        code, instruction = source if type(source) is tuple else (student_place(), 0)
-        self.did("foreign", value.layer, batches, (), number, 1, code, instruction)
+        self.did("foreign", value.layer, (), number, 1, *_split(source or student_place()))
         return number
 
     def new(self, value: Value) -> int:
@@ -156,7 +156,6 @@ class Recorder(Program):
         self,
         op: str,
         layer: int | None,
-        batches: frozenset[int],
         inputs: tuple[int, ...],
         first: int,
         count: int,
@@ -170,18 +169,9 @@ class Recorder(Program):
         now, rows = self.clock, self.rows
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
-        row = op, layer, batches, inputs, first, count, now, length, code, instruction, arg
-        rows.append(row if self.shared is None else self._as_others(row))
+        row = op, layer, inputs, first, count, now, length, code, instruction, arg
+        rows.append(row if self.shared is None else self.common((op, first, now, instruction), row))
         self.clock = now + length
-
-    def _as_others(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The row as the ranks of a large world have it: all of it is one object, or where each has batches of its own,
-        parts of it."""
-        op, layer, batches, inputs, first, count, now, length, code, instruction, arg = row
-        if not batches:
-            return self.common((op, first, now, instruction), row)
-        inputs, instruction = self.common(inputs, inputs), self.common(instruction, instruction)
-        return op, layer, batches, inputs, first, count, now, length, code, instruction, arg
 
     def common(self, key: Any, thing: T) -> T:
         """The one object for what the ranks of a large world have in common; elsewhere the thing itself. `key` is part
@@ -221,7 +211,7 @@ class Recorder(Program):
             raise self.blame(error) from None
         frame = student_frame(_frame(3))  # past the method of the value, and what all of these have in common
         code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
-        self.did(op, output.layer, output.place.batches, ids, self.new(output), 1, code, instruction, 0, arg)
+        self.did(op, output.layer, ids, self.new(output), 1, code, instruction, 0, arg)
         return output
 
     def blame(self, error: E) -> E:
@@ -242,6 +232,11 @@ class Recorder(Program):
             error.trace = self.world.so_far(str(error))
         fixes.keep(error)
         return error
+
+
+def _split(source: Source) -> tuple[CodeType | Place | None, int]:
+    """A line as a row has it: the code, and the instruction in it."""
+    return source if type(source) is tuple else (cast("Place | None", source), 0)
 
 
 class Work(Generic[T]):
@@ -311,8 +306,7 @@ class Work(Generic[T]):
             event.blocking = True
         else:
             wait = max(0, end - program.clock)
-            code, instruction = event.source if type(event.source) is tuple else (event.source, 0)
-            program.did("wait", event.layer, NO_BATCHES, (), 0, 0, code, instruction, wait, (self._index - 1,))
+            program.did("wait", event.layer, (), 0, 0, *_split(event.source), wait, (self._index - 1,))
         if end > program.clock:
             program.clock = end
         return result
