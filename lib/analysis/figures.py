@@ -7,7 +7,8 @@ exist, as the original does.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -104,33 +105,42 @@ def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) 
 
 def _levels(trace: Trace, rank: int, names: Sequence[str]) -> dict[str, tuple[int, list[Elements]]]:
     """Return for each name the event at which values of it are first alive, the earliest first, and how much is alive
-    at each event.
+    at each event."""
+    named: dict[str, list[int]] = defaultdict(list)
+    for number, name in enumerate(names):
+        named[name].append(number)
+    levels = {name: _level(trace, rank, numbers) for name, numbers in named.items()}
+    over = len(trace.programs[rank].events)
+    ever = sorted((name for name, (first, _) in levels.items() if first <= over), key=lambda name: levels[name][0])
+    return {name: levels[name] for name in ever}
+
+
+def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[Elements]]:
+    """Return at which event the first of some values is alive, and how much of them is at each event.
 
     What comes and goes is added up, so a value costs as much as it has stretches of life, however long they are.
     """
     lives, stays, over = trace.lifetimes()[rank], stays_of(trace)[rank], len(trace.programs[rank].events)
-    changes: dict[str, list[Elements]] = {}
-    firsts: dict[str, int] = {}
-    for number, (name, value, born, last) in enumerate(zip(names, lives.values, lives.born, lives.last, strict=True)):
+    values, born, last = lives.values, lives.born, lives.last
+    change: list[Elements] = [0] * (over + 2)
+    earliest = over + 1
+    for number in numbers:
+        value = values[number]
         if value is None:
             continue
-        if name not in changes:
-            changes[name], firsts[name] = [0] * (over + 2), over + 1
-        change, size, begin, end = changes[name], value.place.elements, born + 1, last + 1
+        size, begin, end = value.place.elements, born[number] + 1, last[number] + 1
         for first, until in stays.get(number, ()):
             if begin < end and first <= end and begin <= until:  # what is alive as it is: one stretch with that
                 begin, end = (first if first < begin else begin), (until if until > end else end)
             else:
                 change[first] += size
                 change[until if until <= over else over + 1] -= size
-                firsts[name] = min(firsts[name], first)
+                earliest = first if first < earliest else earliest
         if begin < end:
             change[begin] += size
             change[end if end <= over else over + 1] -= size
-            if begin < firsts[name]:
-                firsts[name] = begin
-    ever = sorted((name for name, first in firsts.items() if first <= over), key=firsts.__getitem__)
-    return {name: (firsts[name], [*accumulate(changes[name])]) for name in ever}
+            earliest = begin if begin < earliest else earliest
+    return earliest, [*accumulate(change)]
 
 
 def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
@@ -150,8 +160,7 @@ def peak(trace: Trace) -> Peak:
     """Return the highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
     best: tuple[Elements, int, int, int] | None = None
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
-        levels = _levels(trace, program.rank, [""] * len(lives.values))
-        totals = levels[""][1] if levels else [0] * len(program.events)
+        _, totals = _level(trace, program.rank, range(len(lives.values)))
         for index, (total, event) in enumerate(zip(totals, program.events, strict=False)):
             if (best is None or total > best[0]) and event.op in TIMED and event.start is not None:
                 best = total, program.rank, index, event.start

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.simulator.running_loop import RunningLoop
 
+FEW = 2_000
+"""Ranks from which on it matters what each of them holds."""
 SANDBOX = "whether made-up gradients will do", "leave the dist out for a sandbox: Model(layers=..., batches=...)"
 """What it is to be a sandbox, and how to become one, for who sets the name."""
 
@@ -187,10 +189,10 @@ class Dist(Given):
             from lib.cluster.network import Network
 
             self.network = Network(self.prices, self.engine.choose_later)
-        self.shared: dict[Any, Any] = {}
-        """One object for all that are equal, of what each rank would otherwise have its own: rows that are the same
-        on all ranks, inputs of operations, and the numbers of instructions. A rank of a large world is a fifth smaller
-        for it."""
+        self.shared: dict[Any, Any] | None = {} if total > FEW else None
+        """One object for all that are equal, of what each rank of a large world would otherwise have its own: rows that
+        are the same on all ranks, inputs of operations, and the numbers of instructions. A rank is a fifth smaller for
+        it, and a twentieth slower."""
         everybody = tuple(range(total))
         self.everybody = Group(everybody, everybody)
         self._groups = {everybody: self.everybody}

@@ -53,7 +53,7 @@ class Receive(Signal):
     __slots__ = ("event", "others", "rank", "source")
 
     def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
-        super().__init__()
+        Signal.__init__(self)  # as super() does, in half the time
         self.event, self.rank, self.source, self.others = event, rank, source, others
 
     def awaits(self, rank: int) -> list[int]:
@@ -69,7 +69,7 @@ class Channel:
 
     def __init__(self, source: int, target: int) -> None:
         self.source, self.target = source, target
-        self.sends, self.arrivals = (source, target, "send"), (source, target, "receive")
+        self.sends, self.arrivals = object(), object()
         self.ready, self.waiting, self.receives = deque[Message](), deque[Message](), deque[Receive]()
 
 

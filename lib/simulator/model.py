@@ -22,7 +22,7 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
-from lib.values.placement import MOST, keep
+from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
@@ -233,11 +233,8 @@ class Model(Given):
             self._blame(error)
         if not self.dist.engine.driving:
             self.dist.begin(self.rank)
-        first, now, rows = out[0], program.clock, program.rows
-        if now > program.until or len(rows) >= program.budget:
-            program.refuse()
-        row = "load_weights", first.layer, NO_BATCHES, (), first.number, 2, now, 0, frame.f_code, frame.f_lasti, said
-        program.did_as_others(row)
+        first = out[0]
+        program.did("load_weights", first.layer, (), first.number, 2, frame.f_code, frame.f_lasti, 0, said)
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -263,17 +260,12 @@ class Model(Given):
             out = rules.forward(self.shape, layer, inp, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, length, now, rows = out.layer - 1, out.place.batches, self._forward, program.clock, program.rows
+        layer, batches, length, used = out.layer - 1, out.place.batches, self._forward, (inp.number, weight.number)
         if length is None or not weight.place.complete or not inp.place.plain:
             length = self._length("forward", layer, batches, (inp, weight))
         else:
-            length = length if len(batches) == 1 else length * len(batches)
-        if now > program.until or len(rows) >= program.budget:
-            program.refuse()
-        used, at, shared = (inp.number, weight.number), frame.f_lasti, program.world.shared
-        used, at = shared.get(used) or keep(shared, used, used), shared.setdefault(at, at)
-        rows.append(("forward", layer, batches, used, out.number, 1, now, length, frame.f_code, at, ()))
-        program.clock = now + length
+            length *= len(batches)
+        program.did("forward", layer, used, out.number, 1, frame.f_code, frame.f_lasti, length)
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -302,18 +294,14 @@ class Model(Given):
             out = rules.backward(self.shape, layer, inp, grad, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, length, now, rows = grad.layer, grad.place.batches, self._backward, program.clock, program.rows
+        layer, batches, length = grad.layer, grad.place.batches, self._backward
         if length is None or not weight.place.complete or not inp.place.plain:
             length = self._length("backward", layer, batches, (inp, grad, weight))
         else:
-            length = length if len(batches) == 1 else length * len(batches)
-        if now > program.until or len(rows) >= program.budget:
-            program.refuse()
-        used, at, shared = (inp.number, grad.number, weight.number), frame.f_lasti, program.world.shared
-        used, at = shared.get(used) or keep(shared, used, used), shared.setdefault(at, at)
+            length *= len(batches)
+        used = inp.number, grad.number, weight.number
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
-        rows.append(("backward", layer, batches, used, first, count, now, length, frame.f_code, at, ()))
-        program.clock = now + length
+        program.did("backward", layer, used, first, count, frame.f_code, frame.f_lasti, length)
         return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
@@ -347,15 +335,10 @@ class Model(Given):
             out = rules.update(self.shape, layer, weight_grad, weight, opt_state, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, length, now, rows = weight.layer, self._update, program.clock, program.rows
+        layer, length, used = weight.layer, self._update, (weight_grad.number, weight.number, opt_state.number)
         if length is None:
             length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
-        if now > program.until or len(rows) >= program.budget:
-            program.refuse()
-        used, first = (weight_grad.number, weight.number, opt_state.number), out[0].number
-        row = "update", layer, NO_BATCHES, used, first, 2, now, length, frame.f_code, frame.f_lasti, ()
-        program.did_as_others(row)
-        program.clock = now + length
+        program.did("update", layer, used, out[0].number, 2, frame.f_code, frame.f_lasti, length)
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
@@ -368,16 +351,13 @@ class Model(Given):
         if getattr(weight, "home", None) is not program:
             self._compute("set_final_weight", layer, weight)
         else:
-            frame, now, rows = _frame(1), program.clock, program.rows
+            frame = _frame(1)
             try:
                 rules.final(self.shape, layer, weight)
             except PuzzleError as error:
                 self._blame(error)
-            if now > program.until or len(rows) >= program.budget:
-                program.refuse()
-            used, layer = (weight.number,), weight.layer
-            row = "set_final_weight", layer, NO_BATCHES, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()
-            program.did_as_others(row)
+            used = (weight.number,)
+            program.did("set_final_weight", weight.layer, used, 0, 0, frame.f_code, frame.f_lasti)
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -405,7 +385,10 @@ class Model(Given):
         elif type(layer) is not int:
             layer = plain(layer)
         length = 0 if row.cost is None else self._length(op, layer, batches, values)
-        program.did(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
+        first, arg = len(program.values), said if row.says == "shard" else ()
+        for value in made:
+            program.new(value)
+        program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: tuple[Any, ...]) -> int:
@@ -474,8 +457,8 @@ class Model(Given):
             rank = self._peer(rank, "pass_to")
         try:
             if isinstance(v, Value):
-                load = first = v.at(v.place)
-                elements = load.place.elements
+                load = first = v
+                elements = v.place.elements
                 inputs = (program.id(v, source),)
             else:
                 load, values = copy_message(v)
@@ -485,7 +468,7 @@ class Model(Given):
             self._blame(error)
         layer = None if first is None else first.layer
         batches = NO_BATCHES if first is None else first.place.batches
-        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, peer=rank)
+        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
         program.append(event)
         return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))
 
@@ -496,7 +479,7 @@ class Model(Given):
             source = self._peer(source, "receive")
         program = self.program
         place = (frame.f_code, frame.f_lasti)
-        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, peer=source)
+        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
         program.append(event)
         return Work(self, event, self.dist.receive(self.rank, source, event))
 
@@ -516,7 +499,7 @@ class Model(Given):
         """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
         frame = _frame(2)
         program, dist = self.program, self.dist
-        source = program.common((op, frame.f_lasti), (frame.f_code, frame.f_lasti))
+        source = (frame.f_code, frame.f_lasti)
         row = COLLECTIVES[op]
         said, arg = 0, ()
         try:
@@ -536,8 +519,9 @@ class Model(Given):
                 if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
                     rules.bring(row, v, layer, len(members.ranks))
                 inputs = (v.number if v.home is program else program.id(v, source),)
-                inputs = program.common(inputs, inputs)
                 first = v
+            if program.shared is not None:
+                source, inputs = program.common((op, frame.f_lasti), source), program.common(inputs, inputs)
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             ranks, batches = members.ranks, first.place.batches

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 
 from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
@@ -14,7 +15,7 @@ from lib.simulator.messages import Parcel
 from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
 from lib.values import facts
 from lib.values.placement import keep
-from lib.values.values import KINDS, Value, set_home, set_number
+from lib.values.values import KINDS, Value, copied, set_home, set_number
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -30,6 +31,7 @@ ENDLESS: Final = (
     "a loop around this line does not end: what its condition asks for has to change inside it\n"
     "(for a really large run raise the limit: simulate(..., budget=...))"
 )
+_frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 E = TypeVar("E", bound=PuzzleError)
 T = TypeVar("T")
 
@@ -45,12 +47,25 @@ class Recorder(Program):
     that rank, and cannot be used here.
     """
 
-    __slots__ = ("_adopted", "_asked", "_told", "budget", "clock", "most_moved", "moved", "taken", "until", "world")
+    __slots__ = (
+        "_adopted",
+        "_asked",
+        "_told",
+        "budget",
+        "clock",
+        "most_moved",
+        "moved",
+        "shared",
+        "taken",
+        "until",
+        "world",
+    )
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and rows that are to become Events: (operation, layer, batches, inputs, first of its outputs, how many,
-    start, length, code, instruction, arg)."""
+    """Events, and rows that are to become Events: (operation, layer, inputs, first of its outputs, how many, start,
+    length, code, instruction, arg). Its batches are those of its first output: without them a row is the same on all
+    ranks of a run like DDP."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
@@ -64,6 +79,7 @@ class Recorder(Program):
         """What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction."""
         self._asked = self._told = 0
         self.world = world
+        self.shared = world.shared
         self.budget = budget
         self.clock = 0
         self.until = 2 * MAX_TICKS
@@ -75,8 +91,9 @@ class Recorder(Program):
         rows = self.rows
         for number in range(self._asked, len(rows)):
             if type(rows[number]) is tuple:
-                op, layer, batches, inputs, first, count, now, length, code, instruction, arg = rows[number]
+                op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 made = tuple(range(first, first + count))
+                batches = cast(Value, self.values[first]).place.batches if made else NO_BATCHES
                 source = (code, instruction) if type(code) is CodeType else code
                 rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
         self._asked = len(rows)
@@ -124,9 +141,7 @@ class Recorder(Program):
         number = len(self.values)
         self.values.append(value)
         self._adopted[id(value)] = (value, number)
-        batches = value.place.batches
-        self.did("foreign", value.layer, batches, (), (), source or student_place())
-        self.events[-1].outputs = (number,)
+        self.did("foreign", value.layer, (), number, 1, *_split(source or student_place()))
         return number
 
     def new(self, value: Value) -> int:
@@ -141,34 +156,30 @@ class Recorder(Program):
         self,
         op: str,
         layer: int | None,
-        batches: frozenset[int],
         inputs: tuple[int, ...],
-        made: tuple[Value, ...],
-        source: Source,
+        first: int,
+        count: int,
+        code: CodeType | Place | None,
+        instruction: int,
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> None:
-        """Writes down an operation that runs on the rank's own clock, gives what it made numbers, and moves the clock
-        on."""
-        now, rows, first = self.clock, self.rows, len(self.values)
-        for value in made:
-            self.new(value)
+        """Writes down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
+        and moves the clock on."""
+        now, rows = self.clock, self.rows
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
-        code, instruction = source if type(source) is tuple else (source, 0)
-        instruction = self.world.shared.setdefault(instruction, instruction)
-        rows.append((op, layer, batches, inputs, first, len(made), now, length, code, instruction, arg))
+        row = op, layer, inputs, first, count, now, length, code, instruction, arg
+        rows.append(row if self.shared is None else self.common((op, first, now, instruction), row))
         self.clock = now + length
 
-    def did_as_others(self, row: tuple[Any, ...]) -> None:
-        """Writes down a row that the ranks of a large world have in common: it is one object then."""
-        self.rows.append(self.common((row[0], row[4], row[6], row[9]), row))
-
     def common(self, key: Any, thing: T) -> T:
-        """The one object for what ranks have in common. `key` is part of it, without code objects: their hash is
-        slow."""
-        known: Any = self.world.shared.get(key)
-        return known if known == thing else keep(self.world.shared, key, thing)
+        """The one object for what the ranks of a large world have in common; elsewhere the thing itself. `key` is part
+        of it, without code objects: their hash is slow."""
+        if self.shared is None:
+            return thing
+        known: Any = self.shared.get(key)
+        return known if known == thing else keep(self.shared, key, thing)
 
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
@@ -198,9 +209,9 @@ class Recorder(Program):
             ids = tuple([self.id(value) for value in inputs])
         except RuleError as error:
             raise self.blame(error) from None
-        frame = student_frame()
-        source = None if frame is None else (frame.f_code, frame.f_lasti)
-        self.did(op, output.layer, output.place.batches, ids, (output,), source, 0, arg)
+        frame = student_frame(_frame(3))  # past the method of the value, and what all of these have in common
+        code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+        self.did(op, output.layer, ids, self.new(output), 1, code, instruction, 0, arg)
         return output
 
     def blame(self, error: E) -> E:
@@ -221,6 +232,11 @@ class Recorder(Program):
             error.trace = self.world.so_far(str(error))
         fixes.keep(error)
         return error
+
+
+def _split(source: Source) -> tuple[CodeType | Place | None, int]:
+    """A line as a row has it: the code, and the instruction in it."""
+    return source if type(source) is tuple else (cast("Place | None", source), 0)
 
 
 class Work(Generic[T]):
@@ -275,20 +291,22 @@ class Work(Generic[T]):
         if result is None:
             pass
         elif isinstance(result, Value):
-            made = (program.new(result),)
-            event.outputs = program.common(made, made)
+            result = copied(result, program)
+            outputs = (result.number,)
+            event.outputs = outputs if program.shared is None else program.common(outputs, outputs)
         elif isinstance(result, Parcel):
             event.outputs = tuple(map(program.new, result.values))
             result = result.thing
         else:
-            event.outputs = tuple(map(program.new, result))
+            result = [copied(value, program) for value in result]
+            event.outputs = tuple([value.number for value in result])
         start: Any = event.start  # it has happened, so it has one
         end = start + event.length
         if len(program.rows) == self._index and len(program.moved) == self._moves:
             event.blocking = True
         else:
             wait = max(0, end - program.clock)
-            program.did("wait", event.layer, NO_BATCHES, (), (), event.source, wait, (self._index - 1,))
+            program.did("wait", event.layer, (), 0, 0, *_split(event.source), wait, (self._index - 1,))
         if end > program.clock:
             program.clock = end
         return result

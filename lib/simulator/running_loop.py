@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from lib import diagnosis
 from lib.simulator.engine import TURNS, Patience, Signal
-from lib.trace.trace import count_as_old
+from lib.trace.trace import count_as_old, look_for_garbage
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,6 +104,7 @@ class RunningLoop:
         """Remembers the task that steps a coroutine, to know when it ends."""
         if self.tasks.get(name) is not task:
             if not _running:
+                look_for_garbage()
                 _usual[:] = gc.get_threshold()
                 gc.set_threshold(max(COLLECT_AFTER, _usual[0]), *_usual[1:])
             self.tasks[name] = task

@@ -81,8 +81,7 @@ class Store(dict[Any, T]):
             frame = frame.f_back
         number, instruction = program.id(value), frame.f_lasti
         program.moved += (len(program.rows), ~self._index, number)
-        instruction = program.world.shared.setdefault(instruction, instruction)
-        program.taken += (self._index, key, number, frame.f_code, instruction)
+        program.taken += (self._index, key, number, frame.f_code, program.common(instruction, instruction))
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -97,7 +96,9 @@ class Store(dict[Any, T]):
         number = value.number if value.home is program else program.id(value)
         moved, taken, instruction = program.moved, program.taken, frame.f_lasti
         moved += (len(program.rows), ~self._index, number)
-        taken += (self._index, key, number, frame.f_code, program.world.shared.setdefault(instruction, instruction))
+        if program.shared is not None:
+            instruction = program.common(instruction, instruction)
+        taken += (self._index, key, number, frame.f_code, instruction)
         if not self:
             _clear(self)  # the table of an empty dict is 160 bytes, and most stores of most ranks end empty
         return value

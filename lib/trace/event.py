@@ -49,7 +49,8 @@ class Event:
 
     def copy(self) -> Event:
         """An equal event: several times as fast as dataclasses.replace."""
-        return self.at(self.issued, self.start, self.length)
+        what, when = (self.op, self.layer, self.batches, self.inputs, self.outputs), (self.issued, self.start)
+        return Event(*what, *when, self.length, self.source, self.arg, self.group, self.peer, self.blocking)
 
     def at(self, issued: int, start: int | None, length: int) -> Event:
         """The same at another time."""

@@ -104,13 +104,11 @@ def own_uses(program: Program) -> Uses:
     """Return the uses of a rank's values."""
     count, over = len(program.values), len(program.events)
     born, last, maker = [-1] * count, [-1] * count, [-1] * count
-    loaded: list[int] = []
-    talks: list[int] = []
+    loaded, talks, stays = list[int](), list[int](), list[int]()
     for index, event in enumerate(program.events):
         op, outputs = event.op, event.outputs
         for value in event.inputs:
-            if last[value] < index:
-                last[value] = index
+            last[value] = index
         if op == "wait":
             talks.append(index)
             issued = event.arg[0]
@@ -124,8 +122,9 @@ def own_uses(program: Program) -> Uses:
         if op in LOADS:
             loaded += outputs
         elif op in STAYS:
-            for value in (*handed_in(event), *new_states(event)):
-                last[value] = over
+            stays += (*handed_in(event), *new_states(event))
+    for value in stays:
+        last[value] = over
     return Uses(program.values, born, last, maker, loaded, talks)
 
 

@@ -157,11 +157,10 @@ def given(result: Any) -> list[Value]:
 
 
 def _for_each(law: Callable[..., Value]) -> Callable[[Sequence[Any], int], Results]:
-    """Each member gets what a law makes of all values: a value of its own, in the same place."""
+    """Each member gets what a law makes of all values."""
 
     def results(values: Sequence[Any], root: int) -> Results:
-        made = law(*values)
-        return [made.at(made.place) for _ in values]
+        return [law(*values)] * len(values)
 
     return results
 
@@ -176,8 +175,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
 
 
 def _bucket_sums(values: Sequence[Sequence[Value]], root: int) -> Results:
-    totals = _bucket_sum(*values)
-    return [[total.at(total.place) for total in totals] for _ in values]
+    return [_bucket_sum(*values)] * len(values)
 
 
 def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
@@ -186,13 +184,13 @@ def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
 
 
 def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
-    return [[row[i].at(row[i].place) for row in values] for i in range(len(values))]
+    return [[row[i] for row in values] for i in range(len(values))]
 
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
     """Give all members what the root brings. It overwrites what others bring, so that has to be as large."""
     _as_large(values[root], *values)
-    return [values[root].at(values[root].place) for _ in values]
+    return [values[root]] * len(values)
 
 
 def _as_large(first: Value, *others: Value) -> None:
@@ -202,13 +200,13 @@ def _as_large(first: Value, *others: Value) -> None:
 
 
 def _shift(values: Sequence[Any], root: int) -> Results:
-    return [values[i - 1].at(values[i - 1].place) for i in range(len(values))]
+    return [values[i - 1] for i in range(len(values))]
 
 
 def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
     after, before = [one[-1:] for one in values[:-1]], [one[:1] for one in values[1:]]
     pairs = zip(([], *after), (*before, []), strict=True)
-    return [[value.at(value.place) for value in (*left, *right)] for left, right in pairs]
+    return [[*left, *right] for left, right in pairs]
 
 
 def _nothing(*values: object) -> None:

@@ -384,18 +384,19 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
     _, op, layer, value, said, group = members[0]
-    kind = cast("type[Any]", type(value))
-    for m in members:
+    kind, values = cast("type[Any]", type(value)), list[Any]()
+    for _, its_op, its_layer, its_value, its_said, its_group in members:
         if (
-            m.op != op
-            or m.layer != layer
-            or m.said != said
-            or type(m.value) is not kind
-            or (m.group is not group and m.group != group)
+            its_op != op
+            or its_layer != layer
+            or its_said != said
+            or type(its_value) is not kind
+            or (its_group is not group and its_group != group)
         ):
             agree(members)
+        values.append(its_value)
     try:
-        return row.results([m.value for m in members], said)
+        return row.results(values, said)
     except PuzzleError as error:
         raise _spread(error, row, members) from None
 

@@ -9,7 +9,7 @@ a layer, an activation and its gradient LENGTH x HIDDEN elements a batch, where 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
@@ -315,6 +315,11 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
     return value
 
 
+def copied(value: V, home: Home) -> V:
+    """The same value on the rank that gets it."""
+    return made(type(value), value.layer, value.layers, value.place, value.updates, home)
+
+
 def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
     """The value of a kind with the fields of `fields_of`, in a step of that shape, or of no step in particular."""
     given = dict(zip(kind.__match_args__, fields, strict=False))
@@ -357,12 +362,14 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
-    homes: Iterator[Home] = (home for value in values if (home := getattr(value, "home", None)) is not None)
-    home = next(homes, None)
+    home: Home | None = None
+    for value in values:
+        home = home or getattr(value, "home", None)
     try:
         result = law(*values, *said)
     except PuzzleError as error:
         raise error if home is None else home.blame(error) from None
     if home is None:
         return result
-    return home.derive(op, values, result, tuple([NAMES.index(i) if isinstance(i, str) else i for i in said]))
+    arg = tuple([NAMES.index(i) if isinstance(i, str) else i for i in said]) if said else ()
+    return home.derive(op, values, result, arg)

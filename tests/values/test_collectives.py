@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Activation, Links, MismatchError, RuleError, Weight, WeightGrad
+from lib import Activation, Links, MismatchError, Model, RuleError, Weight, WeightGrad, simulate
 from lib.cluster.costs import units
 from lib.values.collectives import COLLECTIVES, TWICE_ROUND
 from lib.values.collectives import given as given_to
@@ -74,10 +74,22 @@ def test_everybody_gets_a_value_of_its_own(op: str) -> None:
         brought = buckets(3)
     if op == "allreduce_mean":
         brought = means([4, 4, 4])
-    got = results(op, brought)
-    flat = [item for one in got for item in given_to(one)]
-    assert len({id(item) for item in flat}) == len(flat)
-    assert all(item.mark is None for item in flat)
+    got: list[Any] = [None] * 3
+
+    async def meet(model: Model) -> None:
+        mine = brought[model.rank]
+        layer = () if op == "allreduce_bucket" else (given_to(mine)[0].layer,)
+        got[model.rank] = await getattr(model, op)(mine, *layer)
+
+    models = simulate(meet, ranks=3, layers=3, batches=12 if op == "allreduce_mean" else 3)
+    made = [given_to(one) for one in got]
+    assert [sum(map(len, made)), made] == [
+        len({id(one) for mine in made for one in mine}),
+        [*map(given_to, results(op, brought))],
+    ]
+    assert all(
+        one.mark == (model.program, one.number) for model, mine in zip(models, made, strict=True) for one in mine
+    )
 
 
 def test_a_bucket_is_summed_place_by_place() -> None:
