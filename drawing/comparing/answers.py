@@ -1,4 +1,4 @@
-"""Pictures of answers: why a rank waits, the critical path, what would be if, and what would help most.
+"""Pictures of answers: why a rank waits, the critical path, and what would be if.
 
 And what they and reviews mark on a timeline: gaps with letters and their reasons, the path, and the chain to a gap.
 """
@@ -9,18 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from drawing.canvas.layout import Axis, legend, swatch
-from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, LOOKS, PAPER, SOFT, TINTS, TRACK, Colour
+from drawing.canvas.palette import ACCENT, ALARM, INK, LOOKS, PAPER, SOFT, TINTS, TRACK, Colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.comparing.bars import TIME_LOOKS, Part, stack
 from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.dependencies import At
-from lib.analysis.figures import makespan
 from lib.analysis.waiting.chains import Leg, Step
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path, slack
 from lib.analysis.waiting.gaps import Gap, Group
-from lib.analysis.waiting.what_if import Helps, WhatIf, apart
+from lib.analysis.waiting.what_if import WhatIf
 from lib.analysis.waiting.why import Why
 from lib.cluster.costs import ticks, units
 from lib.errors.wording import exact, numbered
@@ -308,11 +307,6 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     return legend(scene, LEFT, y + 4, WIDTH - 12, [swatch(*PART_LOOKS[kind], words) for kind, words in shown.items()])
 
 
-NAMES: Final = 190.0
-"""Pixels that the names of what may help take, and WORDS what stands beside the longest bar."""
-BESIDE: Final = 170.0
-
-
 def picture_of_what_if(found: WhatIf) -> Picture:
     """Both timings on one time axis, each with its critical path, and what becomes of the gaps."""
     scene, y = titled(f"{found.words} ...", found.head(), INK if found.gain else SOFT)
@@ -343,25 +337,3 @@ def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None
         top, height = rows.lane(box.rank, box.lane)
         x, end = panel.axis.x(box.start), panel.axis.x(box.end)
         scene.add(Rect(x, top, max(0.8, end - x - 0.8), height, "none", ACCENT, 1.8))
-
-
-def picture_of_helps(found: Helps) -> Picture:
-    """A bar for each thing that would help: by how much the run would be over earlier."""
-    scene, y = titled("What would help most", found.head())
-    rows, whole, y = found.shown(), makespan(found.run), y + 4
-    left = 24 + NAMES
-    scale = (WIDTH - left - BESIDE) / max([abs(row.gain) for row in rows], default=1)
-    for row in rows:
-        scene.add(Text(left - 10, y + 8, fit(row.name, NAMES, TEXT), TEXT, INK, "end"))
-        width = max(1.0, scale * abs(row.gain))
-        scene.add(Rect(left, y, width, 15, GOOD if row.gain > 0 else ALARM, title=row.change.words()))
-        scene.add(Rect(left + width, y, BESIDE - 12, 15, PAPER))
-        scene.add(Text(left + width + 6, y + 8, apart(row.gain, whole), TEXT, INK))
-        y += 20
-    if not rows:
-        scene.add(Rect(left, y, 200, 15, TRACK), Text(left + 6, y + 8, "nothing alone makes a difference", TEXT, SOFT))
-        y += 20
-    if rest := found.rest():
-        y = scene.paragraph(24, y + 10, f"{rest[0].upper()}{rest[1:]}.", WIDTH - 48, 17, SOFT)
-    scene.height = y + 8
-    return Picture(scene, found.text())

@@ -232,7 +232,7 @@ class Review(Answer):
         longest = max(self.idle, key=lambda gap: gap.length)
         middle = exact(units((longest.start + longest.end) // 2))
         ask = f"why(out, rank={longest.rank}, time={middle})"
-        return f"{ask} follows the longest gap back to its cause, and what_helps(out) says what would shorten the run."
+        return f"{ask} follows the longest gap back to its cause."
 
     def memory(self) -> Iterator[str]:
         """List what is alive at the peak, and what of it could have been deleted."""
