@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from lib.errors.wording import counted
 from lib.schedules.pipelines import generators
 from lib.schedules.pipelines.action import PAIR, Action, Order
-from lib.schedules.pipelines.timing import Passes, peaks, time_order
+from lib.schedules.pipelines.timing import peaks, time_order
 from lib.values.table import table
 
 
@@ -255,7 +255,7 @@ class Named(NamedTuple):
     """A schedule that has a name. `order(ranks, batches)` asks its `generator` for its order.
 
     `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
-    generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
+    generator can be told by name: chunks, limit (microbatches of activations a rank may have).
     `paper`: where it is from. `torch`: its name in torch.distributed.pipelining.
     """
 
@@ -269,19 +269,10 @@ class Named(NamedTuple):
     takes: tuple[str, ...] = ()
     torch: str | None = None
 
-    def order(
-        self,
-        ranks: int,
-        batches: int,
-        *,
-        chunks: int | None = None,
-        limit: float | None = None,
-        costs: Passes | None = None,
-    ) -> Order:
-        """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and
-        for passes that take so long, of which most generators need to know nothing. ValueError where it has no such
-        order."""
-        asked = {"chunks": chunks, "limit": limit, "costs": costs}
+    def order(self, ranks: int, batches: int, *, chunks: int | None = None, limit: float | None = None) -> Order:
+        """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations.
+        ValueError where it has no such order."""
+        asked = {"chunks": chunks, "limit": limit}
         told = {name: asked[name] for name in self.takes if asked[name] is not None}
         stages: Any = told.get("chunks", self.chunks)
         if ranks * stages * batches > LARGEST:
@@ -342,8 +333,6 @@ SCHEDULES: Final = table(
         ),
         Named("zb_h1", "ZB-H1", generators.zb_h1, QI_2023, halves=True, takes=("limit",)),
         Named("zb_h2", "ZB-H2", generators.zb_h2, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_1p", "ZB-1p", generators.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
-        Named("zb_2p", "ZB-2p", generators.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
         Named("zb_v", "ZB-V", zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
         Named("v_half", "V-half", v_half, QI_2024, 2, "vee", halves=True),
         Named("v_min", "V-min", v_min, QI_2024, 2, "vee", halves=True),
