@@ -33,8 +33,8 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
-from lib.schedules.pipelines.legality import LONG, IllegalOrder, Wrong, illegal
+from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse
+from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
 from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, says_messages, share_of
 from lib.simulator.dist import Dist

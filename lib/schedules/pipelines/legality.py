@@ -11,18 +11,18 @@ what is missing; then messages that do not fit; then what holds all ranks up tog
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, count, groupby, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.wording import exact, plural, these
+from lib.errors.wording import plural, these
 from lib.schedules.pipelines.action import (
     BEGINS,
     KINDS,
+    LONG,
     MESSAGES,
     PAIR,
     PASSES,
@@ -32,12 +32,10 @@ from lib.schedules.pipelines.action import (
     Action,
     Messages,
     Order,
-    parse,
+    no_action,
     places,
 )
 from lib.schedules.pipelines.lowering import Call, held_up
-
-Limit = float | Sequence[float] | None
 
 
 class Wrong(NamedTuple):
@@ -73,22 +71,16 @@ def illegal(
     order: Order,
     *,
     batches: int | None = None,
-    stages: int | None = None,
-    limit: Limit = None,
     messages: Messages = "awaited",
 ) -> Wrong | None:
     """Return what is wrong with an order first, or None.
 
-    Without `batches` there are as many microbatches as most stages have, without `stages` as many as there are in a
-    row. `limit` is of how many microbatches a rank may hold the activations, one number or one for each rank: where it
-    has two stages, a forward on one of them makes half a microbatch. Where messages are `posted` a receive without a
-    wait holds up not its rank but the pass that needs it.
+    Without `batches` there are as many microbatches as most stages have. Where messages are `posted` a receive without
+    a wait holds up not its rank but the pass that needs it.
     """
-    if isinstance(limit, Sequence) and len(limit) != len(order):
-        raise ValueError(f"a limit for each of {len(order)} ranks, please; got {len(limit)}")
     if not order:
         return Wrong(0, 0, None, "missing", "there is nothing to do")
-    facts = _Facts(order, batches, stages, limit, messages == "posted")
+    facts = _Facts(order, batches, messages == "posted")
     for _, group in groupby(RULES, key=attrgetter("turn")):
         rules = [*group]
         found = [
@@ -102,50 +94,11 @@ def illegal(
     return None
 
 
-def require_legal(order: Order, *, batches: int | None = None, limit: Limit = None) -> Order:
+def require_legal(order: Order, *, batches: int | None = None) -> Order:
     """Return the order, if it is legal; else IllegalOrder."""
-    if (wrong := illegal(order, batches=batches, limit=limit)) is not None:
+    if (wrong := illegal(order, batches=batches)) is not None:
         raise IllegalOrder(wrong)
     return order
-
-
-def order_from(rows: Iterable[str | Iterable[str]], *, one_stage: bool = False) -> Order:
-    """Return the order of which each row has the words of one rank, as a list or a text. With `one_stage` a word such
-    as F0 is of the stage that has the number of its rank. IllegalOrder names the place of a word that is none."""
-    order: list[tuple[Action, ...]] = []
-    for rank, row in enumerate(rows):
-        words, stage = row.split() if isinstance(row, str) else row, rank if one_stage else None
-        order.append(tuple(_read(rank, position, word, stage) for position, word in enumerate(words)))
-    return tuple(order)
-
-
-LONG: Final = 60
-"""Characters of the longest word, and of what a message shows of a longer one."""
-
-
-def _read(rank: int, position: int, word: object, stage: int | None) -> Action:
-    """Return the action that a word is of; it may be anything."""
-    why, cause = _no_action(repr(word)), None
-    if isinstance(word, str):
-        plain = word.replace(" ", "").upper()
-        for meant in (word, plain, f"{rank}{plain}"):
-            with suppress(ValueError):
-                found = parse((meant[:LONG],), stage)[0]
-                if meant == word and len(word) <= LONG:
-                    return found
-                cause = f"write {meant}" if len(word) <= LONG else None
-                break
-    else:
-        cause = 'write it as a word, such as "0F3"'
-    raise IllegalOrder(Wrong(rank, position, Action(-1, _short(str(word))), "word", why, cause))
-
-
-def _short(word: str) -> str:
-    return word if len(word) <= LONG else f"{word[:LONG]}..."
-
-
-def _no_action(shown: str) -> str:
-    return f"{_short(shown)} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
 
 
 # -- what follows from an order ---------------------------------------------------------------------------------
@@ -168,8 +121,8 @@ MAKERS: Final = {name: tuple(kind.name for kind in KINDS.values() if kind.passes
 class _Facts:
     """An order, and what the rules ask of it."""
 
-    def __init__(self, order: Order, batches: int | None, stages: int | None, limit: Limit, posted: bool) -> None:
-        self.order, self.said_stages, self.limit, self.posted = order, stages, limit, posted
+    def __init__(self, order: Order, batches: int | None, posted: bool) -> None:
+        self.order, self.posted = order, posted
         self.malformed: list[dict[int, str]] = []
         """Of each rank what is no action, by position, and why."""
         self.ranks: list[list[Step]] = []
@@ -200,7 +153,7 @@ class _Facts:
                 for actions, malformed in zip(order, self.malformed, strict=True)
             )
         )
-        self.stages = self._in_a_row(named) if stages is None else stages
+        self.stages = self._in_a_row(named)
         """How many stages there are."""
         self.place = {stage: rank for stage, rank in named.items() if stage < self.stages}
         """The rank of each stage that there is."""
@@ -298,11 +251,11 @@ def _malformed(action: Action) -> str | None:
         passes = [KINDS[part.kind].passes if part.kind in KINDS else "" for part in parts]
         if kind == PAIR and passes == ["SEND_F", "SEND_B"]:
             return next(filter(None, map(_malformed, parts)), None)
-        return f"{_short(str(action))} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
+        return f"{str(action)[:LONG]} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
     row = KINDS.get(kind)
     if row is not None and stage >= 0 and (microbatch >= 0 if row.per_batch else microbatch == -1):
         return None
-    return _no_action(repr(_short(_word(stage, kind, microbatch))))
+    return no_action(_word(stage, kind, microbatch))
 
 
 def _word(stage: int, kind: str, microbatch: int) -> str:
@@ -339,7 +292,7 @@ def _stage(facts: _Facts, rank: int) -> Iterator[Said]:
             why, cause = _there_are("stage", facts.stages), None
             if stage < facts.stages:
                 why = "no rank has a pass of that stage"
-            elif facts.said_stages is None and facts.stages not in facts.passes:
+            elif facts.stages not in facts.passes:
                 why = f"no rank has stage {facts.stages}"
                 cause = None if facts.stages else "stages count from 0"
             yield position, f"{_told(stage, kind, microbatch)}: {why}", cause
@@ -472,19 +425,6 @@ def _message(facts: _Facts, rank: int) -> Iterator[Said]:
             yield position, f"{_told(stage, kind, microbatch)}{why}{facts.needs(rank, keys)}"
 
 
-def _memory(facts: _Facts, rank: int) -> Iterator[Said]:
-    """Yield forwards that make too many activations: each is there until both halves of its backward are over."""
-    if facts.limit is None:
-        return
-    limit = facts.limit[rank] if isinstance(facts.limit, Sequence) else facts.limit
-    share, held = facts.held[rank] or 1, 0
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        held += (kind == "F") - (kind in OVER)
-        if kind == "F" and held > limit * share:
-            makes = f"makes {exact(held / share)} microbatches of activations; at most {exact(limit)}"
-            yield position, f"{_told(stage, kind, microbatch)} {makes}"
-
-
 # -- what is missing, what does not fit, and what holds all ranks up --------------------------------------------------
 
 
@@ -579,7 +519,6 @@ RULES: Final = (
     Rule("gather", 0, _gathers),
     Rule("gather", 0, _reduced),
     Rule("message", 0, _message),
-    Rule("memory", 0, _memory),
     Rule("missing", 1, _missing),
     Rule("channel", 2, _channel),
     Rule("deadlock", 3, _deadlock),

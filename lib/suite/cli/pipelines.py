@@ -48,8 +48,8 @@ SHOWN, DRAWN = 10_000, 20_000
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
-WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or anything that `puzzles run` takes"
-KNOWN = "; ".join(f"{name}: {row.about}" for name, row in orders.FORMATS.items()) + "."
+WHAT = f"a schedule of the list, a file with an order ({orders.SUFFIX}), or anything that `puzzles run` takes"
+KNOWN = "; ".join(f"{name}: {about}" for name, about in orders.FORMATS.items()) + "."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
@@ -115,7 +115,7 @@ def export(
     chunks: Chunks = None,
 ) -> None:
     """Write an order for others."""
-    text, left_out = orders.FORMATS[form].write(_found(what, ranks, batches, chunks).legal())
+    text, left_out = orders.to_csv(_found(what, ranks, batches, chunks).legal(), comms=form == "csv-comms")
     if output is None:
         print(text, end="")
         return
@@ -126,7 +126,7 @@ def export(
 
 @schedule.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {orders.suffixes()}.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {orders.SUFFIX}.")],
     output: options.Output = None,
     messages: Annotated[Messages, option("For the picture, messages are posted or awaited.")] = "posted",
 ) -> None:
@@ -187,7 +187,7 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
             raise typer.BadParameter(str(error)) from None
     if chunks is not None:
         raise typer.BadParameter(f"--chunks is for a schedule of the list; there are {', '.join(SCHEDULES)}")
-    if orders.is_order_file(what):
+    if Path(what).suffix.lower() == orders.SUFFIX:
         return orders.read_file(what)
     if what not in PUZZLES and not Path(what).suffix:
         names = ", ".join(SCHEDULES)
@@ -265,7 +265,7 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
 
     if (row := SCHEDULES.get(schedule)) is None:
         name = Path(schedule).stem
-        if not orders.is_order_file(schedule):
+        if Path(schedule).suffix.lower() != orders.SUFFIX:
             return recording_of(run_subject(schedule, limit=limit).trace, name)
         return recording_of_order(compute_only(orders.read_file(schedule).legal()), name, **costs_of(found))
     if not found.has_order:
@@ -287,10 +287,9 @@ def _write_order(path: Path, found: Recording) -> str:
     """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
     from lib.schedules.formats.trace import order_of_recording
 
-    form = next((row for row in orders.FORMATS.values() if row.suffix == path.suffix.lower()), None)
-    if form is None:
-        raise ValueError(f"an order is written as {orders.suffixes()}")
+    if path.suffix.lower() != orders.SUFFIX:
+        raise ValueError(f"an order is written as {orders.SUFFIX}")
     order = order_of_recording(found)
-    write_whole(ready(path), form.write(order).text)
+    write_whole(ready(path), orders.to_csv(order).text)
     wrong = illegal(order)
     return f"Wrote {path}" + ("" if wrong is None else f", which is no whole step: {wrong}")
