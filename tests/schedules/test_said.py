@@ -9,7 +9,7 @@ import pytest
 from lib import Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
-from lib.schedules.formats.perfetto import read_slices
+from lib.schedules.formats.kineto import read_slices
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.load import load_function

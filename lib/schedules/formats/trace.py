@@ -389,12 +389,7 @@ def as_recording(name: str, spans: list[Span], ranks: int, unit: float | None) -
 
 
 def order_of_recording(recording: Recording) -> Order:
-    """Return the order of what the ranks compute, as a recording has it. ValueError where it has none."""
-    if not recording.has_order:
-        raise ValueError(
-            f"{recording.name} does not say which microbatch passes which stage, so it has no order: its ranges are "
-            "not named as torch's pipeline executor names them (PP:3F1), which it does with an order loaded from a file"
-        )
+    """Return the order of what the ranks compute, as a recording has it."""
     return tuple(
         parse(span.word for span in spans if span.word and span.op not in COMMUNICATION) for spans in recording.by_rank
     )

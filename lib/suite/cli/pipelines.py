@@ -268,13 +268,6 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
         if Path(schedule).suffix.lower() != orders.SUFFIX:
             return recording_of(run_subject(schedule, limit=limit).trace, name)
         return recording_of_order(compute_only(orders.read_file(schedule).legal()), name, **costs_of(found))
-    if not found.has_order:
-        raise ValueError(
-            f"{found.name} names no microbatches, so {row.title} has no size to be compared at. torch's own 1F1B names "
-            "nothing in a profile, and an order that torch loads from a file names each pass: puzzles schedule export "
-            f"{row.name} --ranks {found.ranks} --batches N -o {row.name}.csv. Or give that file here, to see both as "
-            f"they are: --schedule {row.name}.csv"
-        )
     order = order_of_recording(found)
     batches, stages = batches_of(order), len(places(order))
     if batches * found.ranks > len(found.spans):
