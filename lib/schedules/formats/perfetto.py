@@ -22,7 +22,7 @@ from lib.files import ready, write_whole
 from lib.schedules.formats.trace import PREFIX, Part, part_of, parts
 from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
-from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
+from lib.values.operations import COMMUNICATION, TIMED
 
 MICROSECONDS: Final = PER_UNIT / 1000
 """A time unit is drawn as so many microseconds: Perfetto knows no time units."""
@@ -83,7 +83,7 @@ def _process(
     yield named("process_sort_index", sort_index=process)
     for part in parts(trace, rank):
         first, action = events[part.first], part.action
-        if action is None or first.op in MESSAGES:
+        if action is None:
             slice_ = slice_of(part, part.span.stream, part.span.name, first.op)
             if first.op in COMMUNICATION and first.blocking:
                 slice_["args"]["awaited"] = True
