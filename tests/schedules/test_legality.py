@@ -25,7 +25,7 @@ def words(order: Order) -> list[list[str]]:
 
 LEVELS: dict[str, Callable[[Order], Order]] = {
     "passes": lambda order: order,
-    "weights": lambda order: with_weights(order, keep=2, ahead=1),
+    "weights": lambda order: with_weights(order),
     "messages": with_messages,
     "waits": with_waits,
     "posted": posted,
@@ -148,47 +148,20 @@ def test_the_largest_schedules_are_judged_at_once() -> None:
 # -- lowering ---------------------------------------------------------------------------------------------------
 
 
-def test_gathers_once_for_each_direction() -> None:
+def test_a_stage_is_whole_while_a_rank_works_on_it() -> None:
     order = (parse("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"),)
     assert with_weights(order) == (
         parse(
-            "0UNSHARD 0F0 0F1 0RESHARD 1UNSHARD 1F0 1F1 1RESHARD 1UNSHARD 1B0 1B1 1RESHARD 0UNSHARD 1REDUCE_GRAD "
-            "0B0 0B1 0RESHARD 0REDUCE_GRAD"
+            "0UNSHARD 0F0 0F1 0RESHARD 1UNSHARD 1F0 1F1 1B0 1B1 1RESHARD 0UNSHARD 1REDUCE_GRAD 0B0 0B1 0RESHARD "
+            "0REDUCE_GRAD"
         ),
     )
-    mingled = (parse("0F0 0B0 0F1 0B1"),)
-    assert with_weights(mingled) == (parse("0UNSHARD 0F0 0B0 0F1 0B1 0RESHARD 0REDUCE_GRAD"),)
 
 
-def test_a_rank_frees_what_it_needs_again_last() -> None:
-    order = (parse("0F0 1F0 2F0 2B0 1B0 0B0"),)
-    one, two, three = ([str(a) for a in with_weights(order, keep=keep)[0] if a.kind == "UNSHARD"] for keep in (1, 2, 3))
-    assert one == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "1UNSHARD", "0UNSHARD"]
-    assert two == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "0UNSHARD"]
-    assert three == ["0UNSHARD", "1UNSHARD", "2UNSHARD"]
-
-
-def test_a_gather_is_issued_ahead_where_there_is_room() -> None:
-    order = (parse("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"),)
-    ahead = with_weights(order, keep=2, ahead=1)[0]
-    assert ahead == parse(
-        "0UNSHARD 0F0 1UNSHARD 0F1 1F0 1F1 1B0 1B1 1RESHARD 1REDUCE_GRAD 0B0 0B1 0RESHARD 0REDUCE_GRAD"
-    )
-    assert with_weights(order, keep=1, ahead=3) == with_weights(order, keep=1)
-
-
-@pytest.mark.parametrize(("keep", "ahead"), [(None, 0), (None, 2), (2, 0), (2, 3), (3, 1)])
-def test_weights_and_messages_go_together(keep: int | None, ahead: int) -> None:
+def test_weights_and_messages_go_together() -> None:
     random = Random(17)
     for order in (random_order(random, place, 3) for place in PLACES for _ in range(4)):
-        gathered = with_weights(order, keep=keep, ahead=ahead)
-        both = with_messages(gathered)
-        for lowered in (gathered, both, with_weights(with_messages(order), keep=keep, ahead=ahead)):
+        gathered = with_weights(order)
+        for lowered in (gathered, with_messages(gathered), with_weights(with_messages(order))):
             assert illegal(lowered) is None, str(illegal(lowered))
             assert compute_only(lowered) == order
-        for actions in gathered:
-            whole = [0]
-            for action in actions:
-                whole.append(whole[-1] + (action.kind == "UNSHARD") - (action.kind == "RESHARD"))
-            assert whole[-1] == 0
-            assert keep is None or max(whole) <= keep
