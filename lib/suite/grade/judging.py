@@ -30,8 +30,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
+from lib.analysis.bounds.family import Family, SharedWork
+from lib.analysis.bounds.limits import bound_of, work_time
 from lib.checker.checker import check, check_data
 from lib.checker.hidden_sizes import bare
 from lib.checker.verdict import FunctionVerdict
@@ -151,7 +151,7 @@ def _bound(record: Puzzle) -> Figures:
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
     if premise.work:
-        return Figures(SharedWork.of(record).time(record.costs).value)
+        return Figures(work_time(SharedWork.of(record), record.costs).value)
     stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
     replicas = record.ranks // stages
     if record.ranks % stages or record.layers % stages or record.batches % replicas:

@@ -25,7 +25,7 @@ from lib import (
     why,
 )
 from lib.analysis import figures
-from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
+from lib.analysis.bounds.limits import Bound, Limit, Part, lower_bound
 from lib.analysis.memory import holdings, lean, rows
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import computing, gaps
