@@ -307,6 +307,7 @@ QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
 DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
+STAGES: Final = ("chunks",)
 BOTH: Final = ("chunks", "limit")
 
 SCHEDULES: Final = table(
@@ -314,23 +315,17 @@ SCHEDULES: Final = table(
         Named("gpipe", "GPipe", gpipe, HUANG, torch="ScheduleGPipe"),
         Named("one_f_one_b", "1F1B", one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),
         Named(
-            "breadth_first",
-            "Breadth-first",
-            breadth_first,
-            LAMY_POIRIER,
-            2,
-            takes=("chunks",),
-            torch="ScheduleLoopedBFS",
+            "breadth_first", "Breadth-first", breadth_first, LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"
         ),
         Named(
             "interleaved", "Interleaved 1F1B", interleaved, NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"
         ),
         Named(
-            "interleaved_zero_bubble",
-            "Interleaved zero bubble",
-            interleaved_zero_bubble,
-            QI_2023,
-            2,
+            name="interleaved_zero_bubble",
+            title="Interleaved zero bubble",
+            generator=interleaved_zero_bubble,
+            paper=QI_2023,
+            chunks=2,
             halves=True,
             takes=BOTH,
             torch="ScheduleInterleavedZeroBubble",
