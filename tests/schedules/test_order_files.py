@@ -6,15 +6,7 @@ from random import Random
 import pytest
 
 from lib.errors.exceptions import OrderFileError, TraceError
-from lib.schedules.formats.orders import (
-    MAX_BYTES,
-    at_equal_costs,
-    in_positions,
-    in_time,
-    read_csv,
-    read_file,
-    to_csv,
-)
+from lib.schedules.formats.orders import MAX_BYTES, at_equal_costs, in_positions, in_time, read_csv, read_file, to_csv
 from lib.schedules.pipelines.action import MESSAGES, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named, dualpipe_v
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b

@@ -32,10 +32,7 @@ MAX_BYTES: Final = 16 * 2**20
 TOO_LARGE: Final = f"it is larger than {MAX_BYTES // 2**20} MiB, and no order is"
 MAX_RANKS: Final = 10_000
 SUFFIX: Final = ".csv"
-FORMATS: Final = {
-    "csv": "torch.distributed.pipelining's, passes alone",
-    "csv-comms": "its other one, with messages",
-}
+FORMATS: Final = {"csv": "torch.distributed.pipelining's, passes alone", "csv-comms": "its other one, with messages"}
 """The formats by the names that the command has for them."""
 
 
