@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from chalk.core import BaseDiagram
 
 from drawing.canvas.picture import Picture, bundle
-from drawing.comparing.answers import picture_of_helps, picture_of_path, picture_of_what_if, picture_of_why
+from drawing.comparing.answers import picture_of_path, picture_of_what_if, picture_of_why
 from drawing.comparing.goals import picture_of_answers, picture_of_task, picture_of_verdict
 from drawing.comparing.recordings import draw_recordings
 from drawing.comparing.review import picture_of_review
@@ -25,7 +25,7 @@ from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from lib.analysis.recording import Recording
 from lib.analysis.waiting.critical_path import Path as CriticalPath
-from lib.analysis.waiting.what_if import Helps, WhatIf
+from lib.analysis.waiting.what_if import WhatIf
 from lib.analysis.waiting.why import Why
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.cluster.batch import PhysicalBatch
@@ -67,7 +67,6 @@ PICTURES: Final[Mapping[type, Shown]] = {
     Why: Shown(picture_of_why),
     CriticalPath: Shown(picture_of_path),
     WhatIf: Shown(picture_of_what_if),
-    Helps: Shown(picture_of_helps),
     Task: Shown(picture_of_task),
     Picture: Shown(_itself),
 }

@@ -16,7 +16,7 @@ from lib import checker as _checker
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
-    from lib.analysis.waiting.what_if import what_helps, what_if
+    from lib.analysis.waiting.what_if import what_if
     from lib.analysis.waiting.why import why
     from lib.checker.checker import check
     from lib.checker.verdict import FunctionVerdict, Verdict
@@ -105,14 +105,13 @@ __all__ = [
     "simulate",
     "solved",
     "stages",
-    "what_helps",
     "what_if",
     "why",
 ]
 
 _HOMES = {
     "lib.analysis.waiting.critical_path": "critical_path",
-    "lib.analysis.waiting.what_if": "what_helps what_if",
+    "lib.analysis.waiting.what_if": "what_if",
     "lib.analysis.waiting.why": "why",
     "lib.checker.checker": "check",
     "lib.checker.verdict": "FunctionVerdict Verdict",

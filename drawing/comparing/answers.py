@@ -1,4 +1,4 @@
-"""Pictures of answers: why a rank waits, the critical path, what would be if, and what would help most.
+"""Pictures of answers: why a rank waits, the critical path, and what would be if.
 
 And what they and reviews mark on a timeline: gaps with letters and their reasons, the path, and the chain to a gap.
 """
@@ -9,18 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from drawing.canvas.layout import Axis, legend, swatch
-from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, LOOKS, PAPER, SOFT, TINTS, TRACK, Colour
+from drawing.canvas.palette import ACCENT, ALARM, INK, LOOKS, PAPER, SOFT, TINTS, TRACK, Colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.comparing.bars import TIME_LOOKS, Part, stack
 from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.dependencies import At
-from lib.analysis.figures import makespan
 from lib.analysis.waiting.chains import Leg, Step
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path, slack
 from lib.analysis.waiting.gaps import Gap, Group
-from lib.analysis.waiting.what_if import Helps, WhatIf, apart
+from lib.analysis.waiting.what_if import WhatIf
 from lib.analysis.waiting.why import Why
 from lib.cluster.costs import ticks, units
 from lib.errors.wording import exact, numbered
@@ -310,25 +309,3 @@ def _changed(found: WhatIf, panel: Panel, rows: Rows) -> list[Rect]:
             (top, height), x, end = rows.lane(box.rank, box.lane), panel.axis.x(box.start), panel.axis.x(box.end)
             frames.append(Rect(x, top, max(0.8, end - x - 0.8), height, "none", ACCENT, 1.8))
     return frames if len(frames) <= 120 else []
-
-
-def picture_of_helps(found: Helps) -> Picture:
-    """A bar for each thing that would help: by how much the run would be over earlier."""
-    scene, y = titled("What would help most", found.head())
-    rows, whole, y = found.shown(), makespan(found.run), y + 4
-    left = 24 + NAMES
-    scale = (WIDTH - left - BESIDE + 10) / max([abs(row.gain) for row in rows], default=1)
-    for row in rows:
-        scene.add(Text(left - 10, y + 8, fit(row.name, NAMES, TEXT), TEXT, INK, "end"))
-        width = max(1.0, scale * abs(row.gain))
-        scene.add(Rect(left, y, width, 15, GOOD if row.gain > 0 else ALARM, title=row.change.words()))
-        scene.add(Rect(left + width, y, BESIDE - 22, 15, PAPER))
-        scene.add(Text(left + width + 6, y + 8, apart(row.gain, whole), TEXT, INK))
-        y += 20
-    if not rows:
-        scene.add(Rect(left, y, 200, 15, TRACK), Text(left + 6, y + 8, "nothing alone makes a difference", TEXT, SOFT))
-        y += 20
-    if rest := found.rest():
-        y = scene.paragraph(24, y + 10, f"{rest[0].upper()}{rest[1:]}.", WIDTH - 48, 17, SOFT)
-    scene.height = y + 8
-    return Picture(scene, found.text())

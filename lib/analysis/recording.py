@@ -130,37 +130,15 @@ class Recording:
 
     @cached_property
     def busy(self) -> tuple[int, ...]:
-        """Return how long each rank computes."""
-        return tuple(
-            sum(
-                last - first
-                for first, last in _merged(span for span in spans if span.stream == COMPUTE and _computes(span.op))
-            )
-            for spans in self.by_rank
-        )
+        """Return how long each rank computes. What nobody knows is a rank's own work: it kept the device busy."""
+        own = {"", *OPERATIONS} - COMMUNICATION - {"wait"}
+        every = ([span for span in spans if span.stream == COMPUTE and span.op in own] for spans in self.by_rank)
+        return tuple(sum(span.end - span.start for span in spans) for spans in every)
 
     @property
     def bubble(self) -> float:
         """The share of all ranks' time, up to the end, in which they do not compute (the makespan convention)."""
         return 1 - sum(self.busy) / (self.end * self.ranks) if self.end and self.ranks else 0.0
-
-
-def _computes(op: str) -> bool:
-    """Tell whether an operation is a rank's own work. What nobody knows is: it kept the device busy."""
-    return not op or (op in OPERATIONS and op not in COMMUNICATION and op != "wait")
-
-
-def _merged(spans: Iterator[Span]) -> Iterator[tuple[int, int]]:
-    """Spans as stretches of time that do not overlap."""
-    first = last = -1
-    for span in sorted(spans, key=lambda one: one.start):
-        if span.start > last:
-            if last > first:
-                yield first, last
-            first = span.start
-        last = max(last, span.end)
-    if last > first:
-        yield first, last
 
 
 def _parts(word: str) -> Sequence[str]:

@@ -92,8 +92,8 @@ class Premise(NamedTuple):
     family that is near both limits, and of which we know none that is better in both. Each shard of a weight is on
     `copies` ranks, and that of a state on `state_copies`.
 
-    `work`: it speaks of the time of all that share the work, whatever they cut (see `bounds.shared_work`), and nothing
-    else is to be said, but whether a schedule has `reached` it. `whole`: the same of all that leave layers whole.
+    `work`: it speaks of the time of all that share the work, whatever they cut (see `work_time`), and nothing else is
+    to be said, but whether a schedule has `reached` it. `whole`: the same of all that leave layers whole.
     """
 
     words: str = ""

@@ -33,8 +33,8 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
-from lib.schedules.pipelines.legality import LONG, IllegalOrder, Wrong, illegal
+from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse
+from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
 from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, says_messages, share_of
 from lib.simulator.dist import Dist
@@ -65,27 +65,14 @@ FIXES: Final = {
 @overload
 def schedule(function: Function, /) -> Written: ...
 @overload
+def schedule(*, messages: Messages = "awaited") -> Callable[[Function], Written]: ...
 def schedule(
-    *,
-    messages: Messages = "awaited",
-    layers_of: Sequence[range] | None = None,
-    microbatches: Sequence[Sequence[int]] | None = None,
-) -> Callable[[Function], Written]: ...
-def schedule(
-    function: Function | None = None,
-    /,
-    *,
-    messages: Messages = "awaited",
-    layers_of: Sequence[range] | None = None,
-    microbatches: Sequence[Sequence[int]] | None = None,
+    function: Function | None = None, /, *, messages: Messages = "awaited"
 ) -> Written | Callable[[Function], Written]:
-    """Make a schedule of a function that says, for one rank, its actions in their order.
+    """Make a schedule of a function that says, for one rank, its actions in their order. The words may leave the stage
+    out where every rank has one. Stages have equal shares of the layers, and each batch is a microbatch.
 
     `messages` between ranks are "awaited" at once on both sides, or "posted": they travel while their ranks compute.
-    Stages have equal shares of the layers, and each batch is a microbatch, unless `layers_of` and `microbatches` say
-    otherwise.
-
-    The words may leave the stage out where every rank has one.
 
     >>> @schedule(messages="posted")
     ... def gpipe(rank, ranks, batches):
@@ -99,7 +86,7 @@ def schedule(
             expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
             fix='write @schedule(messages="awaited") above the function',
         )
-    make = partial(Written, messages=messages, layers_of=layers_of, microbatches=microbatches)
+    make = partial(Written, messages=messages)
     return make if function is None else make(function)
 
 
@@ -223,16 +210,9 @@ class Written(Asked):
     """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
     gives what that gives."""
 
-    def __init__(
-        self,
-        function: Function,
-        messages: Messages,
-        layers_of: Sequence[range] | None,
-        microbatches: Sequence[Sequence[int]] | None,
-    ) -> None:
+    def __init__(self, function: Function, messages: Messages) -> None:
         super().__init__(function, "schedule", '@schedule or @schedule(messages="awaited")')
         self._messages: Messages = messages
-        self._layers_of, self._microbatches = layers_of, microbatches
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         takes = [*given, *named.values()]
@@ -245,14 +225,11 @@ class Written(Asked):
         return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
-        share, microbatches = share_of(model), self._microbatches
-        batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
-        order = self._ask(len(share.pipeline), batches, model.dist.budget)
+        share = share_of(model)
+        order = self._ask(len(share.pipeline), model.BATCHES // len(share.replicas), model.dist.budget)
         if model.dist.puzzle is not None and (world := PUZZLES[model.dist.puzzle].messages) is not None:
             self._require_world(world, order)
-        return program_of(
-            order, messages=self._messages, layers_of=self._layers_of, microbatches=microbatches, by_words=True
-        )
+        return program_of(order, messages=self._messages, by_words=True)
 
     def _require_world(self, world: str, order: Order) -> None:
         """PuzzleError where messages travel otherwise than the puzzle says: its goals are for that world."""
@@ -404,43 +381,34 @@ class Placed(Asked):
 
     def _require_whole(self, found: Sequence[tuple[int, int]], told: int, weights: Sequence[float], ranks: int) -> None:
         """PuzzleError where some stages are not all layers, on all ranks. `told` is how many there are in all."""
-        layers = len(weights)
-        counts = [count for _, count in found]
+        layers, counts = len(weights), [count for _, count in found]
+        added, least = " + ".join(map(str, counts)), min(counts, default=0)
         if told != ranks:
-            raise self._wrong(
-                f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}",
-                expected="a stage for each rank",
-                got=(", ".join(map(str, found)) or "nothing") + (", ..." if told > len(found) else ""),
-                fix="give the list one entry for each rank",
+            what = f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}"
+            expected, fix = "a stage for each rank", "give the list one entry for each rank"
+            got = (", ".join(map(str, found)) or "nothing") + (", ..." if told > len(found) else "")
+        elif sorted(rank for rank, _ in found) != [*range(ranks)]:
+            what = "these stages do not lie on all ranks, one on each"
+            expected, got = (
+                f"each of the ranks 0 to {ranks - 1} once",
+                f"the ranks {', '.join(str(r) for r, _ in found)}",
             )
-        if sorted(rank for rank, _ in found) != [*range(ranks)]:
-            raise self._wrong(
-                "these stages do not lie on all ranks, one on each",
-                expected=f"each of the ranks 0 to {ranks - 1} once",
-                got=f"the ranks {', '.join(str(rank) for rank, _ in found)}",
-                fix="the first number of each pair is a rank, the second its number of layers",
-            )
-        if counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
-            raise self._wrong(
-                f"{counts} are the layers at which stages begin, not how many each has",
-                expected=f"numbers that are {layers} together",
-                got=" + ".join(map(str, counts)) + f" = {sum(counts)}",
-                fix="of each stage give where the next one begins, minus where it begins itself",
-            )
-        if (least := min(counts)) < 1:
-            raise self._wrong(
-                f"stage {counts.index(least)} has {counted(least, 'layer')}",
-                expected="one layer at least: a stage without layers has nothing to pass on",
-                got=" + ".join(map(str, counts)),
-                fix="take a layer from the stage that has the most",
-            )
-        if sum(counts) != layers:
-            raise self._wrong(
-                f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}",
-                expected="each layer on one stage",
-                got=f"{' + '.join(map(str, counts))} = {sum(counts)}",
-                fix=_of_count(counts, weights),
-            )
+            fix = "the first number of each pair is a rank, the second its number of layers"
+        elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
+            what = f"{counts} are the layers at which stages begin, not how many each has"
+            expected, got = f"numbers that are {layers} together", f"{added} = {sum(counts)}"
+            fix = "of each stage give where the next one begins, minus where it begins itself"
+        elif least < 1:
+            what = f"stage {counts.index(least)} has {counted(least, 'layer')}"
+            expected, got = "one layer at least: a stage without layers has nothing to pass on", added
+            fix = "take a layer from the stage that has the most"
+        elif sum(counts) != layers:
+            what = f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}"
+            expected, got = "each layer on one stage", f"{added} = {sum(counts)}"
+            fix = _of_count(counts, weights)
+        else:
+            return
+        raise self._wrong(what, expected=expected, got=got, fix=fix)
 
 
 def _fix(wrong: Wrong, ranks: int | None) -> str | None:

@@ -201,7 +201,7 @@ Model.check(out, puzzle="breadth_first_fsdp")
 # stage is whole at a time, its weights are gathered again at each change:
 
 # %%
-order = with_weights(interleaved_order(4, 8), keep=1)
+order = with_weights(interleaved_order(4, 8))
 changes = simulate(program_of(order, messages="posted"), **sizes)
 print(" ".join(map(str, order[0])))
 for name, run in {"interleaved": changes, "yours": out}.items():

@@ -20,7 +20,6 @@ from lib import (
     check,
     critical_path,
     simulate,
-    what_helps,
     what_if,
     why,
 )
@@ -186,5 +185,4 @@ def pictures() -> dict[str, Picture]:
         "busy": picture_of(why(RUNS["relay"], 0, 0.5)),
         "critical path": picture_of(critical_path(RUNS["relay"])),
         "what if": picture_of(what_if(RUNS["relay"], rank=1, faster=2)),
-        "what helps": picture_of(what_helps(RUNS["relay"])),
     }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lib import LINKS, PUZZLES, UNIT, Costs, Links, Mesh, Model, Trace, check, simulate
-from lib.analysis.bounds.puzzle_bounds import lower_bound
+from lib.analysis.bounds.limits import lower_bound
 from lib.checker.verdict import Verdict
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import fully_sharded

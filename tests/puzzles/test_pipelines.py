@@ -8,7 +8,7 @@ from typing import Any
 
 from lib import PUZZLES, Model, Uneven, check, simulate, stages
 from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.puzzle_bounds import bound_of
+from lib.analysis.bounds.limits import bound_of
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.action import Action

@@ -9,7 +9,7 @@ import pytest
 
 from lib import PUZZLES, simulate
 from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+from lib.analysis.bounds.limits import has_bound, lower_bound
 from lib.checker.checker import check
 from lib.cluster.mesh import Mesh
 from lib.puzzles import records

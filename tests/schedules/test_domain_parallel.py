@@ -89,17 +89,6 @@ def test_a_cube_is_cut_along_each_of_its_dims(axes: dict[str, int]) -> None:
     assert play(simulate(domain_parallel(), layers=cube(8, 8), mesh=Mesh(axes), batches=2)[0].trace) > 20
 
 
-@pytest.mark.parametrize("sizes", [[4, 0, 5], [6, 2, 1], [1, 1, 7]])
-@pytest.mark.parametrize("exchange", EXCHANGES)
-def test_a_part_may_have_few_rows_or_none(sizes: list[int], exchange: str) -> None:
-    """Of one row at an end a neighbour has all that its output needs, too, and leaves that to it."""
-    layers = [Layer("convolution", 3, 3, 9, columns=4, kernel=3, padding=1)] * 2
-    step = domain_parallel({"rows": sizes}, exchange=exchange)
-    models = simulate(step, layers=layers, mesh=Mesh({"rows": 3}), batches=2)
-    assert check(models).correct
-    assert play(models[0].trace) > 20
-
-
 @pytest.mark.parametrize(
     ("sizes", "kernel", "said"),
     [
@@ -131,14 +120,6 @@ def test_a_mesh_that_cuts_what_there_is_not_is_named(parts: dict[str, Sequence[i
         simulate(domain_parallel(parts), layers=layers, mesh=Mesh(axes))
     with pytest.raises(Exception, match="and data, along which batches are shared; got stage"):
         simulate(domain_parallel(), layers=layers, mesh=Mesh({"rows": 2, "stage": 2}))
-
-
-@pytest.mark.parametrize("exchange", ["alltoall", "allgather"])
-def test_what_neighbours_do_not_have_may_come_from_further_away(exchange: str) -> None:
-    layers = [Layer("convolution", 3, 3, 12, kernel=11, padding=5)]
-    models = simulate(domain_parallel(exchange=exchange), layers=layers, mesh=Mesh({"rows": 6}), batches=2)
-    assert check(models).correct
-    assert play(models[0].trace) > 20
 
 
 def test_an_exchange_that_there_is_not_is_named() -> None:

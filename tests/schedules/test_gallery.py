@@ -21,7 +21,6 @@ def named(found: Gallery, name: str) -> Piece:
 
 
 def test_every_schedule_with_a_name_is_in_it(found: Gallery) -> None:
-    """One that is the same as another here, as ZB-1p as ZB-H1, is shown under that name."""
     orders = {piece.order for piece in found.pieces}
     for row in SCHEDULES.values():
         assert row.order(4, 8) in orders, row.name

@@ -6,7 +6,7 @@ import pytest
 
 from lib import ActivationGrad, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.analysis.bounds.puzzle_bounds import lower_bound
+from lib.analysis.bounds.limits import lower_bound
 from lib.analysis.waiting.critical_path import critical_path
 from lib.schedules.steps import accumulate, load, step
 from lib.suite.submissions.load import load_function

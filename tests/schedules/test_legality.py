@@ -2,7 +2,7 @@
 
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from lib.schedules.pipelines.action import Order, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.schedules.pipelines.legality import IllegalOrder, illegal, order_from, require_legal
+from lib.schedules.pipelines.legality import IllegalOrder, illegal, require_legal
 from lib.schedules.pipelines.lowering import compute_only, posted, with_messages, with_weights
 from tests.schedules.mutations import mutated, random_order, with_some_waits, with_waits
 from tests.schedules.naive_machine import can_run
@@ -25,7 +25,7 @@ def words(order: Order) -> list[list[str]]:
 
 LEVELS: dict[str, Callable[[Order], Order]] = {
     "passes": lambda order: order,
-    "weights": lambda order: with_weights(order, keep=2, ahead=1),
+    "weights": lambda order: with_weights(order),
     "messages": with_messages,
     "waits": with_waits,
     "posted": posted,
@@ -76,6 +76,11 @@ def test_a_changed_order_is_legal_if_it_can_be_done(level: str) -> None:
 # -- what is said of mistakes -----------------------------------------------------------------------------------
 
 
+def one_stage_each(rows: Sequence[list[str]]) -> Order:
+    """Words that name no stage are of that with the number of their rank."""
+    return tuple(parse(row, rank) for rank, row in enumerate(rows))
+
+
 WRONG = re.split(r"^=== ", Path(__file__).with_name("wrong_orders.txt").read_text("utf-8"), flags=re.MULTILINE)[1:]
 
 
@@ -85,7 +90,7 @@ def test_what_is_said_of_a_wrong_order(case: str) -> None:
     rows, _, said = rest.partition("\n---\n")
     ranks = [row.split() for row in rows.split("\n")]
     options: dict[str, Any] = {name: int(value) for name, value in re.findall(r"\[(\w+)=(\d+)\]", title)}
-    order = order_from(ranks, one_stage=ranks[0][0][0].isalpha())
+    order = one_stage_each(ranks) if ranks[0][0][0].isalpha() else tuple(map(parse, ranks))
     wrong = illegal(order, **options)
     assert wrong is not None
     assert str(wrong) + (f"\ncause: {wrong.cause}" if wrong.cause else "") == said.strip()
@@ -101,14 +106,11 @@ def test_what_is_slow_is_legal_nevertheless(ahead: tuple[int, ...]) -> None:
         + [f"B{m}" for m in range(8 - before, 8)]
         for before in ahead
     ]
-    assert illegal(order_from(rows, one_stage=True), batches=8, stages=4) is None
+    assert illegal(one_stage_each(rows), batches=8) is None
 
 
-def test_what_is_legal_if_messages_are_posted_or_so_many_activations_may_be_held() -> None:
+def test_what_is_legal_if_messages_are_posted() -> None:
     assert illegal((parse("0RECV_B0 0F0 0SEND_F0 0B0"), parse("1RECV_F0 1F0 1B0 1SEND_B0")), messages="posted") is None
-    assert illegal(one_f_one_b(4, 8), limit=(4, 3, 2, 1)) is None
-    loop = (parse("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1"), parse("1F0 3F0 1F1 3F1 3B0 1B0 3B1 1B1"))
-    assert illegal(loop, limit=2) is None
 
 
 def test_the_error_of_an_illegal_order() -> None:
@@ -130,7 +132,7 @@ def test_a_long_circle_is_told_in_short() -> None:
     ranks = 12
     rows = [[f"{r}F0", f"{r}B0", f"{r}F1", f"{r}B1"] for r in range(ranks - 1)]
     rows.append([f"{ranks - 1}{word}" for word in ("F0", "F1", "B0", "B1")])
-    wrong = illegal(order_from(rows))
+    wrong = illegal(tuple(map(parse, rows)))
     assert wrong is not None
     assert wrong.rule == "deadlock"
     assert "wait for each other" in wrong.text
@@ -146,47 +148,20 @@ def test_the_largest_schedules_are_judged_at_once() -> None:
 # -- lowering ---------------------------------------------------------------------------------------------------
 
 
-def test_gathers_once_for_each_direction() -> None:
+def test_a_stage_is_whole_while_a_rank_works_on_it() -> None:
     order = (parse("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"),)
     assert with_weights(order) == (
         parse(
-            "0UNSHARD 0F0 0F1 0RESHARD 1UNSHARD 1F0 1F1 1RESHARD 1UNSHARD 1B0 1B1 1RESHARD 0UNSHARD 1REDUCE_GRAD "
-            "0B0 0B1 0RESHARD 0REDUCE_GRAD"
+            "0UNSHARD 0F0 0F1 0RESHARD 1UNSHARD 1F0 1F1 1B0 1B1 1RESHARD 0UNSHARD 1REDUCE_GRAD 0B0 0B1 0RESHARD "
+            "0REDUCE_GRAD"
         ),
     )
-    mingled = (parse("0F0 0B0 0F1 0B1"),)
-    assert with_weights(mingled) == (parse("0UNSHARD 0F0 0B0 0F1 0B1 0RESHARD 0REDUCE_GRAD"),)
 
 
-def test_a_rank_frees_what_it_needs_again_last() -> None:
-    order = (parse("0F0 1F0 2F0 2B0 1B0 0B0"),)
-    one, two, three = ([str(a) for a in with_weights(order, keep=keep)[0] if a.kind == "UNSHARD"] for keep in (1, 2, 3))
-    assert one == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "1UNSHARD", "0UNSHARD"]
-    assert two == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "0UNSHARD"]
-    assert three == ["0UNSHARD", "1UNSHARD", "2UNSHARD"]
-
-
-def test_a_gather_is_issued_ahead_where_there_is_room() -> None:
-    order = (parse("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"),)
-    ahead = with_weights(order, keep=2, ahead=1)[0]
-    assert ahead == parse(
-        "0UNSHARD 0F0 1UNSHARD 0F1 1F0 1F1 1B0 1B1 1RESHARD 1REDUCE_GRAD 0B0 0B1 0RESHARD 0REDUCE_GRAD"
-    )
-    assert with_weights(order, keep=1, ahead=3) == with_weights(order, keep=1)
-
-
-@pytest.mark.parametrize(("keep", "ahead"), [(None, 0), (None, 2), (2, 0), (2, 3), (3, 1)])
-def test_weights_and_messages_go_together(keep: int | None, ahead: int) -> None:
+def test_weights_and_messages_go_together() -> None:
     random = Random(17)
     for order in (random_order(random, place, 3) for place in PLACES for _ in range(4)):
-        gathered = with_weights(order, keep=keep, ahead=ahead)
-        both = with_messages(gathered)
-        for lowered in (gathered, both, with_weights(with_messages(order), keep=keep, ahead=ahead)):
+        gathered = with_weights(order)
+        for lowered in (gathered, with_messages(gathered), with_weights(with_messages(order))):
             assert illegal(lowered) is None, str(illegal(lowered))
             assert compute_only(lowered) == order
-        for actions in gathered:
-            whole = [0]
-            for action in actions:
-                whole.append(whole[-1] + (action.kind == "UNSHARD") - (action.kind == "RESHARD"))
-            assert whole[-1] == 0
-            assert keep is None or max(whole) <= keep

@@ -1,4 +1,4 @@
-"""Orders in files: torch's CSV, our JSON, and lines of text."""
+"""Orders in files: torch's CSV; and lines of text."""
 
 from pathlib import Path
 from random import Random
@@ -6,26 +6,12 @@ from random import Random
 import pytest
 
 from lib.errors.exceptions import OrderFileError, TraceError
-from lib.schedules.formats.orders import (
-    FORMATS,
-    MAX_BYTES,
-    at_equal_costs,
-    in_positions,
-    in_time,
-    is_order_file,
-    read_csv,
-    read_file,
-    read_json,
-    to_csv,
-    to_json,
-)
+from lib.schedules.formats.orders import MAX_BYTES, at_equal_costs, in_positions, in_time, read_csv, read_file, to_csv
 from lib.schedules.pipelines.action import MESSAGES, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named, dualpipe_v
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
-from lib.schedules.pipelines.legality import IllegalOrder, Wrong
+from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import compute_only, posted, with_messages, with_weights
-from lib.simulator.simulator import simulate
-from lib.trace.trace import Trace
 from tests.schedules.mutations import mutated
 
 
@@ -34,9 +20,7 @@ def test_an_order_comes_back_as_it_was(row: Named) -> None:
     order = row.order(3, 6)
     assert read_csv(to_csv(order).text).legal() == order
     for lowered in (order, with_messages(order), with_weights(order), with_messages(with_weights(order))):
-        assert read_json(to_json(lowered).text).legal() == lowered
         assert read_csv(to_csv(lowered).text).legal() == order
-    assert read_json(to_json(posted(order)).text).legal() == posted(order)
     lowered = with_messages(with_weights(order))
     assert to_csv(lowered, comms=True).left_out == ()
     assert read_csv(to_csv(lowered, comms=True).text).legal() == lowered
@@ -70,39 +54,25 @@ def test_a_file_that_was_damaged_is_refused_and_nothing_else_happens() -> None:
     """A byte or a few are changed, or cut off: it is the same order, or another legal one, or an error of ours."""
     random = Random(3)
     order = with_messages(interleaved(2, 3))
-    for encode, read in (
-        (lambda order: to_json(order).text, read_json),
-        (lambda order: to_csv(order, comms=True).text, read_csv),
-    ):
-        text, legal = encode(order), 0
-        for _ in range(150):
-            cut = random.randrange(len(text))
-            damaged = text[:cut] + random.choice(('"', ",", "\n", "9", "[", "F", "", "\x00")) + text[cut + 1 :]
-            try:
-                read(damaged[: random.choice((len(text), cut))]).legal()
-                legal += 1
-            except (OrderFileError, IllegalOrder):
-                pass
-        assert legal < 30
+    text, legal = to_csv(order, comms=True).text, 0
+    for _ in range(150):
+        cut = random.randrange(len(text))
+        damaged = text[:cut] + random.choice(('"', ",", "\n", "9", "[", "F", "", "\x00")) + text[cut + 1 :]
+        try:
+            read_csv(damaged[: random.choice((len(text), cut))]).legal()
+            legal += 1
+        except (OrderFileError, IllegalOrder):
+            pass
+    assert legal < 30
 
 
 def test_files_by_their_names(tmp_path: Path) -> None:
     order = interleaved(2, 4)
-    for name, row in FORMATS.items():
-        path = tmp_path / f"{name}{row.suffix}"
-        path.write_text(row.write(order).text)
-        assert is_order_file(path)
-        assert compute_only(read_file(path).legal(batches=4, stages=4)) == order
-    trace = tmp_path / "run.json"
-    Trace.of(simulate(lambda model: None, ranks=1, layers=1, batches=1)).save(trace)
-    assert not is_order_file(trace)
-    assert not is_order_file(tmp_path / "none.json")
-    assert not is_order_file("gpipe")
-    with pytest.raises(
-        OrderFileError, match=r"^run.json: it is no order: its format is not 'llm-training-puzzles order'$"
-    ):
-        read_file(trace)
-    with pytest.raises(OrderFileError, match=r"^order.txt: a file of an order is .csv or .json$"):
+    for comms in (False, True):
+        path = tmp_path / "order.csv"
+        path.write_text(to_csv(order, comms=comms).text)
+        assert compute_only(read_file(path).legal()) == order
+    with pytest.raises(OrderFileError, match=r"^order.txt: a file of an order is .csv$"):
         read_file(tmp_path / "order.txt")
     with pytest.raises(OSError, match="No such file"):
         read_file(tmp_path / "none.csv")
@@ -134,8 +104,8 @@ def test_whatever_is_wrong_can_be_shown() -> None:
     order = with_messages(interleaved(2, 3))
     for _ in range(50):
         other, _ = mutated(random, order)
-        found = read_json(to_json(other).text)
-        assert in_positions(found.order, found.wrong()).count("<-- here") == (found.wrong() is not None)
+        wrong = illegal(other)
+        assert in_positions(other, wrong).count("<-- here") == (wrong is not None)
 
 
 def test_equal_costs_are_those_of_all_stages_of_a_rank() -> None:

@@ -111,7 +111,7 @@ def _sharded(order: Order, batches: int, messages: Messages = "awaited") -> tupl
 
 def test_weights_gathered_once_a_stage_or_for_every_pass() -> None:
     order = one_f_one_b(4, 4)
-    once, calls = _sharded(with_weights(order, keep=1), 8)
+    once, calls = _sharded(with_weights(order), 8)
     assert (calls["allgather"], calls["scatterreduce"]) == (2, 2)
     each = tuple(
         tuple(step for a in actions for step in (Action(a.stage, "UNSHARD"), a, Action(a.stage, "RESHARD")))
@@ -123,14 +123,11 @@ def test_weights_gathered_once_a_stage_or_for_every_pass() -> None:
 
 
 def test_whole_weights_go_between_a_stage_s_passes() -> None:
-    """Breadth-first, two stages a rank: each is gathered once a direction, the next one while this one computes."""
+    """Breadth-first, two stages a rank: each is gathered once a direction, and the last one once for both."""
     order = breadth_first(4, 8, 2)
-    trace, calls = _sharded(with_weights(order, ahead=1), 16, "posted")
-    assert calls["allgather"] == 4
-    assert (end(trace), peak(trace).elements) == (42.3, 4_194_304)
-    kept, calls = _sharded(with_weights(order, keep=2), 16, "posted")
-    assert calls["allgather"] == 2
-    assert peak(kept).elements == 4_194_304 + 262_144
+    trace, calls = _sharded(with_weights(order), 16, "posted")
+    assert calls["allgather"] == 3
+    assert (end(trace), peak(trace).elements) == (42.6, 4_194_304)
 
 
 def test_gradients_of_whole_weights_are_all_reduced_where_the_order_says_so() -> None:

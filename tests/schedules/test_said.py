@@ -1,6 +1,5 @@
 """What is said of orders, files, sweeps and lists that cannot be: each with its kind of error, to the letter."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from lib import Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
-from lib.schedules.formats.perfetto import read_slices
+from lib.schedules.formats.kineto import read_slices
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.load import load_function
@@ -20,7 +19,6 @@ from tests.support.said import Said
 FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
 ROOMS = (gallery, steps, orders, trace, action, generators, legality, lowering, program, timing)
 NAMES = {name: value for room in ROOMS for name, value in vars(room).items()}
-GOOD = {"format": orders.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
 STUDENTS = """
 KEPT = ["F0", "F1"]
 says = lambda *words: lambda rank, ranks, batches: [*words]
@@ -30,11 +28,6 @@ def too_far(rank, ranks, batches): return ["F0", "B0"] if rank == 0 else ["F0", 
 """
 """A text of its own: where a mistake is does not depend on the lines of this file."""
 exec(STUDENTS, NAMES)
-
-
-def changed(**fields: Any) -> Any:
-    """A good file in JSON, with other fields."""
-    return orders.read_json(json.dumps(GOOD | fields)).legal()
 
 
 def recorded(data: bytes) -> Any:

@@ -11,7 +11,7 @@ from lib.analysis.figures import bubbles, end
 from lib.schedules.pipelines.action import Action, parse, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import interleaved
-from lib.schedules.pipelines.legality import illegal, order_from
+from lib.schedules.pipelines.legality import illegal
 from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.schedules.pipelines.timing import NoRoom, time_order
@@ -86,8 +86,8 @@ def test_the_simulator_says_the_same(
 def test_the_stored_optima_speak_the_same_language() -> None:
     """Each of their layers is a stage. All are legal, and end when the timer says, with messages awaited or not."""
     for optimum in optima():
-        order = order_from(optimum.orders)
-        assert illegal(order, batches=optimum.size.batches, stages=optimum.size.layers) is None
+        order = tuple(map(parse, optimum.orders))
+        assert illegal(order, batches=optimum.size.batches) is None
         timed = time_order(order, forward=1, backward=1, update=0.5, message=0.4, messages="awaited")
         assert timed.end == optimum.end
 

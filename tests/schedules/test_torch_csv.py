@@ -56,14 +56,14 @@ def test_all_others_are_legal(row: Named, tmp_path: Path) -> None:
         chunks = (2, 3) if "chunks" in row.takes else (row.chunks,)
         for count in chunks:
             path = table(tmp_path / "theirs.csv", schedule(row), ranks, batches, count)
-            assert len(places(read_file(path).legal(batches=batches, stages=ranks * count))) == ranks * count
+            assert len(places(read_file(path).legal())) == ranks * count
 
 
 @pytest.mark.parametrize("row", LOWERED, ids=lambda row: row.name)
 def test_what_torch_lowers_them_to_is_legal(row: Named, tmp_path: Path) -> None:
     for ranks, batches in ((2, 4), (4, 8)):
         path = table(tmp_path / "theirs.csv", schedule(row), ranks, batches, 2, with_comms=True)
-        order = read_file(path).legal(batches=batches)
+        order = read_file(path).legal()
         assert {"UNSHARD", "RESHARD", "REDUCE_GRAD", *MESSAGES} <= {a.kind for actions in order for a in actions}
         assert illegal(order) is None, "torch puts a receive where the message comes"
 
@@ -74,7 +74,7 @@ def test_torch_defers_receives_past_each_other(row: Named, tmp_path: Path) -> No
     same rank each may get the other. Nothing tells it: there are no tags."""
     name = schedule(row)
     path = table(tmp_path / "theirs.csv", name, 4, 8, 2, with_comms=True, defer_pp_recv=True)
-    wrong = read_file(path).wrong(batches=8)
+    wrong = read_file(path).wrong()
     assert (wrong and wrong.rule) == ("channel" if row.shape == "vee" else None)
 
 

@@ -11,20 +11,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.wording import these
-from lib.puzzles.records import Size, Sized
+from lib.errors.wording import counted, these
+from lib.puzzles.records import Puzzle, Size, Sized
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.laws import total_elements
-from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOADS, OPERATIONS, TIMED
-from lib.values.placement import union
+from lib.values.layers import Shape
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOADS, OPERATIONS, TIMED, UPDATES
+from lib.values.placement import Elements, union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
 
 PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
@@ -114,6 +115,88 @@ class Family:
     def differences(self, run: Trace) -> Iterator[str]:
         """In what a run, whose values have been made anew, is no schedule of this family."""
         return _differences(run, self)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """Schedules in which every rank updates some of every weight itself, and every backward has both of its halves.
+
+    `described`: the layers, as a record describes them. Besides that a schedule may cut, copy and repeat as it likes.
+    """
+
+    premise: ClassVar[str] = "Every rank updates each weight, or its own part of it, and no backward leaves out a half."
+    ranks: int
+    layers: int
+    batches: int
+    described: tuple[Layer, ...] = USUAL
+
+    @classmethod
+    def of(cls, record: Puzzle) -> SharedWork:
+        """Return those of a puzzle, at the size of its record."""
+        return cls(*record.size, record.described(record.layers))
+
+    @property
+    def shape(self) -> Shape:
+        """The layers, with what they cost."""
+        return Shape(self.layers, self.batches, self.described)
+
+    def differences(self, run: Trace) -> Iterator[str]:
+        """In what a run is none of these: ranks that leave updates to others, halves that are left out."""
+        updated = {(rank, event.layer) for rank, event in run.events() if event.op in UPDATES}
+        halves: dict[int, Elements] = defaultdict(int)
+        for program in run.programs:
+            for event in program.events:
+                if event.op in BY_INPUT and event.layer is not None:
+                    values = program.values_of(event.inputs)
+                    halves[event.layer] += OPERATIONS[event.op].work(run.shape, event.layer, len(event.batches), values)
+        for layer, kind in enumerate(self.shape.kinds):
+            if kind.weight is None:
+                continue
+            for rank in range(self.ranks):
+                if (rank, layer) not in updated:
+                    yield f"rank {rank} updates nothing of layer {layer}"
+            if halves[layer] < kind.cost * self.batches:
+                yield f"the backward of layer {layer} leaves out input halves"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLayers:
+    """Schedules in which each layer is on one rank that trains it whole, and each rank has equally many.
+
+    Which layers a rank has, how many batches go together, and whether backward is split, is free.
+    """
+
+    premise: ClassVar[str] = "Each layer is on one rank, whole, and each rank has equally many layers."
+    ranks: int
+    layers: int
+    batches: int
+    described: tuple[Layer, ...] = USUAL
+
+    @classmethod
+    def of(cls, record: Puzzle) -> WholeLayers:
+        """Return those of a puzzle, at the size of its record."""
+        return cls(*record.size)
+
+    @property
+    def each(self) -> int:
+        """Layers of a rank."""
+        return self.layers // self.ranks
+
+    def differences(self, run: Trace) -> Iterator[str]:
+        """In what a run is none of these: layers on several ranks, parts of layers, ranks with more layers."""
+        homes: dict[int, int] = {}
+        for rank, event in run.events():
+            if event.op not in COMPUTE or event.layer is None or event.layer == self.layers:  # the loss
+                continue
+            operation, values = OPERATIONS[event.op], run.programs[rank].values_of(event.inputs)
+            whole = len(event.batches) if operation.per_batch else 1
+            if operation.work(run.shape, event.layer, len(event.batches), values) < whole:
+                yield f"rank {rank} runs {event.op} of layer {event.layer} on a part of it"
+            if homes.setdefault(event.layer, rank) != rank:
+                yield f"layer {event.layer} is on several ranks"
+        for rank in range(self.ranks):
+            if (many := sum(home == rank for home in homes.values())) * self.ranks != self.layers:
+                yield f"rank {rank} has {counted(many, 'layer')} of {self.layers}"
 
 
 def excuse(run: Trace, family: Schedules) -> str | None:

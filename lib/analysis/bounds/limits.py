@@ -1,9 +1,9 @@
-"""The arguments behind the lower bounds, one for each figure: how a limit is computed, and what it is made of.
+"""Lower bounds: what no schedule of a puzzle's family can be below, what each limit is made of, and why.
 
-All eight puzzles are about families of one kind (see `families.Family`), so one argument for each figure will do.
-Below, S stages have k layers each and D ranks each; a rank has m batches, of which g go through a layer together. W is
-a weight's elements, A an activation's for one batch. Forward and backward take 1 a batch and layer, an update u, a
-message p at each end, and a collective c, or two messages in its place.
+`family` has the kinds of schedules that bounds speak of, and `optima` what a solver proved besides. In what follows
+about a Family, S stages have k layers each and D ranks each; a rank has m batches, of which g go through a layer
+together. W is a weight's elements, A an activation's for one batch. Forward and backward take 1 a batch and layer, an
+update u, a message p at each end, and a collective c, or two messages in its place.
 
 **Time.** Take a rank of the last stage. Its batches came through S - 1 stages, each of which took k·g for the first of
 them, and a message, 2p; before that, where weights are sharded, the first layer had to be gathered, c. Then the rank
@@ -12,9 +12,8 @@ that), on g batches or more, whose gradient still goes back through S - 1 stages
 arrives at the first stage, that rank has still to do its backwards of these batches and all its k updates, for each of
 them needs a gradient of theirs: k·u. And where the stage has more ranks, another rank has to wait until the gradient of
 the layer that came last got there, and then to update: c + u. When operations are awaited changes none of this. Where
-states are on fewer ranks than weights, what a rank updates last has still to get to the other copies.
-
-Where communication has a bandwidth, c is what the missing elements take on the links of a rank that gathers.
+states are on fewer ranks than weights, what a rank updates last has still to get to the other copies. Where
+communication has a bandwidth, c is what the missing elements take on the links of a rank that gathers.
 
 **Memory.** See `alive`.
 
@@ -25,20 +24,25 @@ each part is on c ranks, D - c are enough to gather it, and c - 1 have to be tol
 Where they are not sharded, the sum is needed on all ranks: until one rank knows it, D - 1 others must have sent
 something, and after that moment D - 1 must still be told: 2(D - 1). Between stages, each activation and each gradient
 travels once. Of D equal ranks the one that sends most is at or over the average.
+
+**Shared work** and **whole layers** (SharedWork, WholeLayers): see `work_time`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
-from lib.cluster.costs import UNIT, Costs
+from lib.analysis.bounds.family import Family, SharedWork, WholeLayers, excuse
+from lib.analysis.bounds.optima import AIMS, Aim, Optimum, Size, stored
+from lib.cluster.costs import UNIT, Costs, as_written
 from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES
+from lib.trace.trace import Trace
 
 
 class Part(NamedTuple):
@@ -63,6 +67,86 @@ class Limit:
     proof: str
 
 
+NOTHING = Limit(0.0, (), "work", False, "Of this nothing is known.")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The limits of a puzzle: the time of the true end, elements on the rank with the highest peak, elements sent by
+    the rank that sends most. They speak of a family of schedules; `premise` says which, in a sentence for a student.
+
+    A limit of 0 says nothing. Each holds on its own: the schedules that reach them need not be the same. `together`
+    are time and memory of one that is near both, and of which we know none that is better in both.
+    """
+
+    puzzle: str
+    premise: str
+    time: Limit
+    memory: Limit
+    sent: Limit
+    family: Family | SharedWork | WholeLayers
+    together: tuple[float, float] | None = None
+    costs: Costs = UNIT
+
+    def excuse(self, trace: Trace) -> str | None:
+        """Why this run is not of the family, and so may be below the limits; None where it is."""
+        return excuse(trace, self.family)
+
+    @property
+    def frontier(self) -> tuple[Optimum, ...]:
+        """Proved optima from the fastest to the one with the least memory, where the family was solved at its costs."""
+        if self.costs != UNIT or not isinstance(self.family, Family):
+            return ()
+        return tuple(optimum for aim in AIMS if (optimum := solved(self.family, aim)) is not None)
+
+
+def has_bound(puzzle: str) -> bool:
+    """Tell whether a lower bound is known for a puzzle."""
+    return puzzle in PUZZLES and PUZZLES[puzzle].bound is not None
+
+
+@cache
+def lower_bound(puzzle: str) -> Bound:
+    """Return the lower bound of a puzzle at its own size. ValueError where none is known (see has_bound)."""
+    record = PUZZLES[puzzle] if has_bound(puzzle) else None
+    if record is None or record.bound is None:
+        known = ", ".join(name for name in PUZZLES if has_bound(name))
+        raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
+    premise = record.bound
+    if premise.work or premise.whole:
+        work = (SharedWork if premise.work else WholeLayers).of(record)
+        least = work_time(work, record.costs, premise.reached)
+        return Bound(puzzle, work.premise, least, NOTHING, NOTHING, work, costs=record.costs)
+    copies = premise.copies, premise.state_copies
+    family = Family(*record.size, premise.stages, premise.sharded, premise.grouping, *copies)
+    found = bound_of(family, record.costs, reached=True)
+    return replace(found, puzzle=puzzle, premise=premise.words, together=premise.together)
+
+
+def bound_of(family: Family, costs: Costs = UNIT, *, reached: bool = False) -> Bound:
+    """Return the bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
+    limits = time(family, costs, reached), memory(family, reached, costs), sent(family, reached)
+    return Bound("", "", *limits, family, costs=costs)
+
+
+def solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
+    """Return the stored optimum of a family, where it is a pipeline of single batches that was solved; else None."""
+    if family.grouping != "one" or family.ranks != family.stages:
+        return None
+    return stored(Size(family.stages, family.layers, family.batches, overlap), aim)
+
+
+def _limit(parts: Iterable[Part], kind: str, reached: bool, proof: str) -> Limit:
+    parts = tuple(parts)
+    return Limit(_total(parts), parts, kind, reached, proof)
+
+
+def _total(parts: Iterable[Part]) -> float:
+    """Return the sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a time
+    unit."""
+    return round(sum(part.amount for part in parts), 9)
+
+
 # -- time -----------------------------------------------------------------------------------------------------------
 
 
@@ -70,13 +154,13 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     """Return the time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
-    collective = float(costs.least(family.layer.weight * (1 - family.share)))
     told_in = float(costs.least(family.layer.weight * family.state_share))
     last = float(sum(map(costs.factor, range(each * others, family.layers))))
     layers, updates = counted(each, "layer"), each * costs.update
     told = told_in + costs.update if family.replicas > 1 else 0.0
     parts: list[Part] = []
     if family.share < 1:
+        collective = float(costs.least(family.layer.weight * (1 - family.share)))
         parts.append(Part(collective, "all-gather of the first layer"))
     parts += _way(family, "forward", costs.forward * group, costs)
     work = round((costs.forward + costs.backward) * last * family.mine, 9)
@@ -93,16 +177,15 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         parts.append(Part(sent_on, "telling the other copies what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
     proof = _time_proof(family, updates >= told) + (_solved_time(family) if costs == UNIT else "")
-    return Limit(_total(parts), tuple(parts), kind, reached, proof)
+    return _limit(parts, kind, reached, proof)
 
 
 def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Part]:
-    """Through all stages but the last, at `layer` time units a layer, and a message from each."""
+    """Return the way through all stages but the last, at `layer` time units a layer, and a message from each."""
     others = family.stages - 1
     if not others:
         return []
-    group = counted(family.mine if family.grouping == "all" else 1, "batch")
-    message = 2 * costs.p2p
+    group, message = counted(family.mine if family.grouping == "all" else 1, "batch"), 2 * costs.p2p
     before = float(sum(map(costs.factor, range(others * family.each))))
     through = f"{counted(others, 'stage')}: {counted(family.each, 'layer')} on {group}"
     amount = round(before * layer + others * message, 9)
@@ -110,22 +193,102 @@ def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Par
 
 
 def _time_proof(family: Family, working: bool) -> str:
-    tail = (
-        "all its updates need a gradient of these batches, so they come after"
-        if working
-        else "the last gradient has to reach the ranks that wait for it before they can update"
-    )
+    tail = "the last gradient has to reach the ranks that wait for it before they can update"
+    if working:
+        tail = "all its updates need a gradient of these batches, so they come after"
     if family.stages > 1:
         return (
             "The last stage can begin only when the first input has come through all others; then it has all its work "
             f"to do; and its last gradient has to go all the way back. On the first stage {tail}."
         )
-    start = "No rank can begin before the first layer is gathered. " if family.share < 1 else ""
-    if family.lends:
-        tail += "; and what it updates last still has to get to the other copies"
     if family.ranks == 1:
         return "Each layer has to take each batch forward and backward and to be updated, and there is one rank."
+    start = "No rank can begin before the first layer is gathered. " if family.share < 1 else ""
+    tail += "; and what it updates last still has to get to the other copies" if family.lends else ""
     return f"{start}A rank has to take its batches forward and backward through all layers; {tail}."
+
+
+def _solved_time(family: Family) -> str:
+    quick, awaited = solved(family, "fastest"), solved(family, "fastest", overlap=False)
+    if quick is None or awaited is None:
+        return ""
+    least = f"If every message is awaited at once, no schedule ends before {awaited.end_bound:g}"
+    return f" The solver agrees. {quick.proof}. {least}."
+
+
+def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = False) -> Limit:
+    """Return the least time of all that share the work of layers, whatever they cut; or that cut nothing.
+
+    The puzzles inside the layer cut columns, rows, heads, words and tokens, and each can be solved with the cuts of
+    another, or with none. So their argument speaks of what there is to compute, and not of where.
+
+    A weight is updated with the sum of its gradient over all batches and rows, and there is no gradient of a row
+    without the loss of it. So each pair of a row and an element of a weight is multiplied at least once forward and, as
+    backwards are whole, at least once in each half of backward; and so is each pair of a query and a key that it may
+    see, and each token at each of its experts. An operation on parts costs as much of its layer as its parts are of
+    these pairs, so all ranks together compute for at least what all layers cost on all batches.
+
+    The update of a part of a weight takes as long as that of a whole one of the usual size. Of a layer whose weight is
+    s times that, parts that are all of it together cost s or more, or as many updates as there are ranks, if each has
+    one. No operation runs beside another on a rank: of n ranks the last one is done no earlier than the average, and
+    slower ranks take so much less of it. The first and the last exchange do not count, as nothing says how small what
+    is sent then may be. (Prices are rounded to billionths of a time unit, so a run of many pieces may be as little
+    below.)
+
+    Of memory and of what is sent nothing is said. A rank that computes everything again, row by row, needs little more
+    than its part of the weights, and one that has all weights and all batches sends nothing: both are correct, and
+    nobody would learn from a limit that counts on them.
+    """
+    if isinstance(work, WholeLayers):
+        return _whole_time(work, costs, reached)
+    shape, ranks = work.shape, work.ranks
+    back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
+    computed = updates = Fraction(0)
+    learns = [False]  # of each activation whether a weight has to do with it, so that it has a gradient
+    for number, kind in enumerate(shape.kinds):
+        learns.append(kind.weight is not None or any(learns[one] for one in shape.of(number)))
+        once = as_written(costs.forward) + (back if learns[-1] else 0)
+        computed += kind.cost * once * costs.factor(number) * work.batches
+        updates += as_written(costs.update) * (kind.step * ranks if kind.step <= 1 else max(ranks, kind.step))
+    speed = sum(1 / costs.slowness(rank) for rank in range(ranks))
+    weights = counted(sum(kind.weight is not None for kind in shape.kinds), "layer")
+    what = f"{counted(work.layers, 'layer')} x {counted(work.batches, 'batch')} forward and backward"
+    parts = (
+        Part(round(float(computed / speed), 9), f"{what}, shared by {counted(ranks, 'rank')}"),
+        Part(round(float(updates / speed), 9), f"the updates of {weights} on each rank"),
+    )
+    proof = (
+        "Every row of every batch has to go through all layers, forward and backward, on one rank or on several, and "
+        "every rank has its updates to do. If the ranks share that evenly and never wait, they end at this time."
+    )
+    more = "" if reached else " Waiting for data, or for a rank that has more to do, comes on top."
+    return _limit(parts, "work", reached, proof + more)
+
+
+def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
+    """Return the least time of all that leave layers whole.
+
+    Of n ranks that have k layers each, sort them by the lowest layer of each: the last one has none below layer n - 1.
+    Before its first operation a batch has gone forward through those n - 1 layers, which are on other ranks. From then
+    on it has its forwards, both halves of its backwards (something below it learns) and its updates to do, one after
+    the other. Where the layers lie otherwise, a V or a loop, and when messages come, only adds to it.
+    """
+    fastest = min(map(costs.slowness, range(work.ranks)))
+    back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
+    below = sum(map(costs.factor, range(work.ranks - 1)))
+    own = sum(sorted(map(costs.factor, range(work.ranks - 1, work.layers)))[: work.each])
+    layers, batches = counted(work.each, "layer"), counted(work.batches, "batch")
+    found = {
+        "a batch forward through the layers below those of the last rank": as_written(costs.forward) * below,
+        f"{layers} x {batches} forward and backward": (as_written(costs.forward) + back) * own * work.batches,
+        f"update of {layers}": as_written(costs.update) * work.each,
+    }
+    proof = (
+        f"Of {counted(work.ranks, 'rank')} with {layers} each, one has no layer below number {work.ranks - 1}. It "
+        "begins when a batch has come up to there, and then has all of its own work to do."
+    )
+    parts = (Part(round(float(amount * fastest), 9), what) for what, amount in found.items() if amount)
+    return _limit(parts, "critical path", reached, proof)
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
@@ -135,7 +298,7 @@ def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
     """Return what must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
     proof = _memory_proof(family, moment.when) + (_solved_memory(family) if costs == UNIT else "")
-    return Limit(moment.total, moment.parts, "what has to be in memory", reached, proof)
+    return _limit(moment.parts, "what has to be in memory", reached, proof)
 
 
 class Moment(NamedTuple):
@@ -169,11 +332,48 @@ def alive(family: Family) -> Moment:
     gradient that it made is there in full, W, whatever has been added to it. The least over o and over g (1, or all: in
     between it is more) counts.
     """
-    options = [_together(family, family.mine)]
+    weight = family.layer.weight
+    gradient = Part(weight, "gradient of a weight")
+    options = [_moments(family, family.mine, ("start", "over"), "the first backward", (), gradient)]
     if family.grouping != "all" and family.mine > 1:
-        apart = [_apart(family, open_) for open_ in range(family.each)]
+        # Each backward on one batch, when some layers have had none. The gradient that it made is whole, until a
+        # collective has cut it.
+        shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
+        rest = Part(float(weight * (1 - Fraction(1, family.replicas))), "the rest of the gradient of a weight")
+        apart: list[Moment] = []
+        for open_ in range(family.each):
+            closed, others = family.each - open_, family.mine - 1
+            sums = f"sums of gradients of {counted(closed, 'layer')}{shards}"
+            kept = [Part(closed * weight / family.replicas, sums)]
+            if open_:
+                what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
+                kept.append(Part(others * (open_ + 1) * family.layer.batch, what))
+            names = "last batch", "after last batch"
+            apart.append(_moments(family, 1, names, "the last batch's first backward", kept, rest))
         options = apart if family.grouping == "one" else [*apart, *options]
     return min(options, key=attrgetter("total"))
+
+
+def _moments(
+    family: Family, group: int, names: tuple[str, str], backward: str, kept: Sequence[Part], gradient: Part
+) -> Moment:
+    """Return when the top layer's backward of a group starts, or when it is over: whichever is more. `kept` is there of
+    other batches, and `gradient` what it makes of a weight besides."""
+    each, size = family.each, family.layer.batch * group
+    of = f" of {group} batches each" if group > 1 else ""
+    missing, shards = float(family.layer.weight * (1 - family.share)), family.share.denominator
+    start = [
+        _states(family),
+        *kept,
+        Part(missing, f"the other shards of a layer ({shards - 1} of {shards})"),
+        Part((each + 1) * size, f"{counted(each, 'activation')} and a gradient{of}, at {backward}"),
+    ]
+    left = each if each > 1 else int(family.stages > 1)
+    what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
+    over = [_states(family, over=True), *kept, gradient, Part(left * size, f"{what}, after {backward}")]
+    moments = zip(names, (start, over), strict=True)
+    both = (Moment(name, tuple(part for part in parts if part.amount)) for name, parts in moments)
+    return max(both, key=attrgetter("total"))
 
 
 def _states(family: Family, over: bool = False) -> Part:
@@ -190,82 +390,29 @@ def _states(family: Family, over: bool = False) -> Part:
     return Part(float(amount), f"weights and optimizer states of {layers}{shards}")
 
 
-def _own(family: Family, group: int, when: str = "the first backward") -> Part:
-    """Return what the top layer's backward finds of its own batches."""
-    inputs = counted(family.each, "activation")
-    of = f" of {group} batches each" if group > 1 else ""
-    return Part((family.each + 1) * group * family.layer.batch, f"{inputs} and a gradient{of}, at {when}")
-
-
-def _together(family: Family, group: int) -> Moment:
-    """Return when the top layer's backward starts, or when it is over: whichever is more."""
-    start = [_states(family), *_rest(family), _own(family, group)]
-    over = [
-        _states(family, over=True),
-        Part(family.layer.weight, "gradient of a weight"),
-        *_left(family, group, "the first backward"),
-    ]
-    return max(Moment("start", tuple(start)), Moment("over", tuple(over)), key=attrgetter("total"))
-
-
-def _rest(family: Family) -> list[Part]:
-    """Return what a rank with a shard of a weight needs besides, to use it."""
-    missing, shards = float(family.layer.weight * (1 - family.share)), family.share.denominator
-    others = f"the other shards of a layer ({shards - 1} of {shards})"
-    return [Part(missing, others)] if missing else []
-
-
-def _left(family: Family, group: int, when: str) -> list[Part]:
-    """Return what is left of its own batches when the top layer's backward is over."""
-    each = family.each
-    left = each if each > 1 else int(family.stages > 1)
-    of = f" of {group} batches each" if group > 1 else ""
-    what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
-    return [Part(left * group * family.layer.batch, f"{what}, after {when}")] if left else []
-
-
-def _apart(family: Family, open_: int) -> Moment:
-    """Return the last of the top layer's backwards, each on one batch, when `open_` layers have had none: when it
-    starts, or when it is over, whichever is more. Then the gradient that it made is whole, until a collective has cut
-    it."""
-    closed, weight = family.each - open_, family.layer.weight
-    shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
-    sums = Part(closed * weight / family.replicas, f"sums of gradients of {counted(closed, 'layer')}{shards}")
-    kept = [sums]
-    if open_:
-        others = family.mine - 1
-        what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
-        kept.append(Part(others * (open_ + 1) * family.layer.batch, what))
-    last = "the last batch's first backward"
-    start = [_states(family), *kept, *_rest(family), _own(family, 1, last)]
-    uncut = float(family.layer.weight * (1 - Fraction(1, family.replicas)))
-    over = [
-        _states(family, over=True),
-        *kept,
-        *([Part(uncut, "the rest of the gradient of a weight")] if uncut else []),
-        *_left(family, 1, last),
-    ]
-    return max(Moment("last batch", tuple(start)), Moment("after last batch", tuple(over)), key=attrgetter("total"))
-
-
 def _memory_proof(family: Family, when: str) -> str:
+    nothing = "nothing has been updated yet, so all that was given is there"
     if when == "last batch":
         return (
-            "At the last batch's first backward nothing has been updated yet, so all that was given is there; so are "
+            f"At the last batch's first backward {nothing}; so are "
             "the sums of the gradients of the batches before, and what the backward itself needs."
         )
     if when == "after last batch":
         return (
-            "When the last batch's first backward is over, nothing has been updated yet, so all that was given is "
-            "there; so are the sums of the gradients of the batches before, a whole gradient, and what the layers "
-            "below need."
+            f"When the last batch's first backward is over, {nothing}; so are the sums of the gradients of the batches "
+            "before, a whole gradient, and what the layers below need."
         )
     gathered = ", the weight that it uses has to be whole," if family.sharded and when == "start" else ""
-    return (
-        f"When a rank's first backward {'starts' if when == 'start' else 'is over'}, nothing has been updated yet, so "
-        f"all that was given is there{gathered} "
-        "and every layer below still needs its input."
-    )
+    begins = "starts" if when == "start" else "is over"
+    return f"When a rank's first backward {begins}, {nothing}{gathered} and every layer below still needs its input."
+
+
+def _solved_memory(family: Family) -> str:
+    lean, quick = solved(family, "leanest"), solved(family, "fastest")
+    if lean is None or quick is None:
+        return ""
+    both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
+    return f" The solver agrees. {lean.proof}.{both}"
 
 
 # -- sent -----------------------------------------------------------------------------------------------------------
@@ -273,28 +420,23 @@ def _memory_proof(family: Family, when: str) -> str:
 
 def sent(family: Family, reached: bool) -> Limit:
     """Return the elements of the docstring above, a rank."""
-    ranks, each = family.replicas, family.each
-    layers = counted(each, "layer")
+    ranks, whole = family.replicas, family.each * family.layer.weight
+    layers = counted(family.each, "layer")
+    once, share = Fraction(whole * (ranks - 1), ranks), f"{ranks - 1}/{ranks} of {layers}"
     parts: list[Part] = []
-    if ranks > 1:
-        whole = each * family.layer.weight
-        share = f"{ranks - 1}/{ranks} of {layers}"
-        if family.sharded:
-            others, told = 1 - family.share, Fraction(family.copies - 1, ranks)
-            if others:
-                parts.append(Part(float(whole * others), f"all-gather: {others} of {layers}"))
-            parts.append(Part(whole * (ranks - 1) / ranks, f"reduce-scatter of the gradients: {share}"))
-            if told:
-                parts.append(Part(float(whole * told), f"telling the other copies: {told} of {layers}"))
-        else:
-            parts.append(Part(2 * whole * (ranks - 1) / ranks, f"all-reduce of the gradients: 2 x {share}"))
-    ways = min(family.stages - 1, 2)
-    if ways:
-        one = "activations to the next stage", "gradients to the stage before"
-        mine = counted(family.mine, "batch")
-        amount = family.mine * family.layer.batch
-        parts += [Part(amount, f"{what}: {mine}") for what in one[:ways]]
-    return Limit(_total(parts), tuple(parts), "what has to be sent", reached, _sent_proof(family))
+    if family.sharded:
+        others, told = 1 - family.share, Fraction(family.copies - 1, ranks)
+        parts += [
+            Part(float(whole * others), f"all-gather: {others} of {layers}"),
+            Part(float(once), f"reduce-scatter of the gradients: {share}"),
+            Part(float(whole * told), f"telling the other copies: {told} of {layers}"),
+        ]
+    else:
+        parts.append(Part(float(2 * once), f"all-reduce of the gradients: 2 x {share}"))
+    one = "activations to the next stage", "gradients to the stage before"
+    amount, mine = family.mine * family.layer.batch, counted(family.mine, "batch")
+    parts += [Part(amount, f"{what}: {mine}") for what in one[: family.stages - 1]]
+    return _limit((part for part in parts if part.amount), "what has to be sent", reached, _sent_proof(family))
 
 
 def _sent_proof(family: Family) -> str:
@@ -319,37 +461,3 @@ def _sent_proof(family: Family) -> str:
     if family.stages > 1:
         found.append("Each activation and each gradient crosses each border between stages once.")
     return " ".join(found) or "There is no other rank to send anything to."
-
-
-# -- what the solver says of it -------------------------------------------------------------------------------------
-
-
-def solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
-    """Return the stored optimum of a family, where it is a pipeline of single batches that was solved; else None."""
-    if family.grouping != "one" or family.ranks != family.stages:
-        return None
-    return stored(Size(family.stages, family.layers, family.batches, overlap), aim)
-
-
-def _solved_time(family: Family) -> str:
-    quick, awaited = solved(family, "fastest"), solved(family, "fastest", overlap=False)
-    if quick is None or awaited is None:
-        return ""
-    return (
-        f" The solver agrees. {quick.proof}. If every message is awaited at once, no schedule ends before "
-        f"{awaited.end_bound:g}."
-    )
-
-
-def _solved_memory(family: Family) -> str:
-    lean, quick = solved(family, "leanest"), solved(family, "fastest")
-    if lean is None or quick is None:
-        return ""
-    both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
-    return f" The solver agrees. {lean.proof}.{both}"
-
-
-def _total(parts: Iterable[Part]) -> float:
-    """Return the sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a time
-    unit."""
-    return round(sum(part.amount for part in parts), 9)

@@ -3,8 +3,8 @@
 Nothing of the student's runs again: the Trace is timed anew (see `lib.trace.retiming`). What a schedule would do
 otherwise if it knew of the change is another schedule, and another run.
 
-what_helps makes each rank, operation and link faster in turn: what causal profiling tries on a running program by
-slowing everything else down (Curtsinger, Berger: Coz, SOSP 2015), a simulator has for the asking.
+It answers what causal profiling tries on a running program by slowing everything else down (Curtsinger, Berger: Coz,
+SOSP 2015).
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from lib.analysis.event_words import Answer, asked, spoken
 from lib.analysis.figures import makespan, peak
-from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.cluster.costs import Costs, as_written, in_units, units
 from lib.errors.wording import amount, exact, numbered, these
 from lib.trace.event import Event
-from lib.trace.order import messages
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS, TIMED
+from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, TIMED
 
 FAMILIES: Final[Mapping[str, Container[str]]] = {"compute": COMPUTE, "messages": MESSAGES, "collectives": COLLECTIVES}
 """Operations that have a name together."""
@@ -202,10 +200,7 @@ def what_if(
         return None
     named = (rank, op, layer, link, group)
     if (costs is None) == (named == (None,) * 5):
-        raise ValueError(
-            "say what is to be faster: rank=, op=, layer=, link= or group=; or give other costs=, alone. "
-            "what_helps(...) tries everything"
-        )
+        raise ValueError("say what is to be faster: rank=, op=, layer=, link= or group=; or give other costs=, alone")
     if costs is not None:
         return WhatIf(retime(run, run.costs), retime(run, costs), "With these costs")
     members = group if group is None or isinstance(group, str) else tuple(group)
@@ -250,103 +245,3 @@ def _require(run: Trace, change: Change) -> None:
             raise ValueError(f"this run has the ranks 0 to {run.ranks - 1}; got {one!r}")
     if not any(change.touches(run, rank, event) and event.length for rank, event in run.events()):
         raise ValueError(f"there is nothing in this run that takes time and is {change.what()}")
-
-
-ROWS = 16
-"""Rows of the table that are shown; all others help less."""
-
-
-class Help(NamedTuple):
-    """One thing made faster: its name, what that is, and how much earlier the run ends (in ticks)."""
-
-    name: str
-    change: Change
-    gain: int
-
-
-@dataclass(frozen=True, repr=False)
-class Helps(Answer):
-    """The changes that would help, the most first. `faster` is how many times as fast each was made; None: it took
-    no time."""
-
-    run: Trace
-    faster: Fraction | None
-    rows: tuple[Help, ...]
-
-    def head(self) -> str:
-        """Say what was tried."""
-        how = "took no time" if self.faster is None else f"were {float(self.faster):.10g} times as fast"
-        return f"The run ends at {exact(units(makespan(self.run)))}. What would help, if it alone {how}:"
-
-    def shown(self) -> tuple[Help, ...]:
-        """Return those that help, the most first, up to so many that can be read."""
-        return tuple(row for row in self.rows if row.gain)[:ROWS]
-
-    def rest(self) -> str:
-        """Say what there is to say of all others."""
-        idle = [row for row in self.rows if not row.gain]
-        alone = {row.change.rank for row in idle if isinstance(row.change.rank, int)}
-        names = [numbered("rank", alone)] if alone else []
-        names += [row.name for row in idle if not isinstance(row.change.rank, int)]
-        more = sum(row.gain != 0 for row in self.rows) - len(self.shown())
-        told = [f"{more} more help less"] if more else []
-        if names:
-            told.append(f"no difference: {', '.join(names[:ROWS])}{' and so on' if len(names) > ROWS else ''}")
-        return "; ".join(told)
-
-    def lines(self) -> Iterator[str]:
-        """Say by how much each of those shown would help, and what is said of all others."""
-        yield from (f"{row.name}: {apart(row.gain, makespan(self.run))}" for row in self.shown())
-        if rest := self.rest():
-            yield rest
-
-
-def what_helps(models: Trace | Sequence[ModelLike], faster: float | None = None) -> Helps | None:
-    """Try what would make a run shorter, and by how much: each rank, each operation, each link and each row of the mesh
-    made `faster` in turn (1.1: by a tenth; without it, it takes no time), the order of operations as it is.
-
-    Takes the Models that simulate returned, or a Trace. None where there is no run, which is said.
-
-    >>> async def slow_pair(model):
-    ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
-    ...     await model.allreduce(model.fake_grad(0, [model.rank]), 0)
-    >>> run = simulate(slow_pair, ranks=2, layers=1, batches=2, costs=Uneven(ranks=(1, 2)))
-    >>> print(str(what_helps(run)).splitlines()[1])
-      forward: 2 time units (87.0%) earlier
-    """
-    if (given := asked(models, "what_helps")) is None:
-        return None
-    factor = factor_of(faster)
-    run = retime(given, given.costs)
-    path = critical_path(run).steps
-    found: list[Help] = []
-    for name, change in _candidates(run, factor):
-        # What is nowhere on a critical path cannot make it shorter; but where links are shared it makes room on them.
-        on_it = run.costs.shared or any(change.touches(run, at.rank, at.event) for at in path)
-        found.append(Help(name, change, changed(run, change).gain if on_it else 0))
-    return Helps(run, factor, tuple(sorted(found, key=lambda row: -row.gain)))
-
-
-def _candidates(run: Trace, faster: Fraction | None) -> Iterator[tuple[str, Change]]:
-    """Everything that can be made faster in a run, with its name."""
-    timed = {(rank, event.op) for rank, event in run.events() if event.length}
-    for rank in sorted({rank for rank, op in timed if op in COMPUTE}):
-        yield f"rank {rank}", Change(rank=rank, faster=faster)
-    ops = {op for _, op in timed}
-    for op in (*sorted(ops & COMPUTE), *(op for op in COLLECTIVES if op in ops), *sorted(ops & READS)):
-        yield spoken(op), Change(op=op, faster=faster)
-    if ops & MESSAGES:
-        yield "messages", Change(op="messages", faster=faster)
-    pairs = {(min(one.source, one.target), max(one.source, one.target)) for one in messages(run)}
-    for one, other in sorted(pairs if ops & MESSAGES else ()):
-        yield f"link {one}-{other}", Change(link=(one, other), faster=faster)
-    mesh = run.mesh
-    if mesh is None or len(mesh.axes) < 2:
-        return
-    for axis, size in mesh.axes.items():
-        for place in range(size) if size > 1 else ():
-            ranks = tuple(rank for rank in range(run.ranks) if mesh.coordinates(rank)[axis] == place)
-            yield f"all of {axis} {place}", Change(rank=ranks, faster=faster)
-        change = Change(group=axis, faster=faster)
-        if any(event.length and change.touches(run, rank, event) for rank, event in run.events()):
-            yield f'collectives along "{axis}"', change

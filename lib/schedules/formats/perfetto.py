@@ -1,37 +1,28 @@
 """Timelines for https://ui.perfetto.dev and chrome://tracing: any Traces, one under the other, as plain JSON data.
 
-The format is Chrome's trace events: complete ones ("X"), or begins and ends ("B", "E"), with times in microseconds, and
-names of processes and threads ("M"); see "Trace Event Format" at
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. A file of ours has a process for each
-rank of each Trace, a track for each stream (what the rank computes, the communication of each group, messages to and
-from each neighbour; a second one where a stream does several things at once), arrows from sends to receives and between
-the members of a collective, and a counter for its memory. A pipeline has a track of its actions, named as torch's
-executor names its ranges.
-
-`read_slices` reads the slices of files that others wrote, such as torch.profiler. A file comes from outside: it may be
-damaged, truncated, huge, packed to be huge, or no such file at all. It is read as data.
+The format is Chrome's trace events (see `kineto`): complete ones ("X") with times in microseconds, and names of
+processes and threads ("M"). There is a process for each rank of each Trace, a track for each stream (what the rank
+computes, the communication of each group, messages to and from each neighbour; a second one where a stream does several
+things at once), arrows from sends to receives and between the members of a collective, and a counter for its memory. A
+pipeline has a track of its actions, named as torch's executor names its ranges.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
-import math
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from lib.analysis.figures import samples
 from lib.analysis.recording import COMPUTE, PER_UNIT
 from lib.cluster.costs import TICKS
-from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.files import ready, write_whole
 from lib.schedules.formats.trace import PREFIX, Part, part_of, parts
 from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
-from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
+from lib.values.operations import COMMUNICATION, TIMED
 
 MICROSECONDS: Final = PER_UNIT / 1000
 """A time unit is drawn as so many microseconds: Perfetto knows no time units."""
@@ -92,7 +83,7 @@ def _process(
     yield named("process_sort_index", sort_index=process)
     for part in parts(trace, rank):
         first, action = events[part.first], part.action
-        if action is None or first.op in MESSAGES:
+        if action is None:
             slice_ = slice_of(part, part.span.stream, part.span.name, first.op)
             if first.op in COMMUNICATION and first.blocking:
                 slice_["args"]["awaited"] = True
@@ -131,124 +122,3 @@ def _arrows(
             home = {"pid": before + rank, "tid": threads[rank, index]}
             about = {"cat": "flow", "id": f"{before}.{number}", "name": what}
             yield {**kind, **about, **home, "ts": (start + middle) * scale}
-
-
-# -- files of others ------------------------------------------------------------------------------------------------
-
-MAX_BYTES: Final = 256 * 2**20
-"""Of a file, unpacked."""
-MAX_EVENTS: Final = 2_000_000
-MAX_TIME: Final = 2**62
-"""Nanoseconds: what is later, or takes longer, is damage."""
-MAX_NAME: Final = 200
-Key = tuple[str, str]
-"""A process and one of its threads. Both are numbers, or words, as their writer liked."""
-
-
-class Slice(NamedTuple):
-    """A named stretch of time of a thread, in nanoseconds."""
-
-    process: str
-    thread: str
-    category: str
-    name: str
-    start: int
-    end: int
-
-
-class Slices(NamedTuple):
-    """The contents of a file: its slices by start, the outer ones first, and what else it says of itself (`head`)."""
-
-    slices: list[Slice]
-    head: Mapping[str, Any]
-
-
-def read_slices(path: str | Path) -> Slices:
-    """Return the slices in a file, which may be packed (.gz). TraceError where it is anything else."""
-    path = Path(path)
-    try:
-        return _decoded(_parsed(path))
-    except NoTraceFile:
-        raise
-    except TraceError as error:
-        raise TraceError(f"{path.name}: {error}") from None
-
-
-def _parsed(path: Path) -> Any:
-    """Return the JSON in a file."""
-    try:
-        if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
-            raise OSError(0, "it is no plain file")
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            with gzip.GzipFile(fileobj=file) if packed else file as unpacked:
-                data = unpacked.read(MAX_BYTES + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise TraceError(f"it is packed, and damaged: {error}") from None
-    except (OSError, ValueError) as error:
-        raise NoTraceFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MAX_BYTES:
-        raise TraceError(f"it is larger than {MAX_BYTES // 2**20} MiB: profile fewer steps")
-    try:
-        return json.loads(data.decode("utf-8", "replace"), parse_constant=_no_constant)
-    except TraceError:
-        raise
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise TraceError(f"it is not a whole JSON file: {reason[:MAX_NAME]}") from None
-
-
-def _no_constant(name: str) -> Any:
-    raise TraceError(f"{name} is no time")
-
-
-def _decoded(data: Any) -> Slices:
-    """Return the slices in parsed JSON: an object with `traceEvents`, or the list of them alone. Kinds of events that
-    are no slices are passed over: marks, counters, arrows, snapshots."""
-    head = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    events: Any = head.get("traceEvents", data)
-    if not isinstance(events, list):
-        raise TraceError("it has no traceEvents: a trace is what torch.profiler's export_chrome_trace writes")
-    every = cast("list[Any]", events)
-    if len(every) > MAX_EVENTS:
-        raise TraceError(f"it has {len(every):,} events, and {MAX_EVENTS:,} are read: profile fewer steps")
-    found = Slices([], head)
-    begun: defaultdict[Key, list[tuple[Mapping[str, Any], int]]] = defaultdict(list)
-    for number, one in enumerate(every):
-        if not isinstance(one, dict):
-            raise TraceError(f"event {number} is no object")
-        event = cast("dict[str, Any]", one)
-        key, kind = (_text(event.get("pid")), _text(event.get("tid"))), event.get("ph")
-        if kind == "X":
-            start = _time(number, event, "ts")
-            found.slices.append(_slice(key, event, start, start + max(0, _time(number, event, "dur"))))
-        elif kind == "B":
-            begun[key].append((event, _time(number, event, "ts")))
-        elif kind == "E" and begun[key]:
-            first, start = begun[key].pop()
-            found.slices.append(_slice(key, first, start, max(start, _time(number, event, "ts"))))
-    found.slices.sort(key=lambda one: (one.start, -one.end))
-    return found
-
-
-def _slice(key: Key, event: Mapping[str, Any], start: int, end: int) -> Slice:
-    return Slice(*key, _text(event.get("cat")), _text(event.get("name")), start, end)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value[:MAX_NAME]
-    return str(value) if isinstance(value, int | float) else ""
-
-
-def _time(number: int, event: Mapping[str, Any], name: str) -> int:
-    """Return a time of an event in nanoseconds. Some writers put numbers into quotation marks."""
-    value = event.get(name, 0 if name == "dur" else None)
-    try:
-        time = float(value) if not isinstance(value, bool) else math.nan  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError, OverflowError):
-        time = math.nan
-    if not abs(time) * 1000 < MAX_TIME:
-        raise TraceError(f"event {number} has no time: its {name} is {_text(value)!r}")
-    return round(value * 1000) if isinstance(value, int) else round(time * 1000)

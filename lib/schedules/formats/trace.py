@@ -15,15 +15,14 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.recording import COMPUTE, PER_UNIT, Held, Message, Recording, Span
 from lib.cluster.costs import TICKS
 from lib.errors.wording import numbers, ranges, these
-from lib.schedules.pipelines.action import KINDS, Action, Order, parse, parts_of, places
+from lib.schedules.pipelines.action import KINDS, Action, Order, parse, places
 from lib.schedules.pipelines.legality import Wrong
 from lib.schedules.pipelines.program import says_messages
-from lib.schedules.pipelines.timing import time_order
+from lib.schedules.pipelines.timing import Timed, time_order, time_until
 from lib.trace.event import Program
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, MESSAGES, TIMED, UPDATES
-from lib.values.values import Activation, ActivationGrad
 
 PASSES: Final = {row.operation: kind for kind, row in reversed([*KINDS.items()]) if row.computes}
 """The kind of action that an operation is a part of, of several the first."""
@@ -191,15 +190,13 @@ class Done(NamedTuple):
 
 @kept
 def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
-    """Return what each rank did, as actions: its passes, and messages that bring one activation or the gradient of one.
-    None where the run is no pipeline (see `order_of`), or an action of it is broken off. Where several pipelines lie
-    beside each other their stages and microbatches have the same numbers."""
+    """Return the passes of each rank, as actions. None where the run is no pipeline (see `order_of`), or one of them is
+    broken off. Where several pipelines lie beside each other their stages and microbatches have the same numbers."""
     try:
         stages = pipeline_of(trace).layers_of
     except ValueError:
         return None
     place = {layer: stage for stage, layers in enumerate(stages) for layer in layers}
-    begins = {layers[0]: stage for stage, layers in enumerate(stages)}
     found: list[tuple[Done, ...]] = []
     for program in trace.programs:
         passes = [(one, event) for one, event in _passes(program) if one.kind != "UPDATE"]
@@ -217,8 +214,7 @@ def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
             else:
                 layers = 1
                 done.append(Done(action, event, event))
-        every_one = [*(_widened(program, one) for one in done), *_messages(program, begins, number)]
-        found.append(tuple(sorted(every_one, key=lambda one: one.first)))
+        found.append(tuple(_widened(program, one) for one in done))
     return tuple(found)
 
 
@@ -230,22 +226,6 @@ def _widened(program: Program, done: Done) -> Done:
     while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
         last += 1
     return Done(done.action, first, last)
-
-
-def _messages(program: Program, begins: Mapping[int, int], number: Mapping[Batches, int]) -> Iterator[Done]:
-    """Yield messages that bring one activation, or the gradient of one, to or from the stage that begins with a
-    layer."""
-    for index, event in enumerate(program.events):
-        values = event.inputs if event.op == "pass_to" else event.outputs if event.op in MESSAGES else ()
-        value = program.values[values[0]] if len(values) == 1 else None
-        if not isinstance(value, Activation | ActivationGrad) or value.batches not in number:
-            continue
-        forward = isinstance(value, Activation)
-        if (after := begins.get(value.layer if forward else value.layer + 1)) is not None:
-            sends = event.op == "pass_to"
-            kind = f"{'SEND' if sends else 'RECV'}_{'F' if forward else 'B'}"
-            stage = after - 1 if sends == forward else after  # who sends forward, or receives backward, is before it
-            yield Done(Action(stage, kind, number[value.batches]), index, index)
 
 
 # -- as recordings ------------------------------------------------------------------------------------------------
@@ -316,57 +296,39 @@ def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) 
 
 def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:
     """Return an order as a recording, with the costs that `time_order` takes."""
-    timed = time_order(order, **costs)
+    return _recorded(time_order(order, **costs), name)
+
+
+def _recorded(timed: Timed, name: str) -> Recording:
     spans: list[Span] = []
-    for rank, actions in enumerate(order):
+    for rank, actions in enumerate(timed.order):
         for action, start, end in zip(actions, timed.starts[rank], timed.ends[rank], strict=True):
             if action.parts or KINDS[action.kind].computes:
                 spans.append(span_of(action, rank, round(start * PER_UNIT), round(end * PER_UNIT), str(action)))
-    return as_recording(name, spans, len(order), PER_UNIT)
+    return as_recording(name, spans, len(timed.order), PER_UNIT)
 
 
 def recording_until(order: Order, wrong: Wrong) -> Recording | None:
     """Return what the ranks do of an order that is not legal: as far as they come, if the rank that has the mistake
     stops there, and what holds up each. None where that is nothing, and for an order that has its messages."""
-    place = places(order)
-    made: set[tuple[int, str, int]] = set()
-    at, going = [0] * len(order), True
-
-    def lacks(action: Action) -> tuple[int, str, int] | None:
-        """Return a pass that an action needs and that is not done."""
-        own = [part[:3] for part in action.parts]
-        for stage, kind, microbatch, _ in action.parts or (action,):
-            row = KINDS[kind]
-            needed = [(stage, row.after)] if row.after else []
-            if row.needs and (source := stage + KINDS[row.needs].towards) in place:
-                needed.append((source, row.needs[-1]))
-            for key in ((*one, microbatch) for one in needed):
-                if key not in made and key not in own:
-                    return key
+    place, at = places(order), None if wrong.rule == "deadlock" else wrong.rank
+    cut = tuple(actions[: wrong.position] if rank == at else actions for rank, actions in enumerate(order))
+    if says_messages(order):
         return None
-
-    while going:
-        going = False
-        for rank, actions in enumerate(order):
-            stop = wrong.position if rank == wrong.rank and wrong.rule != "deadlock" else len(actions)
-            while at[rank] < min(stop, len(actions)) and lacks(actions[at[rank]]) is None:
-                for stage, kind, microbatch, _ in parts_of([actions[at[rank]]]):
-                    made |= {(stage, name, microbatch) for name in (kind, "B" if kind == "I" else kind)}
-                at[rank], going = at[rank] + 1, True
-    if not any(at) or says_messages(order):
+    timed, missing = time_until(cut, place)
+    if not any(timed.order):
         return None
-    stops = "the ranks wait for each other" if wrong.rule == "deadlock" else f"rank {wrong.rank} cannot go on"
-    order_done = tuple(actions[:end] for actions, end in zip(order, at, strict=True))
-    done, held = recording_of_order(order_done, f"What runs until {stops}"), list[Held]()
-    for rank, (actions, end) in enumerate(zip(order, at, strict=True)):
-        since = max((span.end for span in done.by_rank[rank]), default=0)
-        key = lacks(actions[end]) if end < len(actions) else None
-        if rank == wrong.rank and wrong.rule != "deadlock":
+    stops = "the ranks wait for each other" if at is None else f"rank {at} cannot go on"
+    done, held = _recorded(timed, f"What runs until {stops}"), list[Held]()
+    for rank, spans in enumerate(done.by_rank):
+        since = max((span.end for span in spans), default=0)
+        if rank in missing:
+            other = place.get(missing[rank].stage, rank)
+            words = f"{order[rank][len(timed.order[rank])]} waits for {missing[rank]}"
+            on = None if other == rank else other
+            held.append(Held(rank, since, words if on is None else f"{words} of rank {on}", on))
+        elif rank == at:
             held.append(Held(rank, since, wrong.text))
-        elif key is not None:
-            word, other = str(Action(*key)), place.get(key[0], rank)
-            on = f" of rank {other}" if other != rank else ""
-            held.append(Held(rank, since, f"{actions[end]} waits for {word}{on}", other if on else None))
     return replace(done, held=tuple(held))
 
 
@@ -389,12 +351,7 @@ def as_recording(name: str, spans: list[Span], ranks: int, unit: float | None) -
 
 
 def order_of_recording(recording: Recording) -> Order:
-    """Return the order of what the ranks compute, as a recording has it. ValueError where it has none."""
-    if not recording.has_order:
-        raise ValueError(
-            f"{recording.name} does not say which microbatch passes which stage, so it has no order: its ranges are "
-            "not named as torch's pipeline executor names them (PP:3F1), which it does with an order loaded from a file"
-        )
+    """Return the order of what the ranks compute, as a recording has it."""
     return tuple(
         parse(span.word for span in spans if span.word and span.op not in COMMUNICATION) for spans in recording.by_rank
     )

@@ -98,6 +98,8 @@ Order = tuple[tuple[Action, ...], ...]
 """For every rank its actions, one after the other."""
 
 PAIR: Final = "OVERLAP_F_B"
+LONG: Final = 60
+"""Characters of the longest word, and of what a message shows of a longer one."""
 _NAMES = "|".join(sorted(KINDS.keys() - {PAIR}, key=len, reverse=True))
 _WORD = re.compile(rf"(\d*)({_NAMES})(\d*)", re.ASCII)
 _PAIR = re.compile(rf"\(([^;()]+);([^;()]+)\){PAIR}")
@@ -114,10 +116,16 @@ def _action(word: str, stage: int | None) -> Action:
     if (pair := _PAIR.fullmatch(word)) is not None:
         parts = _action(pair[1], stage), _action(pair[2], stage)
         return Action(parts[0].stage, PAIR, parts[0].microbatch, parts)
-    found = _WORD.fullmatch(word)
+    found = _WORD.fullmatch(word) if len(word) <= LONG else None
     if found is not None and (found[1] or stage is not None) and bool(found[3]) == KINDS[found[2]].per_batch:
         return Action(int(found[1]) if found[1] else stage or 0, found[2], int(found[3] or -1))
-    raise ValueError(f"{word!r} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1, or 3UPDATE")
+    raise ValueError(no_action(word))
+
+
+def no_action(word: str) -> str:
+    """Say that a word is none."""
+    shown = repr(word if len(word) <= LONG else f"{word[:LONG]}...")
+    return f"{shown} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
 
 
 def parts_of(actions: Iterable[Action]) -> Iterator[Action]:

@@ -12,9 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
-from lib.schedules.pipelines import generators
 from lib.schedules.pipelines.action import PAIR, Action, Order
-from lib.schedules.pipelines.timing import Passes, peaks, time_order
+from lib.schedules.pipelines.generators import (
+    breadth_first,
+    gpipe,
+    interleaved,
+    interleaved_zero_bubble,
+    one_f_one_b,
+    zb_h1,
+    zb_h2,
+)
+from lib.schedules.pipelines.timing import peaks, time_order
 from lib.values.table import table
 
 
@@ -255,7 +263,7 @@ class Named(NamedTuple):
     """A schedule that has a name. `order(ranks, batches)` asks its `generator` for its order.
 
     `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
-    generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
+    generator can be told by name: chunks, limit (microbatches of activations a rank may have).
     `paper`: where it is from. `torch`: its name in torch.distributed.pipelining.
     """
 
@@ -269,19 +277,10 @@ class Named(NamedTuple):
     takes: tuple[str, ...] = ()
     torch: str | None = None
 
-    def order(
-        self,
-        ranks: int,
-        batches: int,
-        *,
-        chunks: int | None = None,
-        limit: float | None = None,
-        costs: Passes | None = None,
-    ) -> Order:
-        """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and
-        for passes that take so long, of which most generators need to know nothing. ValueError where it has no such
-        order."""
-        asked = {"chunks": chunks, "limit": limit, "costs": costs}
+    def order(self, ranks: int, batches: int, *, chunks: int | None = None, limit: float | None = None) -> Order:
+        """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations.
+        ValueError where it has no such order."""
+        asked = {"chunks": chunks, "limit": limit}
         told = {name: asked[name] for name in self.takes if asked[name] is not None}
         stages: Any = told.get("chunks", self.chunks)
         if ranks * stages * batches > LARGEST:
@@ -308,42 +307,31 @@ QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
 DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
+STAGES: Final = ("chunks",)
+BOTH: Final = ("chunks", "limit")
+
 SCHEDULES: Final = table(
     (
-        Named("gpipe", "GPipe", generators.gpipe, HUANG, torch="ScheduleGPipe"),
-        Named("one_f_one_b", "1F1B", generators.one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),
+        Named("gpipe", "GPipe", gpipe, HUANG, torch="ScheduleGPipe"),
+        Named("one_f_one_b", "1F1B", one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),
         Named(
-            "breadth_first",
-            "Breadth-first",
-            generators.breadth_first,
-            LAMY_POIRIER,
-            chunks=2,
-            takes=("chunks",),
-            torch="ScheduleLoopedBFS",
+            "breadth_first", "Breadth-first", breadth_first, LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"
         ),
         Named(
-            "interleaved",
-            "Interleaved 1F1B",
-            generators.interleaved,
-            NARAYANAN,
-            chunks=2,
-            takes=("chunks", "limit"),
-            torch="ScheduleInterleaved1F1B",
+            "interleaved", "Interleaved 1F1B", interleaved, NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"
         ),
         Named(
-            "interleaved_zero_bubble",
-            "Interleaved zero bubble",
-            generators.interleaved_zero_bubble,
-            QI_2023,
+            name="interleaved_zero_bubble",
+            title="Interleaved zero bubble",
+            generator=interleaved_zero_bubble,
+            paper=QI_2023,
             chunks=2,
             halves=True,
-            takes=("chunks", "limit"),
+            takes=BOTH,
             torch="ScheduleInterleavedZeroBubble",
         ),
-        Named("zb_h1", "ZB-H1", generators.zb_h1, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_h2", "ZB-H2", generators.zb_h2, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_1p", "ZB-1p", generators.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
-        Named("zb_2p", "ZB-2p", generators.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
+        Named("zb_h1", "ZB-H1", zb_h1, QI_2023, halves=True, takes=("limit",)),
+        Named("zb_h2", "ZB-H2", zb_h2, QI_2023, halves=True, takes=("limit",)),
         Named("zb_v", "ZB-V", zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
         Named("v_half", "V-half", v_half, QI_2024, 2, "vee", halves=True),
         Named("v_min", "V-min", v_min, QI_2024, 2, "vee", halves=True),

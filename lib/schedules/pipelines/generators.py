@@ -1,28 +1,20 @@
-"""Pipelines as orders: one loop with seven famous names, and a search that goes on where no loop is best.
+"""Pipelines as orders: one loop with seven famous names.
 
 Rank r of R has the stages r, r + R, r + 2R and so on. It does some forwards ahead, then forwards and backwards in turn,
 then the backwards that are left. How many ahead, how many microbatches take one stage before the rank turns to its
 next, and how far the weight halves lag behind are sliders; the famous schedules are places of them.
-
-ZB-1p and ZB-2p are zero bubble where passes do not take equally long, searched for (Qi et al. 2023, arXiv 2401.10241).
-All ranks go through the microbatches together. In a round each may do the next forward, then each does the next input
-half; weight halves fill the waiting, and make room. What is not decided is tried: eight ways, of which the best is
-taken.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from itertools import accumulate, islice, pairwise, product
-from math import ceil
+from collections.abc import Callable, Coroutine
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 from lib.analysis.bounds.optima import Optimum
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.program import program_of
-from lib.schedules.pipelines.timing import EVEN, Passes, in_ticks
 from lib.simulator.model import Model
 
 
@@ -136,170 +128,3 @@ def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
 def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """Return the schedule that reaches a proved optimum: each of its stages is one layer."""
     return program_of(tuple(map(parse, optimum.orders)))
-
-
-def zb_1p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None = None) -> Order:
-    """Search for zero bubble with the memory of 1F1B, if half of an activation is given back by the input half, as in
-    the paper. With `limit`, which is in microbatches of activations, they are there until the weight half, as
-    everywhere here."""
-    return _best(ranks, batches, costs, limit, ranks)
-
-
-def zb_2p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None = None) -> Order:
-    """Return the same with twice the memory of 1F1B."""
-    return _best(ranks, batches, costs, limit, 2 * ranks)
-
-
-def _best(ranks: int, batches: int, costs: Passes, limit: float | None, usual: int) -> Order:
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit:g} microbatches of activations are too few: a forward makes 1")
-    room, back = (usual, 0.5) if limit is None else (limit, 0.0)
-    found: list[list[_Rank]] = []
-    for fit, backward_first, fill_short in product((True, False), repeat=3):
-        search = _Search(ranks, batches, in_ticks(costs)[0], room, back, fit, backward_first, fill_short)
-        search.run()
-        found.append(search.ranks)
-    best = min(found, key=lambda ranks: max(rank.now - rank.begun for rank in ranks))
-    return tuple(tuple(rank.actions) for rank in best)
-
-
-class _Rank:
-    """A rank in a search: its actions so far, how many of each kind, when each forward was over; when it began and is
-    free, and its `gap`, how long it has waited in between."""
-
-    def __init__(self, stage: int, costs: dict[str, int]) -> None:
-        self.stage, self.costs = stage, costs
-        self.actions: list[Action] = []
-        self.count: Counter[str] = Counter()
-        self.forwards: list[int] = []
-        self.begun = self.now = self.gap = 0
-
-    @property
-    def halves(self) -> int:
-        """How many weight halves can be done."""
-        return self.count["I"] - self.count["W"]
-
-    def do(self, kind: str, ready: int = 0) -> None:
-        """Do the next pass of a kind, once its input is ready."""
-        start = max(self.now, ready)
-        if self.actions:
-            self.gap += start - self.now
-        else:
-            self.begun = start
-        self.now = start + self.costs[kind]
-        self.actions.append(Action(self.stage, kind, self.count[kind]))
-        self.count[kind] += 1
-        if kind == "F":
-            self.forwards.append(self.now)
-
-    def do_halves(self, count: int) -> None:
-        """Do so many weight halves."""
-        for _ in range(count):
-            self.do("W")
-
-
-class _Search:
-    """One way through all microbatches. A rank may have `limit` activations, and the input half gives the part `back`
-    of one back. The questions that are open: whether forwards before the first backward have to be over when its
-    gradient comes, or only begun (`fit`); whether a forward is left out of a round where it would keep a backward
-    waiting (`backward_first`); and whether a weight half goes into a gap that is too short for it also where another
-    rank has longer gaps (`fill_short`). Times are in ticks."""
-
-    def __init__(
-        self,
-        ranks: int,
-        batches: int,
-        ticks: Sequence[int],
-        limit: float,
-        back: float,
-        fit: bool,
-        backward_first: bool,
-        fill_short: bool,
-    ) -> None:
-        self.batches, self.limit, self.back = batches, limit, back
-        self.fit, self.backward_first, self.fill_short = fit, backward_first, fill_short
-        *passes, self.message = ticks
-        self.costs = dict(zip("FIW", passes, strict=True))
-        self.ranks = [_Rank(stage, self.costs) for stage in range(ranks)]
-
-    def run(self) -> None:
-        """Take all microbatches through all ranks."""
-        self.begin()
-        for _ in range(1, self.batches):
-            for rank in self.in_this_round():
-                rank.do_halves(self.short(rank))
-                self.fill(rank, self.forward_ready(rank))
-                rank.do("F", self.forward_ready(rank))
-            self.backwards()
-        for rank in self.ranks:
-            rank.do_halves(rank.halves)
-
-    def begin(self) -> None:
-        """Do the forwards before the first backward, and that: as many as there is time for until its gradient comes,
-        and fewer than on the rank before, unless that is all there are."""
-        for rank in self.ranks:
-            rank.do("F", self.forward_ready(rank))
-        most, forward = min(self.batches, int(self.limit)) - 1, self.costs["F"]
-        more = [0] * len(self.ranks)
-        gradient = self.ranks[-1].now + self.costs["I"]
-        for rank in reversed(self.ranks[:-1]):
-            there, now = gradient + self.message, rank.now
-            while more[rank.stage] < most and (now + forward <= there if self.fit else now < there):
-                more[rank.stage] += 1
-                now += forward
-            gradient = max(now, there) + self.costs["I"]
-        for stage, before in enumerate(self.ranks[:-1], 1):
-            if more[stage] < self.batches - 1:
-                more[stage] = max(0, min(more[stage], more[before.stage] - 1))
-        for rank in self.ranks:
-            for _ in range(more[rank.stage]):
-                rank.do("F", self.forward_ready(rank))
-        self.backwards()
-
-    def backwards(self) -> None:
-        """Do the next input half of each rank, from the last to the first."""
-        ready = 0
-        for rank in reversed(self.ranks):
-            self.fill(rank, ready)
-            if rank.stage == 0 and rank.count["F"] == self.batches:
-                rank.do_halves(rank.halves)
-            rank.do("I", ready)
-            ready = rank.now + self.message
-
-    def forward_ready(self, rank: _Rank) -> int:
-        """Return when the input of a rank's next forward is there."""
-        return self.ranks[rank.stage - 1].forwards[rank.count["F"]] + self.message if rank.stage else 0
-
-    def short(self, rank: _Rank) -> int:
-        """Return how many weight halves have to be done before there is room for one more forward."""
-        held = rank.count["F"] - self.back * rank.count["I"] - (1 - self.back) * rank.count["W"]
-        return max(0, ceil((held + 1 - self.limit) / (1 - self.back)))
-
-    def in_this_round(self) -> list[_Rank]:
-        """Return the ranks that do a forward in this round: the last ones, up to the first that does none.
-
-        One is left out where it would keep a backward waiting, and the next rank has forwards enough: unless the wait
-        makes this rank worse than the worst.
-        """
-        found: list[_Rank] = []
-        for rank in reversed(self.ranks):
-            if rank.count["F"] == self.batches:
-                break
-            if found and self.backward_first and rank.count["F"] >= found[-1].count["F"] + 2:
-                gradient = found[-1].now + self.costs["F"] + self.costs["I"] + self.message
-                over = rank.now + self.costs["F"] + min(rank.halves, self.short(rank)) * self.costs["W"]
-                if over > gradient and gradient - rank.now <= max(0, self.longest() - rank.gap):
-                    break
-            found.append(rank)
-        return found[::-1]
-
-    def fill(self, rank: _Rank, ready: int) -> None:
-        """Do weight halves while a rank waits."""
-        while rank.halves and rank.now + self.costs["W"] <= ready:
-            rank.do("W")
-        if rank.halves and rank.now < ready and (self.fill_short or ready - rank.now > self.longest() - rank.gap):
-            rank.do("W")
-
-    def longest(self) -> int:
-        """Return the longest gap of all ranks."""
-        return max(rank.gap for rank in self.ranks)

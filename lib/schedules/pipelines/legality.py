@@ -11,18 +11,18 @@ what is missing; then messages that do not fit; then what holds all ranks up tog
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain, count, groupby, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.wording import exact, plural, these
+from lib.errors.wording import plural, these
 from lib.schedules.pipelines.action import (
     BEGINS,
     KINDS,
+    LONG,
     MESSAGES,
     PAIR,
     PASSES,
@@ -32,12 +32,10 @@ from lib.schedules.pipelines.action import (
     Action,
     Messages,
     Order,
-    parse,
+    no_action,
     places,
 )
 from lib.schedules.pipelines.lowering import Call, held_up
-
-Limit = float | Sequence[float] | None
 
 
 class Wrong(NamedTuple):
@@ -69,26 +67,15 @@ class IllegalOrder(PuzzleError):
         self.named = wrong.where if cell is None else f"{wrong.where} ({cell})"
 
 
-def illegal(
-    order: Order,
-    *,
-    batches: int | None = None,
-    stages: int | None = None,
-    limit: Limit = None,
-    messages: Messages = "awaited",
-) -> Wrong | None:
+def illegal(order: Order, *, batches: int | None = None, messages: Messages = "awaited") -> Wrong | None:
     """Return what is wrong with an order first, or None.
 
-    Without `batches` there are as many microbatches as most stages have, without `stages` as many as there are in a
-    row. `limit` is of how many microbatches a rank may hold the activations, one number or one for each rank: where it
-    has two stages, a forward on one of them makes half a microbatch. Where messages are `posted` a receive without a
-    wait holds up not its rank but the pass that needs it.
+    Without `batches` there are as many microbatches as most stages have. Where messages are `posted` a receive without
+    a wait holds up not its rank but the pass that needs it.
     """
-    if isinstance(limit, Sequence) and len(limit) != len(order):
-        raise ValueError(f"a limit for each of {len(order)} ranks, please; got {len(limit)}")
     if not order:
         return Wrong(0, 0, None, "missing", "there is nothing to do")
-    facts = _Facts(order, batches, stages, limit, messages == "posted")
+    facts = _Facts(order, batches, messages == "posted")
     for _, group in groupby(RULES, key=attrgetter("turn")):
         rules = [*group]
         found = [
@@ -102,58 +89,15 @@ def illegal(
     return None
 
 
-def require_legal(order: Order, *, batches: int | None = None, limit: Limit = None) -> Order:
+def require_legal(order: Order, *, batches: int | None = None) -> Order:
     """Return the order, if it is legal; else IllegalOrder."""
-    if (wrong := illegal(order, batches=batches, limit=limit)) is not None:
+    if (wrong := illegal(order, batches=batches)) is not None:
         raise IllegalOrder(wrong)
     return order
 
 
-def order_from(rows: Iterable[str | Iterable[str]], *, one_stage: bool = False) -> Order:
-    """Return the order of which each row has the words of one rank, as a list or a text. With `one_stage` a word such
-    as F0 is of the stage that has the number of its rank. IllegalOrder names the place of a word that is none."""
-    order: list[tuple[Action, ...]] = []
-    for rank, row in enumerate(rows):
-        words, stage = row.split() if isinstance(row, str) else row, rank if one_stage else None
-        order.append(tuple(_read(rank, position, word, stage) for position, word in enumerate(words)))
-    return tuple(order)
-
-
-LONG: Final = 60
-"""Characters of the longest word, and of what a message shows of a longer one."""
-
-
-def _read(rank: int, position: int, word: object, stage: int | None) -> Action:
-    """Return the action that a word is of; it may be anything."""
-    why, cause = _no_action(repr(word)), None
-    if isinstance(word, str):
-        plain = word.replace(" ", "").upper()
-        for meant in (word, plain, f"{rank}{plain}"):
-            with suppress(ValueError):
-                found = parse((meant[:LONG],), stage)[0]
-                if meant == word and len(word) <= LONG:
-                    return found
-                cause = f"write {meant}" if len(word) <= LONG else None
-                break
-    else:
-        cause = 'write it as a word, such as "0F3"'
-    raise IllegalOrder(Wrong(rank, position, Action(-1, _short(str(word))), "word", why, cause))
-
-
-def _short(word: str) -> str:
-    return word if len(word) <= LONG else f"{word[:LONG]}..."
-
-
-def _no_action(shown: str) -> str:
-    return f"{_short(shown)} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
-
-
 # -- what follows from an order ---------------------------------------------------------------------------------
 
-Key = tuple[int, str, int]
-"""Stage, kind and microbatch."""
-Step = tuple[int, int, str, int]
-"""Position, stage, kind and microbatch of an action, or of a part of a pair."""
 Said = tuple[int, str] | tuple[int, str, str | None]
 """What a rule finds wrong on a rank: a position, the text, and what has likely happened."""
 
@@ -168,44 +112,37 @@ MAKERS: Final = {name: tuple(kind.name for kind in KINDS.values() if kind.passes
 class _Facts:
     """An order, and what the rules ask of it."""
 
-    def __init__(self, order: Order, batches: int | None, stages: int | None, limit: Limit, posted: bool) -> None:
-        self.order, self.said_stages, self.limit, self.posted = order, stages, limit, posted
-        self.malformed: list[dict[int, str]] = []
+    def __init__(self, order: Order, batches: int | None, posted: bool) -> None:
+        self.order, self.posted = order, posted
+        self.malformed = [
+            {position: why for position, action in enumerate(actions) if (why := _malformed(action))}
+            for actions in order
+        ]
         """Of each rank what is no action, by position, and why."""
-        self.ranks: list[list[Step]] = []
-        """The actions of each rank, the parts of a pair one by one, without those that are none."""
-        self.done: list[dict[Key, int]] = []
+        self.ranks = [
+            [
+                (position, part)
+                for position, action in enumerate(actions)
+                for part in (() if position in malformed else action.parts or (action,))
+            ]
+            for actions, malformed in zip(order, self.malformed, strict=True)
+        ]
+        """The actions of each rank with their positions, the parts of a pair one by one, without those that are
+        none."""
+        self.done = [{action: position for position, action in reversed(steps)} for steps in self.ranks]
         """Where each rank does what for the first time."""
-        for actions in order:
-            malformed = {position: why for position, action in enumerate(actions) if (why := _malformed(action))}
-            steps: list[Step] = []
-            done: dict[Key, int] = {}
-            for position, action in enumerate(actions):
-                for stage, kind, microbatch, _ in () if position in malformed else action.parts or (action,):
-                    steps.append((position, stage, kind, microbatch))
-                    done.setdefault((stage, kind, microbatch), position)
-            self.malformed.append(malformed)
-            self.ranks.append(steps)
-            self.done.append(done)
-        self.kinds = {step[2] for steps in self.ranks for step in steps}
+        self.kinds = {action.kind for _, action in chain(*self.ranks)}
         self.messages = not self.kinds.isdisjoint(MESSAGES | BEGINS.keys())
         self.passes: defaultdict[int, Counter[int]] = defaultdict(Counter)
         """For each stage that is named how many passes each of its microbatches has."""
-        for _, stage, kind, microbatch in chain(*self.ranks):
+        for _, (stage, kind, microbatch, _) in chain(*self.ranks):
             if kind in PASSES:
                 self.passes[stage][microbatch] += 1
-        named = places(
-            tuple(
-                tuple(action for position, action in enumerate(actions) if position not in malformed)
-                for actions, malformed in zip(order, self.malformed, strict=True)
-            )
-        )
-        self.stages = self._in_a_row(named) if stages is None else stages
+        named = places(tuple(tuple(action for _, action in steps) for steps in self.ranks))
+        self.stages = self._in_a_row(named)
         """How many stages there are."""
         self.place = {stage: rank for stage, rank in named.items() if stage < self.stages}
         """The rank of each stage that there is."""
-        self.held = Counter(self.place.values())
-        """How many stages each rank has."""
         counts = Counter(max(self.passes[stage]) + 1 for stage in self.place)
         most = min(counts, key=lambda number: (-counts[number], number), default=0)
         self.batches = most if batches is None else batches
@@ -225,33 +162,40 @@ class _Facts:
         """A stage that no rank has, and the rank that it could be on."""
         stage = next((stage for stage in range(self.stages) if stage not in self.place), None)
         ranks = range(len(self.order))
-        return None if stage is None else (next((r for r in ranks if not self.held[r]), stage % len(ranks)), stage)
+        free = (rank for rank in ranks if rank not in self.place.values())
+        return None if stage is None else (next(free, stage % len(ranks)), stage)
 
     @cached_property
-    def coming(self) -> defaultdict[int, defaultdict[int, deque[Key]]]:
-        """What comes to each rank from each other one, in its order."""
-        found: defaultdict[int, defaultdict[int, deque[Key]]] = defaultdict(lambda: defaultdict(deque))
+    def coming(self) -> defaultdict[tuple[int, int], deque[Action]]:
+        """What comes from each rank to each other one, in its order."""
+        found: defaultdict[tuple[int, int], deque[Action]] = defaultdict(deque)
         for rank, steps in enumerate(self.ranks):
-            for _, stage, kind, microbatch in steps:
+            for _, (stage, kind, microbatch, _) in steps:
                 if kind in SENDS:
                     after = stage + KINDS[kind].towards
-                    found[self.place[after]][rank].append((after, kind.replace("SEND", "RECV"), microbatch))
+                    found[rank, self.place[after]].append(Action(after, kind.replace("SEND", "RECV"), microbatch))
         return found
 
     def other(self, rank: int, stage: int) -> int | None:
         found = self.place.get(stage, rank)
         return None if found == rank else found
 
-    def needs(self, rank: int, keys: Sequence[Key]) -> str:
-        """Say that a rank does none of these before something that needs one of them."""
+    def lacks(self, rank: int, position: int, *actions: Action) -> Action | None:
+        """Return of some actions the first that a rank does, if it does none of them before a position."""
         done = self.done[rank]
-        key = min(keys, key=lambda key: done.get(key, len(self.order[rank])))
-        when = f"which comes later, at position {done[key]}" if key in done else "which this rank never does"
-        return f" needs {_word(*key)} before it, {when}"
+        if all(done.get(action, position) >= position for action in actions):
+            return min(actions, key=lambda action: done.get(action, len(self.order[rank])))
+        return None
+
+    def needs(self, rank: int, lacks: Action) -> str:
+        """Say that a rank does not do something before it is needed."""
+        at = self.done[rank].get(lacks)
+        when = "which this rank never does" if at is None else f"which comes later, at position {at}"
+        return f" needs {lacks} before it, {when}"
 
     def off_by_one(self, rank: int, stage: int, kind: str) -> str | None:
         """Say that the microbatches of a kind on a stage are numbered from 1, if they are."""
-        own = sorted(key[2] for key in self.done[rank] if key[:2] == (stage, kind))
+        own = sorted(action.microbatch for action in self.done[rank] if action[:2] == (stage, kind))
         shifted = self.batches in own or not any(0 in found for found in self.passes.values())
         if not own or self.place.get(stage) != rank or own != list(range(1, len(own) + 1)) or not shifted:
             return None
@@ -259,7 +203,7 @@ class _Facts:
         return f"off by one: rank {rank} does {stage}{kind}1{to}"
 
     @cached_property
-    def blocked(self) -> dict[int, tuple[int, Key]]:
+    def blocked(self) -> dict[int, tuple[int, Action]]:
         """At which position ranks wait for ever, and for what of another rank: all go on as far as they can, where a
         pair starts when the inputs of both are there."""
         brings = {WAITS[name]: name for name in RECEIVES}
@@ -273,21 +217,22 @@ class _Facts:
             calls: list[Call] = []
             for position, parts in groupby(steps, key=itemgetter(0)):
                 made: list[Call] = []
-                for _, stage, kind, microbatch in parts:
+                for _, (stage, kind, microbatch, _) in parts:
                     if message := brings.get(kind):
                         source = stage + KINDS[message].towards
-                        begins = kind == message and (stage, WAITS[kind], microbatch) in self.done[rank]
+                        begins = kind == message and Action(stage, WAITS[kind], microbatch) in self.done[rank]
                         if not begins and self.other(rank, source) is not None:
-                            calls.append((position, True, (source, _sent(message), microbatch)))
+                            calls.append((position, True, Action(source, _sent(message), microbatch)))
                     if name := makes.get(kind):
-                        made.append((position, False, (stage, name, microbatch)))
+                        made.append((position, False, Action(stage, name, microbatch)))
                 calls += made
             todo.append(calls)
-        blocked = held_up(todo)
+        blocked: dict[int, tuple[int, Action]] = held_up(todo)
         if not self.messages:  # they wait for the pass itself
-            for rank, (position, (stage, name, microbatch)) in blocked.items():
-                keys = [(stage, maker, microbatch) for maker in MAKERS[name]]
-                blocked[rank] = position, next(key for key in keys if key in self.done[self.place[stage]])
+            for rank, (position, message) in blocked.items():
+                makers = (message._replace(kind=maker) for maker in MAKERS[message.kind])
+                made_by = self.done[self.place[message.stage]]
+                blocked[rank] = position, next(maker for maker in makers if maker in made_by)
         return blocked
 
 
@@ -298,21 +243,18 @@ def _malformed(action: Action) -> str | None:
         passes = [KINDS[part.kind].passes if part.kind in KINDS else "" for part in parts]
         if kind == PAIR and passes == ["SEND_F", "SEND_B"]:
             return next(filter(None, map(_malformed, parts)), None)
-        return f"{_short(str(action))} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
+        return f"{str(action)[:LONG]} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
     row = KINDS.get(kind)
     if row is not None and stage >= 0 and (microbatch >= 0 if row.per_batch else microbatch == -1):
         return None
-    return _no_action(repr(_short(_word(stage, kind, microbatch))))
+    return no_action(f"{stage}{kind}{'' if microbatch == -1 else microbatch}")
 
 
-def _word(stage: int, kind: str, microbatch: int) -> str:
-    return f"{stage}{kind}{'' if microbatch == -1 else microbatch}"
-
-
-def _told(stage: int, kind: str, microbatch: int) -> str:
+def _told(action: Action) -> str:
     """Return a word and what it says: "0F8 (forward of microbatch 8 on stage 0)"."""
+    stage, kind, microbatch, _ = action
     of = f" of microbatch {microbatch} on stage {stage}" if KINDS[kind].per_batch else f", stage {stage}"
-    return f"{_word(stage, kind, microbatch)} ({KINDS[kind].title}{of})"
+    return f"{action} ({KINDS[kind].title}{of})"
 
 
 def _there_are(noun: str, number: int) -> str:
@@ -334,77 +276,73 @@ def _words(facts: _Facts, rank: int) -> Iterator[Said]:
 
 
 def _stage(facts: _Facts, rank: int) -> Iterator[Said]:
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        if stage not in facts.place:
+    for position, action in facts.ranks[rank]:
+        if action.stage not in facts.place:
             why, cause = _there_are("stage", facts.stages), None
-            if stage < facts.stages:
+            if action.stage < facts.stages:
                 why = "no rank has a pass of that stage"
-            elif facts.said_stages is None and facts.stages not in facts.passes:
+            elif facts.stages not in facts.passes:
                 why = f"no rank has stage {facts.stages}"
                 cause = None if facts.stages else "stages count from 0"
-            yield position, f"{_told(stage, kind, microbatch)}: {why}", cause
+            yield position, f"{_told(action)}: {why}", cause
 
 
 def _place(facts: _Facts, rank: int) -> Iterator[Said]:
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        if (right := facts.other(rank, stage)) is not None:
+    for position, action in facts.ranks[rank]:
+        if (right := facts.other(rank, action.stage)) is not None:
             own = [stage for stage, at in facts.place.items() if at == rank]
             cause = f"rank {rank} has {these('stage', own)}" if own else None
             cause = cause or "stages are numbered over all ranks, and not on each one"
-            yield position, f"{_told(stage, kind, microbatch)}: stage {stage} is on rank {right}", cause
+            yield position, f"{_told(action)}: stage {action.stage} is on rank {right}", cause
 
 
 def _batch(facts: _Facts, rank: int) -> Iterator[Said]:
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        if microbatch >= facts.batches:
-            text = f"{_told(stage, kind, microbatch)}: {_there_are('microbatch', facts.batches)}"
-            yield position, text, facts.off_by_one(rank, stage, kind)
+    for position, action in facts.ranks[rank]:
+        if action.microbatch >= facts.batches:
+            cause = facts.off_by_one(rank, action.stage, action.kind)
+            yield position, f"{_told(action)}: {_there_are('microbatch', facts.batches)}", cause
 
 
 def _twice(facts: _Facts, rank: int) -> Iterator[Said]:
     done = facts.done[rank]
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        first = done[stage, kind, microbatch]
-        if first < position and kind not in ("UNSHARD", "RESHARD"):
-            yield position, f"{_told(stage, kind, microbatch)} was done already, at position {first}"
-        elif kind in SAME and (first := done.get((stage, SAME[kind], microbatch), position)) < position:
-            text = f"{_told(stage, kind, microbatch)}: the same backward was done as {SAME[kind]} at position {first}"
+    for position, action in facts.ranks[rank]:
+        same = action._replace(kind=SAME.get(action.kind, action.kind))
+        if done[action] < position and action.kind not in ("UNSHARD", "RESHARD"):
+            yield position, f"{_told(action)} was done already, at position {done[action]}"
+        elif done.get(same, position) < position and action.kind in SAME:
+            text = f"{_told(action)}: the same backward was done as {same.kind} at position {done[same]}"
             yield position, text, "B is both halves: write B, or I and later W"
 
 
 def _before(facts: _Facts, rank: int) -> Iterator[Said]:
-    done = facts.done[rank]
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        lacks: Key | None = None
-        if kind in PASSES:
-            lacks = _lacks(facts, rank, position, stage, kind, microbatch)
-        elif kind == "UPDATE" and "REDUCE_GRAD" in facts.kinds:
-            lacks = stage, "REDUCE_GRAD", -1
-            lacks = lacks if done.get(lacks, position) >= position else None
-        if lacks is not None and done.get(lacks) != position:
-            cause = None if lacks in done else facts.off_by_one(rank, *lacks[:2])
-            yield position, f"{_word(stage, kind, microbatch)}{facts.needs(rank, [lacks])}", cause
+    for position, action in facts.ranks[rank]:
+        lacks = None
+        if action.kind in PASSES:
+            lacks = _lacks(facts, rank, position, action)
+        elif action.kind == "UPDATE" and "REDUCE_GRAD" in facts.kinds:
+            lacks = facts.lacks(rank, position, Action(action.stage, "REDUCE_GRAD"))
+        if lacks is not None and facts.done[rank].get(lacks) != position:
+            cause = None if lacks in facts.done[rank] else facts.off_by_one(rank, lacks.stage, lacks.kind)
+            yield position, f"{action}{facts.needs(rank, lacks)}", cause
 
 
 def _pair(facts: _Facts, rank: int) -> Iterator[Said]:
     for position, action in enumerate(facts.order[rank]):
         if action.parts and position not in facts.malformed[rank]:
-            forward, backward = (part[:3] for part in action.parts)
-            if facts.done[rank][forward] == position and _lacks(facts, rank, position, *backward) == forward:
+            forward, backward = action.parts
+            if facts.done[rank][forward] == position and _lacks(facts, rank, position, backward) == forward:
                 yield position, f"{action}: the backward needs the forward beside it"
 
 
-def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, microbatch: int) -> Key | None:
+def _lacks(facts: _Facts, rank: int, position: int, action: Action) -> Action | None:
     """Return what a pass needs of its own rank, and does not find done before it."""
-    done = facts.done[rank]
-    after, needed = KINDS[kind].after, KINDS[kind].needs
-    if after and done.get(key := (stage, after, microbatch), position) >= position:
-        return key
-    if needed and facts.place.get(other := stage + KINDS[needed].towards) == rank:
-        keys = [(other, maker, microbatch) for maker in MAKERS[_sent(needed)]]
-        if all(done.get(key, position) >= position for key in keys):
-            return min(keys, key=lambda key: done.get(key, len(facts.order[rank])))
-    return None
+    row, lacks = KINDS[action.kind], None
+    if row.after:
+        lacks = facts.lacks(rank, position, action._replace(kind=row.after))
+    if lacks is None and row.needs and facts.place.get(other := action.stage + KINDS[row.needs].towards) == rank:
+        makers = [Action(other, maker, action.microbatch) for maker in MAKERS[_sent(row.needs)]]
+        lacks = facts.lacks(rank, position, *makers)
+    return lacks
 
 
 def _gathers(facts: _Facts, rank: int) -> Iterator[Said]:
@@ -415,8 +353,8 @@ def _gathers(facts: _Facts, rank: int) -> Iterator[Said]:
     whole: dict[int, int] = {}  # stages, and since which position
     unused: dict[int, int] = {}
     freed: set[int] = set()
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        told = _told(stage, kind, microbatch)
+    for position, action in facts.ranks[rank]:
+        stage, kind, told = action.stage, action.kind, _told(action)
         if kind in PASSES:
             unused.pop(stage, None)
             if stage not in whole:
@@ -434,55 +372,41 @@ def _gathers(facts: _Facts, rank: int) -> Iterator[Said]:
             freed.add(stage)
             whole.pop(stage, None)
     for stage, position in unused.items():
-        yield position, f"{_told(stage, 'UNSHARD', -1)}: no pass uses them"
+        yield position, f"{_told(Action(stage, 'UNSHARD'))}: no pass uses them"
 
 
 def _reduced(facts: _Facts, rank: int) -> Iterator[Said]:
     """Gradients are reduced, and weights updated, after the whole backward."""
-    if facts.kinds.isdisjoint(("REDUCE_GRAD", "UPDATE")):
-        return
-    last = {stage: (position, _word(stage, kind, m)) for position, stage, kind, m in facts.ranks[rank] if kind in OVER}
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        at, word = last.get(stage, (-1, ""))
-        if kind in ("REDUCE_GRAD", "UPDATE") and at > position:
-            yield position, f"{_told(stage, kind, microbatch)}: a backward comes later, {word} at position {at}"
+    last = {action.stage: (position, action) for position, action in facts.ranks[rank] if action.kind in OVER}
+    for position, action in facts.ranks[rank]:
+        if action.kind in ("REDUCE_GRAD", "UPDATE") and action.stage in last:
+            at, backward = last[action.stage]
+            if at > position:
+                yield position, f"{_told(action)}: a backward comes later, {backward} at position {at}"
 
 
 def _message(facts: _Facts, rank: int) -> Iterator[Said]:
     """Yield what is sent and not made before, computed and its input not received, awaited and not begun."""
-    done = facts.done[rank]
-    for position, stage, kind, microbatch in facts.ranks[rank] if facts.messages else ():
+    for position, action in facts.ranks[rank] if facts.messages else ():
+        stage, kind, microbatch, _ = action
         row, why = KINDS[kind], ""
         end = stage + (row.towards or (KINDS[row.needs].towards if row.needs else 0))
         if row.towards and facts.other(rank, end) is None:
             why = f"stage {end} is on this rank too" if end in facts.place else f"there is no stage {end}"
-            yield position, f"{_told(stage, kind, microbatch)}: {why}, so there is no message"
+            yield position, f"{_told(action)}: {why}, so there is no message"
             continue
         if row.needs and facts.other(rank, end) is not None:
             wait = WAITS[row.needs]
-            names = (wait if (stage, wait, microbatch) in done else row.needs,)
+            names = (wait if Action(stage, wait, microbatch) in facts.done[rank] else row.needs,)
         elif kind in SENDS:
             names, why = MAKERS[kind], ": nothing to send yet, it"
         elif kind in BEGINS:
             names, why = (BEGINS[kind],), ": nothing to wait for yet, it"
         else:
             continue
-        keys = [(stage, name, microbatch) for name in names]
-        if all(done.get(key, position) >= position for key in keys):
-            yield position, f"{_told(stage, kind, microbatch)}{why}{facts.needs(rank, keys)}"
-
-
-def _memory(facts: _Facts, rank: int) -> Iterator[Said]:
-    """Yield forwards that make too many activations: each is there until both halves of its backward are over."""
-    if facts.limit is None:
-        return
-    limit = facts.limit[rank] if isinstance(facts.limit, Sequence) else facts.limit
-    share, held = facts.held[rank] or 1, 0
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        held += (kind == "F") - (kind in OVER)
-        if kind == "F" and held > limit * share:
-            makes = f"makes {exact(held / share)} microbatches of activations; at most {exact(limit)}"
-            yield position, f"{_told(stage, kind, microbatch)} {makes}"
+        lacks = facts.lacks(rank, position, *(Action(stage, name, microbatch) for name in names))
+        if lacks is not None:
+            yield position, f"{_told(action)}{why}{facts.needs(rank, lacks)}"
 
 
 # -- what is missing, what does not fit, and what holds all ranks up --------------------------------------------------
@@ -498,10 +422,10 @@ def _missing(facts: _Facts, rank: int) -> Iterator[Said]:
         if rank == facts.absent[0]:
             yield end, f"stage {facts.absent[1]} is missing: {_there_are('stage', facts.stages)}"
         return
-    if not facts.held[rank]:
+    if rank not in facts.place.values():
         yield end, "there is nothing to do: no stage is on this rank"
     found: defaultdict[int, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for stage, kind, microbatch in facts.done[rank]:
+    for stage, kind, microbatch, _ in sorted(facts.done[rank], key=facts.done[rank].__getitem__):
         found[stage][kind].add(microbatch)
     for stage, done in found.items():
         forwards, both, first, second = (done[kind] for kind in "FBIW")
@@ -521,17 +445,17 @@ def _missing(facts: _Facts, rank: int) -> Iterator[Said]:
 
 def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
     """Yield receives that are not for the send of the same number from that rank."""
-    for position, stage, kind, microbatch in facts.ranks[rank]:
-        if kind not in RECEIVES:
+    for position, action in facts.ranks[rank]:
+        if action.kind not in RECEIVES:
             continue
-        source = facts.place[other := stage + KINDS[kind].towards]
-        coming, ends = facts.coming[rank][source], (other, _sent(kind), microbatch)
+        ends = Action(action.stage + KINDS[action.kind].towards, _sent(action.kind), action.microbatch)
+        source = facts.place[ends.stage]
+        coming = facts.coming[source, rank]
         comes = coming.popleft() if coming else None
-        if comes is not None and comes != (stage, kind, microbatch) and ends in facts.done[source]:
-            word = _word(stage, kind, microbatch)
-            yield position, f"{word}, but the next message of rank {source} is for {_word(*comes)}"
-        elif comes != (stage, kind, microbatch):
-            yield position, f"{_told(stage, kind, microbatch)}: rank {source} never does {_word(*ends)}"
+        if comes is not None and comes != action and ends in facts.done[source]:
+            yield position, f"{action}, but the next message of rank {source} is for {comes}"
+        elif comes != action:
+            yield position, f"{_told(action)}: rank {source} never does {ends}"
 
 
 MOST_RANKS: Final = 8
@@ -543,7 +467,7 @@ def _deadlock(facts: _Facts, rank: int) -> Iterator[Said]:
     if rank not in facts.blocked:
         return
     circle = [rank]
-    while (after := facts.place[facts.blocked[circle[-1]][1][0]]) not in circle:
+    while (after := facts.place[facts.blocked[circle[-1]][1].stage]) not in circle:
         circle.append(after)
     if after != rank:
         return  # it only waits for those in a circle
@@ -551,7 +475,7 @@ def _deadlock(facts: _Facts, rank: int) -> Iterator[Said]:
     if len(circle) > MOST_RANKS:
         shown[MOST_RANKS // 2 : -2] = ["..."]
     at = {one: facts.order[one][facts.blocked[one][0]] for one in circle}
-    waits = [(_word(*facts.blocked[one][1]), other) for one, other in pairwise([*circle, rank])]
+    waits = [(str(facts.blocked[one][1]), other) for one, other in pairwise([*circle, rank])]
     text = f"{at[rank]} waits for {waits[0][0]} on rank {waits[0][1]}, which never comes"
     late = [f"{word} after {at[other]} on rank {other}" for word, other in waits if word != str(at[other])]
     cause = f"{'one of these' * (len(late) > 1) or 'this'} comes too late: {', '.join(late)}"
@@ -579,7 +503,6 @@ RULES: Final = (
     Rule("gather", 0, _gathers),
     Rule("gather", 0, _reduced),
     Rule("message", 0, _message),
-    Rule("memory", 0, _memory),
     Rule("missing", 1, _missing),
     Rule("channel", 2, _channel),
     Rule("deadlock", 3, _deadlock),

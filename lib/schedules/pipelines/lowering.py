@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
-from math import inf
 from typing import Any, Final
 
 from lib.schedules.pipelines.action import (
@@ -275,94 +274,27 @@ TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
 
 # -- weights ----------------------------------------------------------------------------------------------------
 
-Span = tuple[int, int, int]
-"""From which to which position a stage is whole."""
 
-
-def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Order:
-    """Return the same order where each rank has only a shard of its weights: they are gathered (UNSHARD) before the
-    passes that need them, freed (RESHARD) after, and the gradients of a stage reduced (REDUCE_GRAD) after its last
-    backward.
-
-    A rank has `keep` stages whole at most, and frees the one that it needs again last. Without a number it gathers each
-    stage once for its forwards and once for its backwards, or once for all where these mingle. A gather is issued
-    `ahead` actions before the pass that needs it, or as many of these as `keep` has room. ValueError where a rank needs
-    more stages at once than it keeps, or the order has gathers already.
-    """
-    if keep is not None and keep < 1:
-        raise ValueError(f"a rank keeps at least the stage that it works on; got keep={keep}")
-    if ahead < 0:
-        raise ValueError(f"a gather is issued before it is needed; got ahead={ahead}")
+def with_weights(order: Order) -> Order:
+    """Return the same order where each rank has only a shard of its weights, and a stage whole only while it works on
+    it: gathered (UNSHARD) before its first pass after those of another stage, freed (RESHARD) before the next other
+    one, its gradients reduced (REDUCE_GRAD) after its last backward. ValueError where the order has gathers already."""
     lowered: list[tuple[Action, ...]] = []
     for rank, actions in enumerate(order):
-        uses: defaultdict[int, list[int]] = defaultdict(list)
-        """Where each stage is needed."""
-        ends: dict[tuple[int, bool], tuple[int, int]] = {}
-        """Where its first and its last pass are, forward and backward."""
+        backwards = Counter(one.stage for one in parts_of(actions) if one.kind in ("B", "W"))
+        found: list[Action] = []
+        whole, over = list[int](), list[Action]()
         for position, action in enumerate(actions):
             if action.kind in WEIGHTS:
                 raise ValueError(f"rank {rank}, position {position}: {action}, and the order is to have no gathers yet")
-            for stage, kind, _, _ in action.parts or (action,):
-                if kind in PASSES:
-                    uses[stage].append(position)
-                    key = stage, kind != "F"
-                    ends[key] = ends.get(key, (position,))[0], position
-        before: defaultdict[int, list[Action]] = defaultdict(list)
-        """What comes before the action at a position."""
-        spans = [*_by_direction(uses, ends)] if keep is None else _kept(rank, uses, keep)
-        gathers: list[tuple[int, int]] = []
-        whole = Counter(position for first, end, _ in spans for position in range(first, end + 1))
-        freed: dict[int, int] = {}
-        for begin, end, stage in sorted(spans):
-            earliest, first = max(begin - ahead, freed.get(stage, 0)), begin
-            while first > earliest and (keep is None or whole[first - 1] < keep):
-                first -= 1
-                whole[first] += 1
-            gathers.append((first, stage))
-            freed[stage] = end + 1
-            before[end + 1].append(Action(stage, "RESHARD"))
-        for first, stage in gathers:  # after what makes room for it, and before what may take time
-            before[first].append(Action(stage, "UNSHARD"))
-        for (stage, backward), (_, last) in ends.items():
-            if backward:
-                before[last + 1].append(Action(stage, "REDUCE_GRAD"))
-        found = [one for position, action in enumerate(actions) for one in (*before[position], action)]
-        lowered.append((*found, *before[len(actions)]))
+            stages = [*dict.fromkeys(one.stage for one in parts_of([action]) if one.kind in PASSES)] or whole
+            found += [Action(stage, "RESHARD") for stage in whole if stage not in stages]
+            found += [Action(stage, "UNSHARD") for stage in stages if stage not in whole]
+            # A gather goes before the sums of what is over, which would keep it waiting.
+            found += [*over, action]
+            done = Counter(one.stage for one in parts_of([action]) if one.kind in ("B", "W"))
+            backwards -= done
+            over = [Action(stage, "REDUCE_GRAD") for stage in done if stage not in backwards]
+            whole = stages
+        lowered.append((*found, *(Action(stage, "RESHARD") for stage in whole), *over))
     return tuple(lowered)
-
-
-def _by_direction(stages: Iterable[int], ends: Mapping[tuple[int, bool], tuple[int, int]]) -> Iterator[Span]:
-    """Yield when stages are whole that are so once for the forwards and once for the backwards, or once where one
-    begins before the other is over."""
-    for stage in stages:
-        forward, backward = ends.get((stage, False)), ends.get((stage, True))
-        if forward and backward and backward[0] <= forward[1]:
-            yield forward[0], max(forward[1], backward[1]), stage
-        else:
-            yield from ((*both, stage) for both in (forward, backward) if both)
-
-
-def _kept(rank: int, uses: dict[int, list[int]], keep: int) -> list[Span]:
-    """Return when stages are whole of which a rank has so many at a time: the one goes that is needed again last
-    (Belady 1966)."""
-    needed: defaultdict[int, list[int]] = defaultdict(list)
-    for stage, positions in uses.items():
-        for position in positions:
-            needed[position].append(stage)
-    next_use = {stage: deque(positions) for stage, positions in uses.items()}
-    whole: dict[int, Span] = {}
-    spans: list[Span] = []
-    for position in sorted(needed):
-        stages = needed[position]
-        if len(set(stages)) > keep:
-            raise ValueError(f"rank {rank}, position {position} needs {len(set(stages))} stages at once; keep={keep}")
-        for stage in stages:
-            next_use[stage].popleft()
-        for stage in stages:
-            if stage not in whole and len(whole) >= keep:
-                others = [other for other in whole if other not in stages]
-                last = max(others, key=lambda other: (next_use[other][0] if next_use[other] else inf, other))
-                spans.append(whole.pop(last))
-            first = whole[stage][0] if stage in whole else position
-            whole[stage] = first, position, stage
-    return [*spans, *whole.values()]

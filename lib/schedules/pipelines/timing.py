@@ -163,7 +163,7 @@ def time_order(
         (half, *each), ticks = in_ticks([half, *chain(*exact)])
         rest = iter(each)
         costs = [[*islice(rest, len(actions))] for actions in lowered]
-    clock = _Clock(lowered, costs, half, messages == "awaited")
+    clock = _Clock(lowered, costs, half, messages == "awaited", places(lowered))
     try:
         waiting = clock.run()
     except KeyError:  # a stage that no rank has
@@ -174,13 +174,29 @@ def time_order(
         raise NoRoom(
             "this order is legal, but ranks wait for room for their messages",
             expected="room for one message from a rank to another, so that each is received before the next is sent",
-            got="; ".join(f"rank {rank} is at {action}" for rank, action in sorted(waiting.items())),
+            got="; ".join(f"rank {rank} is at {clock.at(rank)}" for rank in sorted(waiting)),
         )
     starts, ends = clock.starts, clock.ends
     if lowered is not order:  # of the messages that were put in nobody asked
         asked = [[action.kind not in MESSAGES for action in actions] for actions in lowered]
         starts, ends = ([*map(list, map(compress, times, asked))] for times in (starts, ends))
     return Timed(order, starts, ends, ticks, sum(map(sum, costs)))
+
+
+def time_until(order: Order, place: dict[int, int]) -> tuple[Timed, dict[int, Action]]:
+    """Time as much of an order as can be done, all passes equally long; and tell for each rank that does not come to
+    its end the pass that it waits for. `place` has the rank of each stage, also of those that are not done."""
+    ticks = {"F": 1, "B": 2, "I": 1, "W": 1}
+    costs = [[sum(ticks.get(part.kind, 0) for part in one.parts or (one,)) for one in actions] for actions in order]
+    clock = _Clock(order, costs, 0, False, place)
+    waiting = clock.run()
+    done = tuple(actions[: len(ends)] for actions, ends in zip(order, clock.ends, strict=True))
+    passes = {"F": ("F", -1), "B": ("B", 1), "f": ("F", 0), "i": ("I", 0)}
+    missing: dict[int, Action] = {}
+    for rank, (what, stage, microbatch) in waiting.items():
+        kind, further = passes[what]
+        missing[rank] = Action(stage + further, kind, microbatch)
+    return Timed(done, clock.starts, clock.ends, 1, 0), missing
 
 
 def _has_messages(order: Order) -> bool:
@@ -208,9 +224,8 @@ class _Clock:
     rank to another, room for message number so and so, which has no time.
     """
 
-    def __init__(self, order: Order, costs: list[list[int]], half: int, awaited: bool) -> None:
-        self.order, self.costs, self.half, self.awaited = order, costs, half, awaited
-        self.place = places(order)
+    def __init__(self, order: Order, costs: list[list[int]], half: int, awaited: bool, place: dict[int, int]) -> None:
+        self.order, self.costs, self.half, self.awaited, self.place = order, costs, half, awaited, place
         self.last = max(self.place, default=0)
         self.implied = not _has_messages(order)
         """Whether messages go out by themselves."""
@@ -231,15 +246,18 @@ class _Clock:
         self.issued: dict[Key, int] = {}
         """When receives were issued."""
 
-    def run(self) -> dict[int, Action]:
-        """Go as far as it goes, and give the ranks that do not come to their end, with what they are at."""
+    def run(self) -> dict[int, Key]:
+        """Go as far as it goes, and give the ranks that do not come to their end, with what they wait for."""
         walks = [*map(self.walk, range(len(self.order)))]
         while self.going:
             rank = self.going.pop()
             if (key := next(walks[rank], None)) is not None:
                 self.waiting[key].append(rank)
-        stuck = {rank for ranks in self.waiting.values() for rank in ranks}
-        return {rank: self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)] for rank in stuck}
+        return {rank: key for key, ranks in self.waiting.items() for rank in ranks}
+
+    def at(self, rank: int) -> Action:
+        """Return what a rank does not come past."""
+        return self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)]
 
     def walk(self, rank: int) -> Iterator[Key]:
         """A rank does all that it can, and gives what it needs before it can go on."""
@@ -299,10 +317,10 @@ class _Clock:
             self.make((kind[-1], stage, microbatch), now)
         if after is not None:
             key = "F" if kind == "F" else "B", after, microbatch
-            place = self.place[after]
+            place = self.place.get(after)
             if place == rank:
                 self.make(key, now)
-            elif self.implied:
+            elif self.implied and place is not None:
                 now = self.streams.carry(("send", rank, place), now, self.half)
                 self.make(key, now + 2 * self.half)
         return now

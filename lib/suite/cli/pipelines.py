@@ -32,8 +32,8 @@ RANKS, BATCHES = 4, 8
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
-WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or anything that `puzzles run` takes"
-KNOWN = "; ".join(f"{name}: {row.about}" for name, row in orders.FORMATS.items()) + "."
+WHAT = f"a schedule of the list, a file with an order ({orders.SUFFIX}), or anything that `puzzles run` takes"
+KNOWN = "; ".join(f"{name}: {about}" for name, about in orders.FORMATS.items()) + "."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
@@ -94,7 +94,7 @@ def export(
     chunks: Chunks = None,
 ) -> None:
     """Write an order for others."""
-    text, left_out = orders.FORMATS[form].write(_found(what, ranks, batches, chunks).legal())
+    text, left_out = orders.to_csv(_found(what, ranks, batches, chunks).legal(), comms=form == "csv-comms")
     if output is None:
         print(text, end="")
         return
@@ -105,7 +105,7 @@ def export(
 
 @schedule.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {orders.suffixes()}.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {orders.SUFFIX}.")],
     output: options.Output = None,
     messages: Annotated[Messages, option("For the picture, messages are posted or awaited.")] = "posted",
 ) -> None:
@@ -164,7 +164,7 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
             raise typer.BadParameter(str(error)) from None
     if chunks is not None:
         raise typer.BadParameter(f"--chunks is for a schedule of the list; there are {', '.join(SCHEDULES)}")
-    if orders.is_order_file(what):
+    if Path(what).suffix.lower() == orders.SUFFIX:
         return orders.read_file(what)
     if what not in PUZZLES and not Path(what).suffix:
         names = ", ".join(SCHEDULES)
@@ -238,16 +238,9 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
 
     if (row := SCHEDULES.get(schedule)) is None:
         name = Path(schedule).stem
-        if not orders.is_order_file(schedule):
+        if Path(schedule).suffix.lower() != orders.SUFFIX:
             return recording_of(run_subject(schedule, limit=limit).trace, name)
         return recording_of_order(compute_only(orders.read_file(schedule).legal()), name, **costs_of(found))
-    if not found.has_order:
-        raise ValueError(
-            f"{found.name} names no microbatches, so {row.title} has no size to be compared at. torch's own 1F1B names "
-            "nothing in a profile, and an order that torch loads from a file names each pass: puzzles schedule export "
-            f"{row.name} --ranks {found.ranks} --batches N -o {row.name}.csv. Or give that file here, to see both as "
-            f"they are: --schedule {row.name}.csv"
-        )
     order = order_of_recording(found)
     batches, stages = batches_of(order), len(places(order))
     if batches * found.ranks > len(found.spans):

@@ -268,14 +268,12 @@ def what_if(
     puzzle: options.Puzzle = None,
     limit: options.Limit = None,
 ) -> None:
-    """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
-    from lib.analysis.waiting.what_if import what_helps
+    """Time a run anew with something faster, its order as it is. Say what."""
     from lib.analysis.waiting.what_if import what_if as suppose
 
     trace = run_subject(what, puzzle=puzzle, limit=limit).trace
     chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
-    some = any(one is not None for one in chosen.values())
-    _answer(lambda: suppose(trace, **chosen, faster=faster) if some else what_helps(trace, faster), output)
+    _answer(lambda: suppose(trace, **chosen, faster=faster), output)
 
 
 @takes_fields_of(ReplayOptions)

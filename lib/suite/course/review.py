@@ -22,7 +22,7 @@ from lib.trace.trace import ModelLike, Trace
 from lib.values.values import Elements
 
 if TYPE_CHECKING:
-    from lib.analysis.bounds.puzzle_bounds import Bound, Limit
+    from lib.analysis.bounds.limits import Bound, Limit
     from lib.suite.course.solutions import Known
 
 # A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
@@ -35,7 +35,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     """The run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in words.
     Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the
     run does not have the sizes of the puzzle. The reference is run here, for a correct run only."""
-    from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+    from lib.analysis.bounds.limits import has_bound, lower_bound
     from lib.checker.checker import check
     from lib.suite.course.solutions import known_ways, run_of_file, schedule_of
     from lib.suite.submissions.locations import reference as reference_file
@@ -232,7 +232,7 @@ class Review(Answer):
         longest = max(self.idle, key=lambda gap: gap.length)
         middle = exact(units((longest.start + longest.end) // 2))
         ask = f"why(out, rank={longest.rank}, time={middle})"
-        return f"{ask} follows the longest gap back to its cause, and what_helps(out) says what would shorten the run."
+        return f"{ask} follows the longest gap back to its cause."
 
     def memory(self) -> Iterator[str]:
         """List what is alive at the peak, and what of it could have been deleted."""

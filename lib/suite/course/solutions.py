@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lib.analysis import figures
-from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+from lib.analysis.bounds.limits import has_bound, lower_bound
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import PuzzleError

@@ -9,7 +9,7 @@ import pytest
 
 from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
-from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
+from lib.analysis.bounds.limits import bound_of, lower_bound
 from lib.schedules import data_parallel
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference

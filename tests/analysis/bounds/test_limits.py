@@ -9,8 +9,7 @@ import pytest
 from lib import Model, Trace, Uneven, check, simulate
 from lib.analysis.bounds import limits
 from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.limits import alive, memory
-from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_bound
+from lib.analysis.bounds.limits import Bound, alive, bound_of, has_bound, lower_bound, memory
 from lib.analysis.figures import end, peak, traffic
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.generators import one_f_one_b

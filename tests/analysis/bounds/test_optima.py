@@ -4,8 +4,8 @@ import pytest
 
 from lib import Trace, check, simulate
 from lib.analysis.bounds.family import Family, excuse
+from lib.analysis.bounds.limits import bound_of
 from lib.analysis.bounds.optima import AIMS, Optimum, Size, stored
-from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.generators import witness

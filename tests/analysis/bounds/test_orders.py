@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, WeightGrad, check, simulate
 from lib.analysis.bounds.family import Family, excuse
+from lib.analysis.bounds.limits import bound_of
 from lib.analysis.bounds.optima import Size
-from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak, traffic
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference

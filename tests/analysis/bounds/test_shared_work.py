@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from lib import Layer, Model, Trace, Uneven, check, simulate
-from lib.analysis.bounds.family import excuse
-from lib.analysis.bounds.puzzle_bounds import SharedWork, WholeLayers, lower_bound
+from lib.analysis.bounds.family import SharedWork, WholeLayers, excuse
+from lib.analysis.bounds.limits import lower_bound, work_time
 from lib.analysis.figures import end
 from lib.cluster.costs import units
 from lib.puzzles.records import PUZZLES
@@ -36,7 +36,7 @@ def test_no_known_way_computes_less_at_any_size_and_one_is_as_fast_where_we_say_
             trace = Trace.of(simulate(function, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches))
             assert excuse(trace, family) is None
             busy = units(sum(event.length for _, event in trace.events() if event.op in COMPUTE))
-            assert end(trace) >= busy / ranks >= family.time(record.costs).value - DUST, way
+            assert end(trace) >= busy / ranks >= work_time(family, record.costs).value - DUST, way
             ends += [end(trace)] if here.size == record.size else []
     assert (min(ends) == pytest.approx(bound.time.value, abs=DUST)) == bound.time.optimal
 
@@ -46,7 +46,7 @@ def test_no_known_way_computes_less_at_any_size_and_one_is_as_fast_where_we_say_
 def test_no_random_step_with_all_its_updates_and_halves_is_below(program: Program) -> None:
     trace = program.run().normalised()
     family = SharedWork(trace.ranks, trace.layers, trace.batches, trace.descriptions)
-    limit = family.time(trace.costs).value
+    limit = work_time(family, trace.costs).value
     assert excuse(trace, family) is not None or end(trace) >= limit - DUST
 
 
@@ -69,13 +69,13 @@ def test_what_there_is_to_compute_and_which_runs_may_be_below() -> None:
     for layers in ([Layer(rows=4)], [Layer("attention", rows=4, heads=2, of=(0, 0)), Layer(rows=4)]):
         one, two = (SharedWork(ranks, len(layers), 3, tuple(layers)) for ranks in (1, 2))
         assert excuse(_alone(one), one) is None
-        assert end(_alone(one)) == pytest.approx(one.time(Uneven()).value, abs=DUST)
+        assert end(_alone(one)) == pytest.approx(work_time(one, Uneven()).value, abs=DUST)
         cheap, lonely = _alone(one, half=True), _alone(two)
         assert excuse(cheap, one) == f"the backward of layer {len(layers) - 1} leaves out input halves"
-        assert end(cheap) < one.time(Uneven()).value - DUST
+        assert end(cheap) < work_time(one, Uneven()).value - DUST
         assert check(lonely).correct
         assert excuse(lonely, two) == f"rank 1 updates nothing of layer {len(layers) - 1}"
-    assert SharedWork(2, 1, 3).time(Uneven(ranks=(1, 2))).value == pytest.approx((3 * 2 + 2 * 0.5) / 1.5)
+    assert work_time(SharedWork(2, 1, 3), Uneven(ranks=(1, 2))).value == pytest.approx((3 * 2 + 2 * 0.5) / 1.5)
 
 
 # -- layers that stay whole -----------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_pipelines_of_any_size_are_not_below(ranks: int, layers: int, batches: i
             models = simulate(program_of(order), ranks=ranks, layers=layers, batches=batches, costs=costs)
             trace = Trace.of(models).normalised()
             assert excuse(trace, family) is None
-            assert end(trace) >= family.time(costs).value - DUST
+            assert end(trace) >= work_time(family, costs).value - DUST
 
 
 @examples(200, 20)
@@ -111,7 +111,7 @@ def test_pipelines_of_any_size_are_not_below(ranks: int, layers: int, batches: i
 def test_no_random_step_of_whole_layers_is_below(program: Program) -> None:
     trace = program.run().normalised()
     family = WholeLayers(trace.ranks, trace.layers, trace.batches, trace.descriptions)
-    assert excuse(trace, family) is not None or end(trace) >= family.time(trace.costs).value - DUST
+    assert excuse(trace, family) is not None or end(trace) >= work_time(family, trace.costs).value - DUST
 
 
 def test_which_runs_do_not_leave_layers_whole() -> None:

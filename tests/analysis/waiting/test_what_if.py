@@ -1,4 +1,4 @@
-"""what_if: what is timed anew is what a run under such costs would have given, and what helps is what it says."""
+"""what_if: what is timed anew is what a run under such costs would have given."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Costs, Mesh, Model, Trace, Uneven, retime, simulate, what_helps, what_if
-from lib.analysis.waiting.what_if import Change, Helps, WhatIf, changed
+from lib import Costs, Mesh, Model, Trace, Uneven, simulate, what_if
+from lib.analysis.waiting.what_if import Change, WhatIf, changed
 from lib.values.operations import COMPUTE
 from tests.analysis.waiting.test_critical_path import pair
 from tests.analysis.waiting.test_gaps import down
@@ -103,24 +103,6 @@ def test_what_is_said(call: str) -> None:
     SAID.check(call, globals() | names)
 
 
-def helped(run_: Any, faster: float | None = None) -> Helps:
-    found = what_helps(run_, faster)
-    assert found is not None
-    return found
-
-
-@given(schedules())
-def test_each_row_is_what_if(schedule: Schedule) -> None:
-    """Also where it is not timed, because it is not on the critical path."""
-    here = Trace.of(run(schedule))
-    here = retime(here, here.costs)
-    found = helped(here, 2)
-    assert [row.gain for row in found.rows] == sorted((row.gain for row in found.rows), reverse=True)
-    for row in found.rows:
-        assert row.gain == changed(here, row.change).gain
-
-
 def test_without_a_run_there_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert what_if([], rank=0) is None
-    assert what_helps([]) is None
-    assert capsys.readouterr().out == "No run: simulate(...) has not come to its end.\n" * 2
+    assert capsys.readouterr().out == "No run: simulate(...) has not come to its end.\n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lib import Model, Trace, critical_path, simulate, why
-from lib.analysis.waiting.what_if import what_helps, what_if
+from lib.analysis.waiting.what_if import what_if
 from lib.analysis.waiting.why import LEGS, Why
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.program import program_of
@@ -83,7 +83,7 @@ def test_models_and_the_ends_of_the_run() -> None:
 
 def test_an_answer_is_printed_as_its_words() -> None:
     models = simulate(down, ranks=2, batches=2)
-    for found in (asked(models, 1, 2), critical_path(models), what_if(models, rank=0), what_helps(models)):
+    for found in (asked(models, 1, 2), critical_path(models), what_if(models, rank=0)):
         assert found is not None
         assert str(found) == repr(found) == found.text()
         assert found.text().startswith(found.head())

@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 
 from drawing import Picture, picture_of
-from drawing.canvas.palette import ACCENT, ALARM, GOOD, GRID, INK, PAPER, TINTS
+from drawing.canvas.palette import ACCENT, ALARM, GRID, INK, PAPER, TINTS
 from drawing.canvas.scene import Rect, hatch, wrapped
 from drawing.comparing.answers import MANY
 from drawing.comparing.review import shares
 from drawing.display import PICTURES, _bundle  # pyright: ignore[reportPrivateUsage]
 from drawing.timeline.rows import shown_rows
 from drawing.timeline.schedule import RIGHT, UNFOLDED
-from lib import LINKS, critical_path, retime, review, simulate, what_helps, what_if, why
+from lib import LINKS, critical_path, retime, review, simulate, what_if, why
 from lib.analysis.waiting.gaps import KINDS, Gap
 from lib.suite.course.review import Review
 from tests.drawing.marks import fits, polys, rects, texts
@@ -152,7 +152,6 @@ def answers() -> dict[str, Picture]:
         trace = solved(name)
         found |= {f"why {name}": picture_of(why(trace, rank, time)), f"path {name}": picture_of(critical_path(trace))}
         found |= {f"if {name}": picture_of(what_if(trace, op="backward", faster=2))}
-        found |= {f"helps {name}": picture_of(what_helps(trace))}
     linked = retime(solved("hsdp"), LINKS)
     return found | {"path links": picture_of(critical_path(linked)), "why links": picture_of(why(linked, 3, 0.1))}
 
@@ -193,13 +192,8 @@ def test_what_changes_is_framed_before_and_after() -> None:
     assert sum(frame.width for frame in frames[4:]) < sum(frame.width for frame in frames[:4])
 
 
-def test_the_words_are_those_of_the_answer_and_what_helps_most_has_the_longest_bar() -> None:
+def test_the_words_are_those_of_the_answer() -> None:
     trace = solved("gpipe")
-    helps = what_helps(trace)
-    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0), helps):
+    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0)):
         assert found is not None
         assert picture_of(found).words == found.text()
-    assert helps is not None
-    bars = [bar.width for bar in rects(helps, fill=GOOD)]
-    assert bars == sorted(bars, reverse=True)
-    assert len(bars) == len(helps.shown())

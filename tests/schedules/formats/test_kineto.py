@@ -1,4 +1,4 @@
-"""Traces of torch.profiler: what ranges, operations, kernels and collectives become, on which clock, of which step.
+"""Traces of torch.profiler: what ranges, operations and collectives become, on which clock, of which step.
 
 The files are made up here, in the form that torch 2.13 writes; the last test has one of torch's own.
 """
@@ -14,7 +14,7 @@ import pytest
 
 from lib.analysis.recording import Recording, departures
 from lib.errors.exceptions import TraceError
-from lib.schedules.formats.kineto import our_name, read_profile
+from lib.schedules.formats.kineto import our_name, read_profile, read_slices
 from lib.schedules.formats.trace import order_of_recording, recording_of_order
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -128,3 +128,15 @@ def test_a_file_of_torch_itself(tmp_path: Path) -> None:
     found = read_profile([tmp_path / "rank0.json"])
     assert order_of_recording(found) == (parse("0F0 0F1 0B0 0B1"),)
     assert {span.op for span in found.spans} >= {"forward", "backward"}
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lib.schedules.formats.kineto.MAX_BYTES", 10_000)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b" " * 1_000_000))
+    with pytest.raises(TraceError, match="larger than"):
+        read_slices(path)
+    with pytest.raises(TraceError, match="cannot be read"):
+        read_slices(tmp_path / "missing.json")

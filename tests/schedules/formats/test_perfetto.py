@@ -1,6 +1,5 @@
-"""Files for Perfetto: what is in them, and that they obey the format; and files of slices that others wrote."""
+"""Files for Perfetto: what is in them, and that they obey the format."""
 
-import gzip
 import json
 from collections import defaultdict
 from itertools import pairwise
@@ -10,9 +9,8 @@ from typing import Any
 import pytest
 
 from lib import Links, Trace, simulate
-from lib.errors.exceptions import TraceError
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.formats.perfetto import perfetto, read_slices, write_perfetto
+from lib.schedules.formats.perfetto import perfetto, write_perfetto
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from tests.replay.schedules import overlapped
@@ -91,31 +89,3 @@ def test_an_event_says_its_layer_its_batches_and_its_line() -> None:
     forward = next(event for event in events if event.get("cat") == "forward" and event["args"]["layer"] == 1)
     assert forward["args"]["batches"] == "0"
     assert "data_parallel.py" in forward["args"]["source"] or "steps.py" in forward["args"]["source"]
-
-
-def test_slices_of_others_are_complete_or_begin_and_end(tmp_path: Path) -> None:
-    path = tmp_path / "theirs.json"
-    events = [
-        {"ph": "B", "pid": "worker b", "tid": 1, "name": "step", "ts": 0},
-        {"ph": "E", "pid": "worker b", "tid": 1, "ts": 5.5},
-        {"ph": "X", "pid": 7, "tid": 1, "name": "PP:3F1", "ts": "2", "dur": 3},
-        {"ph": "i", "pid": 7, "name": "a mark", "ts": 1},
-    ]
-    path.write_text(json.dumps(events))
-    found = read_slices(path)
-    assert [(one.process, one.thread, one.name, one.start, one.end) for one in found.slices] == [
-        ("worker b", "1", "step", 0, 5500),
-        ("7", "1", "PP:3F1", 2000, 5000),
-    ]
-
-
-def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib.schedules.formats.perfetto.MAX_BYTES", 10_000)
-    path = tmp_path / "bomb.json.gz"
-    path.write_bytes(gzip.compress(b" " * 1_000_000))
-    with pytest.raises(TraceError, match="larger than"):
-        read_slices(path)
-    with pytest.raises(TraceError, match="cannot be read"):
-        read_slices(tmp_path / "missing.json")

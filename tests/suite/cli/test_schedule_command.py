@@ -21,11 +21,9 @@ def schedule(*arguments: str | Path) -> Result:
     return puzzles("schedule", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("form", "expected"), [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED)), ("json", INTERLEAVED)]
-)
+@pytest.mark.parametrize(("form", "expected"), [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED))])
 def test_what_is_exported_comes_back(form: str, expected: object, tmp_path: Path) -> None:
-    path = tmp_path / "new" / f"order.{form.partition('-')[0]}"
+    path = tmp_path / "new" / "order.csv"
     result = schedule("export", "interleaved", "--format", form, "-o", path)
     assert result.exit_code == 0, result.output
     assert f"Wrote {path}" in result.output.replace("\n", "")
@@ -48,8 +46,8 @@ def test_a_students_program_goes_to_torch() -> None:
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "order.json"
-    path.write_text('{"format": "llm-training-puzzles order", "version": 1, "ranks": [["0F0", "0B0", "0UPDATE"]]}')
+    path = tmp_path / "mine.csv"
+    path.write_text("0F0,0B0,0UPDATE\n")
     result = schedule("export", path, "-o", tmp_path / "order.csv")
     assert "1 action left out: torch's executor updates no weights" in result.output
     assert read_file(tmp_path / "order.csv").order == one_f_one_b(1, 1)

@@ -21,11 +21,11 @@ from lib import (
     check,
     review,
     simulate,
-    what_helps,
+    what_if,
     why,
 )
 from lib.analysis import figures
-from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
+from lib.analysis.bounds.limits import Bound, Limit, Part, lower_bound
 from lib.analysis.memory import holdings, lean, rows
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import computing, gaps
@@ -281,11 +281,11 @@ def test_any_file_that_loads_can_be_looked_at_asked_and_reviewed(data: Any, shar
     assert reviewed.text()
     assert picture_of(reviewed).svg().endswith("</svg>\n")
     try:
-        helps = what_helps(trace)
+        again = what_if(trace, costs=trace.costs)
     except TraceError:  # which a run that goes on may be, too: nobody answers it
         return
-    assert helps is not None
-    assert helps.text()
+    assert again is not None
+    assert again.text()
     for rank in range(trace.ranks) if figures.makespan(trace) else ():
         answer = why(trace, rank, figures.end(trace) * share)
         assert answer is not None
