@@ -95,7 +95,7 @@ def lower_bound(puzzle: str) -> Bound:
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
     premise = record.bound
     if premise.work or premise.whole:
-        family = (SharedWork if premise.work else WholeLayers).of(record)
+        family = SharedWork.of(record) if premise.work else WholeLayers(*record.size)
         nothing = Limit(0.0, (), "work", False, "Of this nothing is known.")
         least = family.time(record.costs, premise.reached)
         return Bound(puzzle, family.premise, least, nothing, nothing, family, costs=record.costs)
@@ -192,26 +192,14 @@ def _proof(reached: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WholeLayers:
-    """Schedules in which each layer is on one rank that trains it whole, and each rank has equally many.
-
-    Which layers a rank has, how many batches go together, and whether backward is split, is free.
-    """
+    """Schedules in which each layer is on one rank that trains it whole, and each rank has equally many. Which ones,
+    how many batches go together, and whether backward is split, is free."""
 
     premise: ClassVar[str] = "Each layer is on one rank, whole, and each rank has equally many layers."
     ranks: int
     layers: int
     batches: int
     described: tuple[Layer, ...] = USUAL
-
-    @classmethod
-    def of(cls, record: Puzzle) -> WholeLayers:
-        """Return those of a puzzle, at the size of its record."""
-        return cls(*record.size)
-
-    @property
-    def each(self) -> int:
-        """Layers of a rank."""
-        return self.layers // self.ranks
 
     def differences(self, run: Trace) -> Iterator[str]:
         """In what a run is none of these: layers on several ranks, parts of layers, ranks with more layers."""
@@ -231,15 +219,15 @@ class WholeLayers:
 
     def time(self, costs: Costs, reached: bool = False) -> Limit:
         """Return the time of the docstring above."""
-        fastest = min(map(costs.slowness, range(self.ranks)))
+        each, fastest = self.layers // self.ranks, min(map(costs.slowness, range(self.ranks)))
         back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
         below = sum(map(costs.factor, range(self.ranks - 1)))
-        own = sum(sorted(map(costs.factor, range(self.ranks - 1, self.layers)))[: self.each])
-        layers, batches = counted(self.each, "layer"), counted(self.batches, "batch")
+        own = sum(sorted(map(costs.factor, range(self.ranks - 1, self.layers)))[:each])
+        layers, batches = counted(each, "layer"), counted(self.batches, "batch")
         found = {
             "a batch forward through the layers below those of the last rank": as_written(costs.forward) * below,
             f"{layers} x {batches} forward and backward": (as_written(costs.forward) + back) * own * self.batches,
-            f"update of {layers}": as_written(costs.update) * self.each,
+            f"update of {layers}": as_written(costs.update) * each,
         }
         parts = tuple(Part(round(float(amount * fastest), 9), what) for what, amount in found.items() if amount)
         proof = (

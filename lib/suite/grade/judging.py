@@ -151,7 +151,8 @@ def _bound(record: Puzzle) -> Figures:
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
     if premise.work or premise.whole:
-        return Figures((SharedWork if premise.work else WholeLayers).of(record).time(record.costs).value)
+        family = SharedWork.of(record) if premise.work else WholeLayers(*record.size)
+        return Figures(family.time(record.costs).value)
     stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
     replicas = record.ranks // stages
     if record.ranks % stages or record.layers % stages or record.batches % replicas:
