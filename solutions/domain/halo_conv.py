@@ -178,8 +178,17 @@ picture
 # A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less. A halo
 # exchange takes 0.195 on 4 ranks and on 4,000: two messages, and two rows.
 #
-# **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above,
-# and here are four more:
+# **Given:** all weights, whole on every rank, and this rank's rows of all images. And helpers, two from above and four
+# below. What they give is all that you need to know of them:
+#
+# | helper | what it gives |
+# |---|---|
+# | `my_rows(model)` | `low, high, edges, halo, group`: your rows are `low` to `high - 1`; neighbours need your rows `edges`, you need theirs, `halo` |
+# | `exchange(model, values, layer, group)` | a halo exchange, to be awaited: hand in rows for each neighbour, in the order of `edges`, and get a list of theirs |
+# | `blocks(low, high)` | `inner, own, needy`: the output rows that need no halo, the input rows that these need, and a list of the blocks of output rows that need it |
+# | `around(value, first, after)` | the rows of a value that output rows `first` to `after - 1` need |
+# | `backward(model, layer, inp, grad)` | the gradient of the input; that of the weight is added up in `grad_weights` |
+# | `summed(low, high, parts)` | a gradient of your rows: the sum of the parts `(first, after, value)`, each at its own rows |
 
 
 # %%
@@ -230,7 +239,6 @@ def summed(low, high, parts):
 #
 # - A layer computes every output row for which it has the input. With the halo that is all rows of this rank; without
 #   it, all but those next to a neighbour.
-# - `summed(low, high, [(low - 1, high + 1, gradient), (low, low + 1, row), ...])` adds at the right rows.
 # - Each rank has seen only some rows, so the gradients of the weights are summed over all ranks.
 #
 # **Rules**

@@ -118,14 +118,11 @@ def my_rows(model, sizes):
     of the ranks that have rows."""
     low = sum(sizes[: model.rank])
     high = low + sizes[model.rank]
-    before, after = (
-        ((low, low + 3), (low - 3, low)),
-        ((high - 3, high), (high, high + 3)),
-    )
-    beside = [before, after] if low < high else []
-    beside = [
-        (mine, other) for mine, other in beside if other[0] >= 0 and other[1] <= 64
-    ]
+    beside = []
+    if 3 <= low < high:
+        beside.append(((low, low + 3), (low - 3, low)))
+    if low < high <= 61:
+        beside.append(((high - 3, high), (high, high + 3)))
     group = [rank for rank, size in enumerate(sizes) if size]
     edges, halo = [mine for mine, _ in beside], [other for _, other in beside]
     return low, high, edges, halo, group
@@ -234,8 +231,17 @@ except PuzzleError as error:
 # The times of layers are those of all 4 grids forward on a rank; backward takes the same again. Attention of fewer
 # query rows takes less, however many keys it is given.
 #
-# **Given:** the weights of layers 0 and 1, whole on every rank, and this rank's rows of all grids. `by_chunk`,
-# `my_rows`, `window` and `exchange` are above. Here are three more; `summed` is the one from the convolution:
+# **Given:** the weights of layers 0 and 1, whole on every rank, and this rank's rows of all grids. And helpers, four
+# from above and three below. What they give is all that you need to know of them:
+#
+# | helper | what it gives |
+# |---|---|
+# | `my_rows(model, sizes)` | `low, high, edges, halo, group`: your rows are `low` to `high - 1`; neighbours need your blocks `edges`, you need theirs, `halo` |
+# | `exchange(model, values, layer, group)` | a halo exchange, to be awaited: hand in rows for each neighbour, in the order of `edges`, and get a list of theirs |
+# | `window(row)` | the first row that a query of this row attends to, and the row after the last |
+# | `blocks(low, high)` | `inner, needy`: the rows whose windows are at home, and a list of the blocks of all others |
+# | `around(first, after)` | the rows that the queries of rows `first` to `after - 1` attend to |
+# | `summed(low, high, parts)` | a gradient of your rows: the sum of the parts `(first, after, value)`, each at its own rows |
 
 
 # %%
@@ -279,7 +285,6 @@ def summed(low, high, parts):
 # - Both linear layers take activation 0. `model.forward(2, queries, keys)` is the attention of activation 1 to
 #   activation 2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of
 #   the keys (and values) and that of the queries, in this order.
-# - `summed(low, high, [(low - 3, high + 3, gradient), (low, low + 3, rows), ...])` adds at the right rows.
 # - Where a window needs more than three rows of a neighbour, or a rank has fewer than three to lend, **every** rank
 #   raises a `ValueError` before it sends anything. `sizes` has the number of rows of each rank; ranks without rows do
 #   not count, and a single rank needs no neighbour.

@@ -93,9 +93,9 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title=title))
 #   room in each feed for its examples.
 # - The data set has as many shards as feeds count. The first feed *in `indices`* reads shard 0, the second shard 1, and
 #   so on. The others, in the order of their numbers, read 0, 1, 2, ... too, and start again at 0 after the last shard.
-# - Impossible input is a `ValueError`: a number below 1; examples that do not divide among the feeds that count; slots
-#   that do not divide among feeds or devices, or are too few; `indices` that name a feed twice, a feed that does not
-#   exist, or no feed at all.
+# - What cannot be is a `ValueError`: examples that do not divide among the feeds that count; slots that do not divide
+#   among the feeds or the devices, or are too few. Numbers below 1, and `indices` that make no sense, are refused for
+#   you.
 
 # %% [markdown]
 # ### Predict first
@@ -124,21 +124,31 @@ goal("dispatch")
 
 
 # %%
-def dispatch(logical, physical, feeds, indices, devices):
-    from math import lcm  # the smallest number that several numbers divide
-
-    # First which feeds count, then how many examples and slots a feed brings, then what
-    # each feed reads.
-    # --- your code (about 33 lines) ---
-    if min(logical, feeds, devices, 1 if physical is None else physical) < 1:
+def refuse_nonsense(logical, physical, feeds, indices, devices):
+    """Refuse numbers below 1, and indices that name no feed, a feed twice, or one that does
+    not exist."""
+    numbers = [logical, feeds, devices, *([] if physical is None else [physical])]
+    if min(numbers) < 1:
         raise ValueError("every number is 1 or more")
-    if indices is None:
-        indices = list(range(min(logical, feeds)))
-    known = set(indices) <= set(range(feeds))
-    if not indices or len(set(indices)) < len(indices) or not known:
+    if indices is not None and (
+        not indices
+        or len(set(indices)) < len(indices)
+        or not set(indices) <= set(range(feeds))
+    ):
         raise ValueError(
             f"indices names feeds 0 to {feeds - 1}, each once; got {indices}"
         )
+
+
+def dispatch(logical, physical, feeds, indices, devices):
+    from math import lcm  # the smallest number that several numbers divide
+
+    refuse_nonsense(logical, physical, feeds, indices, devices)
+    # First which feeds count, then how many examples and slots a feed brings, then what
+    # each feed reads.
+    # --- your code (about 26 lines) ---
+    if indices is None:
+        indices = list(range(min(logical, feeds)))
     if logical % len(indices):
         raise ValueError(f"{logical} examples do not divide among {len(indices)} feeds")
     examples = logical // len(indices)

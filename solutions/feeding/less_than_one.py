@@ -88,7 +88,7 @@ draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title=title)
 #   `ValueError`.
 # - Groups are clean: two processes read the same examples or have none in common. Where the mesh does not allow that,
 #   no data shard suits both, and that is a `ValueError`, too.
-# - So are a batch below 1 and devices that do not divide among processes.
+# - A batch below 1, and devices that do not divide among processes, are refused for you.
 
 # %% [markdown]
 # ### Predict first
@@ -121,15 +121,14 @@ goal("less_than_one")
 def less_than_one(grid, per_process, batch):
     rows = [row for replica in grid for row in replica]
 
-    # First what cannot be. Then the examples of each row, and of each process. At the
-    # end: are the groups clean?
-    # --- your code (about 19 lines) ---
     devices = sum(len(row) for row in rows)
-    if per_process < 1 or devices % per_process:
-        raise ValueError(
-            f"{devices} devices do not divide among processes of {per_process}"
-        )
-    if batch < 1 or (batch % len(rows) and len(rows) % batch):
+    if batch < 1 or per_process < 1 or devices % per_process:
+        raise ValueError(f"no batch of {batch} for processes of {per_process} devices")
+
+    # Does the batch fit the rows? Then the examples of each row, and of each process. At
+    # the end: are the groups clean?
+    # --- your code (about 14 lines) ---
+    if batch % len(rows) and len(rows) % batch:
         raise ValueError(f"a batch of {batch} does not fit {len(rows)} rows")
 
     reads = {process: set() for process in range(devices // per_process)}

@@ -74,7 +74,8 @@ draw_mesh(mesh)
 # | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
 #
 # **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of
-# layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
+# layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data. `take_back(layer, b)` takes
+# batch b back through a layer and adds up the gradient of the weight, with keys `[layer, b]` in all stores.
 #
 # **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`;
 # the cells after it run all three.
@@ -122,10 +123,22 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
     each = model.BATCHES // rows
     my_batches = range(data * each, (data + 1) * each)
 
+    def take_back(
+        layer, b
+    ):  # and add the gradient of the weight to that of batch b - 1
+        grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+            layer,
+            activations.pop((layer, b)),
+            grad_activations.pop((layer + 1, b)),
+            weights[layer],
+        )
+        if b > my_batches[0]:
+            grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
+
     # The input first: "full" takes my part of my_batches and gathers, "batch" takes
     # them all, "replicated" takes every batch and cuts. Then forward, loss, backward,
     # sums, updates.
-    # --- your code (about 57 lines) ---
+    # --- your code (about 49 lines) ---
     if placement == "full":
         part = each // members
         mine = my_batches[member * part : (member + 1) * part]
@@ -163,19 +176,11 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
                 )
             elif layer % 2 == 1:
                 grad_activations[layer + 1, b] = await coming.pop((layer + 1, b))
-            grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer,
-                activations[layer, b],
-                grad_activations[layer + 1, b],
-                weights[layer],
-            )
-            del activations[layer, b], grad_activations[layer + 1, b]
+            take_back(layer, b)
             if layer % 2 == 0:  # columns give a part of a sum
                 partial = grad_activations.pop((layer, b))
                 if layer > 0:  # the gradient of the data is not needed
                     coming[layer, b] = model.allreduce(partial, layer, group="model")
-            if b > my_batches[0]:
-                grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
         coming[layer] = model.allreduce(
             grad_weights.pop((layer, my_batches[-1])), layer, group="data"
         )

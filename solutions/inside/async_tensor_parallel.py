@@ -114,7 +114,14 @@ except PuzzleError as error:
 # Forward and backward take the same time. An all-reduce of all rows takes 0.3, each of its halves 0.15.
 #
 # **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer
-# states. The data come whole to each rank.
+# states. The data come whole to each rank. Three helpers take the keys `[layer, owner]`, where `owner` is the rank that
+# the rows belong to:
+#
+# | helper | what it does |
+# |---|---|
+# | `cut(layer, owner)` | cuts the owner's rows out of `activations[layer]` |
+# | `take_back(layer, owner)` | goes back through a layer with the owner's rows, and adds up the gradient of the weight |
+# | `update(layer)` | updates a layer, and deletes the gradient of its weight |
 #
 # **To do:** one training step in which all ranks work on all rows.
 #
@@ -160,9 +167,32 @@ async def async_tensor_parallel(model: Model) -> None:
         )
     activations[0] = model.get_activation(range(model.BATCHES))
 
-    # Forward, loss and backward, chunk by chunk; update every layer.
-    # --- your code (about 68 lines) ---
     me = model.rank
+
+    def cut(layer, owner):  # the rows of one rank, out of activations[layer]
+        activations[layer, owner] = model.shard(
+            activations[layer], "rows", owner, model.RANKS
+        )
+
+    def take_back(layer, owner):  # backward of the rows of one rank
+        gradient, grad_activations[layer, owner] = model.backward(
+            layer,
+            activations.pop((layer, owner)),
+            grad_activations.pop((layer + 1, owner)),
+            weights[layer],
+        )
+        grad_weights[layer] = (
+            grad_weights[layer] + gradient if layer in grad_weights else gradient
+        )
+
+    def update(layer):
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
+        del grad_weights[layer]
+
+    # Forward, loss and backward, chunk by chunk; update every layer.
+    # --- your code (about 48 lines) ---
     # Own rows first, then as they arrive.
     coming = [(me - step) % model.RANKS for step in range(model.RANKS)]
     homeward = coming[1:] + coming[:1]  # own rows last: that is where their sum is done
@@ -179,28 +209,6 @@ async def async_tensor_parallel(model: Model) -> None:
             store[layer, owner] = store[layer, owner] + await passing.pop("sum")
         if owner != homeward[-1]:
             passing["sum"] = model.shift(store.pop((layer, owner)), layer)
-
-    def cut(layer, owner):
-        activations[layer, owner] = model.shard(
-            activations[layer], "rows", owner, model.RANKS
-        )
-
-    def take_back(layer, owner):
-        gradient, grad_activations[layer, owner] = model.backward(
-            layer,
-            activations.pop((layer, owner)),
-            grad_activations.pop((layer + 1, owner)),
-            weights[layer],
-        )
-        grad_weights[layer] = (
-            grad_weights[layer] + gradient if layer in grad_weights else gradient
-        )
-
-    def update(layer):
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer]
 
     for block in range(0, model.LAYERS, 2):
         for owner in coming:

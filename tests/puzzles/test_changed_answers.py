@@ -16,12 +16,6 @@ from tests.support.puzzles import FUNCTIONS
 
 THE_SAME = {
     ("process_map", "min(before[0], r)  ->  before[0]"): "replicas are walked in order, so the first is the smallest",
-    ("dispatch", "min(logical, feeds, devices, 1 if physical is None else physical)  ->  "
-     "min(logical, devices, 1 if physical is None else physical)"): "without feeds no list of feeds will do",
-    ("dispatch", "min(logical, feeds, devices, 1 if physical is None else physical)  ->  "
-     "min(logical, feeds, devices)"): "fewer slots than one are too few for the examples of a feed",
-    ("dispatch", "1 if physical is None else physical  ->  1"): "the same",
-    ("dispatch", "1  ->  2"): "any number above 0 will do where no physical batch is given",
     ("parallel_dims", "sizes = dict(sizes)  ->  (gone)"): "what a function does to its inputs is not asked",
     ("find_the_bug", "if sizes['cp'] > 1:  ->  if True:"): "along an axis of size 1 there is nobody else",
     ("find_the_bug", "sizes['cp'] > 1  ->  sizes['cp'] >= 1"): "the same",

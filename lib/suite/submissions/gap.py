@@ -17,8 +17,6 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-WIDTH = 88
-"""Columns of a code cell that can be seen beside a sidebar."""
 BEGIN = re.compile(r"( *)# --- your code(?:: (\w+))? \(about (\d+) lines?\) ---")
 END = re.compile(r"( *)# --- end of your code ---")
 NEARLY = re.compile(r"\s*#\s*-{2,}.*\byour code\b", re.IGNORECASE)
@@ -100,15 +98,12 @@ def student(text: str, answers: list[Answer], name: str) -> str:
         if isinstance(node, ast.ImportFrom) and node.module == "lib" and node.lineno < line:
             if any(alias.asname or alias.name == "*" for alias in node.names):
                 _stop(name, node.lineno, "write `from lib import ...` with plain names")
-            # Constants, then classes, then the rest, as ruff sorts them.
-            names = sorted(
-                {alias.name for alias in node.names} | {"NotSolved"},
-                key=lambda one: (len(one) < 2 or not one.isupper(), not one[0].isupper(), one),
-            )
-            whole = f"from lib import {', '.join(names)}"
-            if len(whole) > WIDTH:
-                filled = textwrap.fill(f"{', '.join(names)},", WIDTH, initial_indent="    ", subsequent_indent="    ")
-                whole = f"from lib import (\n{filled}\n)"
+            names = {alias.name for alias in node.names} | {"NotSolved"}
+            # Constants, then classes, then the rest, as ruff sorts them; and no wider than a cell is shown.
+            said = ", ".join(sorted(names, key=lambda x: (len(x) < 2 or not x.isupper(), not x[0].isupper(), x)))
+            whole = f"from lib import {said}"
+            if len(whole) > 88:
+                whole = f"from lib import (\n{textwrap.indent(textwrap.fill(f'{said},', 84), '    ')}\n)"
             lines[node.lineno - 1 : node.end_lineno] = [whole]
             return "\n".join(lines) + "\n"
     _stop(name, line, "no `from lib import ...` at top level above the gap, to import NotSolved with")

@@ -330,7 +330,7 @@ def test_a_message_without_sizes_says_what_and_where_and_how() -> None:
     (case,) = (case for case in corpus.cases() if case.name.startswith("035"))
     assert without_sizes(case.message) == (
         "rank …: the gradient of layer … does not have all batches yet\n"
-        "  where:    notebook cell, line 15, in ddp: weights[layer], opt_states[layer] = "
+        "  where:    notebook cell, line 17, in ddp: weights[layer], opt_states[layer] = "
         "model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])\n"
         "  fix:      this rank has only seen batch …:\n"
         "            the gradients of all ranks have to be summed before anyone updates\n"
