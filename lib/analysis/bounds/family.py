@@ -197,6 +197,10 @@ class WholeLayers:
         for rank in range(self.ranks):
             if (many := sum(home == rank for home in homes.values())) * self.ranks != self.layers:
                 yield f"rank {rank} has {counted(many, 'layer')} of {self.layers}"
+        # Nobody needs the input half of layer 0, which of several ranks is not on the last one.
+        went_back = sum(len(event.batches) for _, event in run.events() if event.op in BY_INPUT and event.layer == 0)
+        if self.ranks == 1 and went_back < self.batches:
+            yield "the backward of layer 0 leaves out input halves"
 
 
 def excuse(run: Trace, family: Schedules) -> str | None:
