@@ -35,7 +35,6 @@ WORKS = (
     "hint ddp",
     "draw gpipe -o gpipe.svg",
     "compare ddp wsdp --layers 6 -o both.svg",
-    "gallery gpipe -o all.svg",
 )
 MISSING = {
     "grade .": "grade",
@@ -45,7 +44,6 @@ MISSING = {
     "gallery gpipe": "grade",
     "draw gpipe -o gpipe.png": "png",
     "watch basic.py": "cli",
-    "grade basic.py --watch": "grade",
     "lab": "notebook",
     "check": "notebook",
 }

@@ -402,10 +402,12 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
     rows: list[Row] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         try:
-            given, answer = line.split("->")
-            arguments, (how, _, error) = literal_eval(f"({given},)"), answer.strip().partition(" ")
+            given, arrow, answer = line.partition("->")
+            if not arrow:
+                raise ValueError("no ->")
+            arguments, (how, _, asked) = literal_eval(f"({given},)"), answer.strip().partition(" ")
             if how == "raises":
-                name, _, why = error.partition(":")
+                name, _, why = asked.partition(":")
                 if name not in ERRORS:
                     raise ValueError(f"it raises one of {', '.join(ERRORS)}")
                 rows.append(Row(arguments, raises=name, why=why.strip()))

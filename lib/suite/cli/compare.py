@@ -17,6 +17,7 @@ from rich.text import Text
 
 from lib.analysis.difference import alike, difference, lesson, said, unequal
 from lib.errors.wording import counted
+from lib.extras import need_extra
 from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, numbers, option, output, say, show_table
 from lib.suite.cli.entries import ALL, FIGURES, Entry, best, chosen, entries_of
@@ -65,6 +66,8 @@ def compare(
     is_picture = output_ is not None and output_.suffix != ".html"
     if (frame != "card" or aspect is not None) and not is_picture:
         raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
+    if output_ is not None and not is_picture:
+        need_extra("grade", "a page needs", "jinja2")
     if not (subjects := _chosen(whats, puzzle)):
         raise typer.BadParameter(f"there is nothing to compare in {', '.join(whats)}")
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
@@ -207,6 +210,7 @@ def gallery(
     """
     from lib.suite.cli.pages import write_gallery
 
+    need_extra("grade", "a page needs", "jinja2")
     path = output_ or Path(f"gallery_{puzzle}.html")
     subjects = _chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + _chosen(whats or [], puzzle)
     if not subjects:

@@ -167,9 +167,9 @@ def one_of(allowed: Sequence[str], wrong: str) -> Callable[[str], str]:
     return known
 
 
-def output(what: str, formats: Sequence[str], default: str = "", *, jinja: bool = True) -> Any:
+def output(what: str, formats: Sequence[str], default: str = "") -> Any:
     """Return the option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and
-    its name if none is given. An extra that a format needs (`jinja`, for a page) is asked for before anything runs."""
+    its name if none is given. Where a picture needs an extra it is asked for before anything runs."""
 
     def known(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in formats:
@@ -177,8 +177,6 @@ def output(what: str, formats: Sequence[str], default: str = "", *, jinja: bool 
             raise typer.BadParameter(f"{what} is {allowed}; got {path.name!r}")
         if path is not None and path.suffix in (".png", ".pdf"):
             need_extra("png", f"a {path.suffix[1:].upper()} needs")
-        elif path is not None and path.suffix == ".html" and jinja:
-            need_extra("grade", "a page needs", "jinja2")
         return path
 
     named, otherwise = what.partition(" ")[2], f"; else {default}" if default else ""

@@ -44,8 +44,6 @@ DIFFERENT = (
     "name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or archive of what was handed in, or a "
     f"puzzle, such as gpipe, gpipe:{OFFICIAL} or gpipe:{ALL}"
 )
-REFUSED = 5
-"""Files that cannot be read that are named; of more it says how many."""
 
 
 class Figure(NamedTuple):
@@ -247,21 +245,15 @@ def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Entry]:
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
     collected = collect([path])
-    subjects: list[Entry] = []
-    refused = [*collected.refused]
-    without: list[str] = []
+    subjects, refused = list[Entry](), [*collected.refused]
     for submission in collected.submissions:
         of_student = intake.chosen(submission, (puzzle,))
         refused += of_student.refused
         if puzzle in of_student.of:
             subjects.append(Entry(submission.student, of_student.of[puzzle][1], puzzle))
-        else:
-            without.append(submission.student)
-    notes += [f"{one.file} is left out: it {one.why}" for one in refused[:REFUSED]]
-    if len(refused) > REFUSED:
-        notes.append(f"{len(refused) - REFUSED} more files are left out; `puzzles grade` says of each why")
-    named = {one.student for one in refused}
-    if silent := sum(student not in named for student in without):
+    notes += [f"{one.file} is left out: it {one.why}" for one in refused]
+    there = {one.student for one in refused} | {one.name for one in subjects}
+    if silent := sum(one.student not in there for one in collected.submissions):
         notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
     for file in filter(Path.is_file, sorted(path.glob("*.json"))):
         with file.open(encoding="utf-8", errors="replace") as text:

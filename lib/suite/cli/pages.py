@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     from lib.suite.cli.entries import Entry
 
 
-def page(
-    template: str,
-    look: str,
-    images: str = "'none'",
-    script: bool = True,
-    colours: Mapping[str, Colour] | None = None,
-    **values: Any,
-) -> str:
+def page(template: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
     """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
 
     `images` is from where the page may load any; its script is known by its hash, and nothing else comes from anywhere.
@@ -40,15 +33,12 @@ def page(
     as `markup`. ModuleNotFoundError without jinja2.
     """
     need_extra("grade", "a page needs", "jinja2")
-    code = f"\n{file_of(f'{look}.js')}" if script else ""
-    digest = b64encode(sha256(code.encode()).digest()).decode()
-    allowed = f" script-src 'sha256-{digest}';" if script else ""
-    policy = (
-        f"default-src 'none';{allowed} style-src 'unsafe-inline'; img-src {images}; base-uri 'none'; form-action 'none'"
-    )
+    code = f"\n{file_of(f'{look}.js')}"
+    allowed = f"script-src 'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'; style-src 'unsafe-inline'"
+    policy = f"default-src 'none'; {allowed}; img-src {images}; base-uri 'none'; form-action 'none'"
     # The colours of all pages, and its own: by day and by night, as its `color-scheme` says, which follows the system
     # or what is chosen on the page.
-    every = {**PAGE, **(colours or {})}
+    every = {**PAGE, **colours}
     day = "".join(f"--{name}:{colour};" for name, colour in every.items())
     both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
     look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
@@ -149,7 +139,7 @@ def _comparing(template: str, images: str = "'none'", **what: Any) -> str:
     """A page of a comparison or a gallery, with the style and the script that both share."""
     from lib.suite.cli.entries import FIGURES
 
-    return page(template, "comparing", images, colours={"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+    return page(template, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
 
 
 # -- a gallery ------------------------------------------------------------------------------------------------------

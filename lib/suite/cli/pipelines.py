@@ -131,7 +131,7 @@ def gallery(
         list[str] | None,
         typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
     ] = None,
-    output: Annotated[Path, output("a page", (".html",), jinja=False)] = Path("gallery.html"),
+    output: Annotated[Path, output("a page", (".html",))] = Path("gallery.html"),
     ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
     message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, callback=_time)] = 0.0,

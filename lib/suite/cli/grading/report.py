@@ -113,7 +113,7 @@ def write_report(
 def render(template: str, **values: Any) -> str:
     """Return a page of a report. Pictures lie beside the pages. ModuleNotFoundError without jinja2."""
     words = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": _message_there}
-    return page(template, "report", "'self' data:", colours=LOOK, **words, **values)
+    return page(template, "report", "'self' data:", LOOK, **words, **values)
 
 
 def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, Any]]:
