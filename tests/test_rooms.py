@@ -24,14 +24,14 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_800,
-    "lib/analysis": 4_050,
+    "lib/analysis": 3_850,
     "lib/checker": 1_450,
     "lib/cluster": 1_500,
     "lib/diagnosis": 3_400,
     "lib/errors": 900,
     "lib/puzzles": 465,
     "lib/replay": 4_990,
-    "lib/schedules": 5_480,
+    "lib/schedules": 4_750,
     "lib/plan": 1_700,
     "lib/simulator": 3_170,
     "lib/suite/cli": 3_500,

@@ -33,10 +33,10 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse
+from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse, says_messages
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
-from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, says_messages, share_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, share_of
 from lib.simulator.dist import Dist
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET

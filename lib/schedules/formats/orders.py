@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from lib.errors.exceptions import OrderFileError
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import MESSAGES, PASSES, Action, Order, parse, places
+from lib.schedules.pipelines.action import PASSES, Action, Order, parse, places, says_messages
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import compute_only, with_messages
 from lib.schedules.pipelines.timing import Timed, time_order
@@ -78,7 +78,7 @@ PUT_IN: Final = "torch's executor puts messages and gathers in by itself"
 def to_csv(order: Order, *, comms: bool = False) -> Exported:
     """Write an order as torch reads it: its passes, or with `comms` all of it. Messages are put in where it has
     none."""
-    if comms and not any(action.kind in MESSAGES for actions in order for action in actions):
+    if comms and not says_messages(order):
         order = with_messages(order)
     out, left = io.StringIO(), Counter[str]()
     writer = csv.writer(out, lineterminator="\n")

@@ -15,9 +15,8 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.recording import COMPUTE, PER_UNIT, Held, Message, Recording, Span
 from lib.cluster.costs import TICKS
 from lib.errors.wording import numbers, ranges, these
-from lib.schedules.pipelines.action import KINDS, Action, Order, parse, places
+from lib.schedules.pipelines.action import KINDS, Action, Order, parse, places, says_messages
 from lib.schedules.pipelines.legality import Wrong
-from lib.schedules.pipelines.program import says_messages
 from lib.schedules.pipelines.timing import Timed, time_order, time_until
 from lib.trace.event import Program
 from lib.trace.trace import Trace, kept
@@ -281,17 +280,16 @@ def parts(trace: Trace, rank: int) -> Iterator[Part]:
             yield part_of(trace, rank, index, after - 1)
 
 
-def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
-    """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`:
-    nanoseconds of a time unit."""
+def recording_of(trace: Trace, name: str = "simulated") -> Recording:
+    """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did."""
     spans: list[Span] = []
     for rank, program in enumerate(trace.programs):
         for part in parts(trace, rank):
             first, span = program.events[part.first], part.span
-            start, end = (round(tick * unit / TICKS) for tick in (span.start, span.end))
+            start, end = (round(tick * PER_UNIT / TICKS) for tick in (span.start, span.end))
             beside = first.op in COMMUNICATION and not first.blocking  # what is awaited at once is no stream of its own
             spans.append(span._replace(start=start, end=end, stream=span.stream if beside else COMPUTE))
-    return as_recording(name, spans, trace.ranks, unit)
+    return as_recording(name, spans, trace.ranks, PER_UNIT)
 
 
 def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:

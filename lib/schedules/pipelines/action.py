@@ -147,6 +147,11 @@ def places(order: Order) -> dict[int, int]:
     return {stage: min(ranks, key=lambda rank: (-ranks[rank], rank)) for stage, ranks in sorted(found.items())}
 
 
+def says_messages(order: Order) -> bool:
+    """Tell whether an order has its messages, so that none are put in."""
+    return any(action.kind in MESSAGES for actions in order for action in actions)
+
+
 def batches_of(order: Order) -> int:
     """Return how many microbatches there are: one more than the highest that is named."""
     return max((action.microbatch for actions in order for action in parts_of(actions)), default=-1) + 1

@@ -21,6 +21,7 @@ from lib.schedules.pipelines.action import (
     Order,
     batches_of,
     places,
+    says_messages,
 )
 from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
@@ -105,11 +106,6 @@ def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
         found.append(words[before - 1 if "SEND" in action.kind else min(before, len(words) - 1)])
         before += action.kind not in MESSAGES and action.kind not in BEGINS
     return found
-
-
-def says_messages(order: Order) -> bool:
-    """Tell whether an order has its messages, so that none are put in."""
-    return any(action.kind in MESSAGES for actions in order for action in actions)
 
 
 class Share(NamedTuple):

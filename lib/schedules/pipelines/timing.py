@@ -15,6 +15,7 @@ from itertools import accumulate, chain, compress, islice
 from math import lcm
 from typing import Final, NamedTuple
 
+from lib.analysis.figures import Bubbles
 from lib.cluster.costs import Streams, as_written
 from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import (
@@ -28,6 +29,7 @@ from lib.schedules.pipelines.action import (
     Order,
     parts_of,
     places,
+    says_messages,
 )
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
@@ -51,14 +53,6 @@ EVEN: Final = Passes()
 
 class NoRoom(PuzzleError):
     """A legal order whose ranks wait for one another, as there is room for one message only from a rank to another."""
-
-
-class Bubble(NamedTuple):
-    """The share of time in which ranks compute nothing, in both conventions: of the whole time until the last rank is
-    done, and of the longest time that a rank has between its first action and its last."""
-
-    makespan: float
-    span: float
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,8 @@ class Timed:
         return max((times[-1] for times in self.end_ticks if times), default=0) / self.ticks
 
     @property
-    def bubble(self) -> Bubble:
+    def bubble(self) -> Bubbles:
+        """Return the share of time in which ranks compute nothing, in both conventions."""
         ranks, busy = len(self.order), Fraction(self.busy, self.ticks)
         spans = [0]
         for actions, starts, ends in zip(self.order, self.start_ticks, self.end_ticks, strict=True):
@@ -100,7 +95,7 @@ class Timed:
             if computes:
                 spans.append(computes[-1][1] - computes[0][0])
         times = self.end, max(spans) / self.ticks
-        return Bubble(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in times))
+        return Bubbles(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in times))
 
     @property
     def peaks(self) -> list[float]:
@@ -148,7 +143,7 @@ def time_order(
     both = input_half + weight_half if backward is None else backward
     prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half, "UPDATE": update}
     lowered = order
-    if messages == "awaited" and not _has_messages(order):
+    if messages == "awaited" and not says_messages(order):
         lowered = awaited(order)
     half = as_written(message) / 2
     if cost is None:
@@ -199,10 +194,6 @@ def time_until(order: Order, place: dict[int, int]) -> tuple[Timed, dict[int, Ac
     return Timed(done, clock.starts, clock.ends, 1, 0), missing
 
 
-def _has_messages(order: Order) -> bool:
-    return any(action.kind in MESSAGES for actions in order for action in actions)
-
-
 def in_ticks(times: Iterable[Number]) -> tuple[list[int], int]:
     """Return times as whole numbers of ticks, and how many ticks make a time unit: as few as will do. A time is the
     decimal that was written."""
@@ -227,7 +218,7 @@ class _Clock:
     def __init__(self, order: Order, costs: list[list[int]], half: int, awaited: bool, place: dict[int, int]) -> None:
         self.order, self.costs, self.half, self.awaited, self.place = order, costs, half, awaited, place
         self.last = max(self.place, default=0)
-        self.implied = not _has_messages(order)
+        self.implied = not says_messages(order)
         """Whether messages go out by themselves."""
         behind = [action for actions in order for action in actions if action.kind in BEGINS]
         self.behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in behind}
