@@ -15,7 +15,6 @@ from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.difference import difference, memory_shares, sent_shares, time_shares
-from lib.analysis.figures import peak
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review
@@ -131,10 +130,8 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:
-        sums: dict[str, float] = {}
-        for alive in peak(review.reference).alive:
-            sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
-        bars.append(("reference", [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]))
+        held = {share.what: share.amount for share in memory_shares(review.reference)}
+        bars.append(("reference", [Share(kind, held[kind], False, kind) for kind in ORDER if kind in held]))
     most = max(sum(share.elements for share in bar) for _, bar in bars) or 1.0
     for name, bar in bars:
         y = _bar(scene, name, bar, ROOM / most, y + 2) + 3

@@ -237,14 +237,10 @@ def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
     alike = [place[first] for place in places]
     # A bracket is for several rows of one coordinate, beside others of another.
     grouped = others and all(len(found) == 1 for found in alike) and 1 < len({*map(tuple, alike)}) < len(rows)
-    return [
-        Name(
-            text,
-            _said(mesh, place, others if grouped else [*mesh.axes]),
-            f"{first} {ranges(place[first])}" * bool(grouped),
-        )
-        for text, place in zip(words, places, strict=True)
-    ]
+    axes = others if grouped else [*mesh.axes]
+    along = [f"{first} {ranges(place[first])}" if grouped else "" for place in places]
+    said = [_said(mesh, place, axes) for place in places]
+    return [Name(*name) for name in zip(words, said, along, strict=True)]
 
 
 def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
@@ -255,12 +251,9 @@ def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
 
 def groups(found: Sequence[Name]) -> list[tuple[str, int, int]]:
     """The groups of rows: what each is called, its first row, and the one after its last."""
-    spans: list[tuple[str, int, int]] = []
-    for group, same in groupby(enumerate(found), key=lambda item: item[1].group):
-        places = [place for place, _ in same]
-        if group:
-            spans.append((group, places[0], places[-1] + 1))
-    return spans
+    rows = groupby(range(len(found)), key=lambda row: found[row].group)
+    spans = [(group, [*same]) for group, same in rows]
+    return [(group, same[0], same[-1] + 1) for group, same in spans if group]
 
 
 def margin(found: Sequence[Name], height: float) -> float:
