@@ -129,6 +129,11 @@ class Frame(NamedTuple):
         start, end = (x0, y0 + shift), (x1, y1 + shift)
         return [_edge(here, start, end), _edge(there, end, start)]
 
+    def halfway(self, member: int) -> Point:
+        """The middle of that way."""
+        (x0, y0), (x1, y1) = self.way(member)
+        return (x0 + x1) / 2, (y0 + y1) / 2
+
 
 def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
     """Return the point where a line leaves a box, with some space."""
@@ -138,10 +143,6 @@ def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
             ways.append(((low + size + space if far > 0 else low - space) - at) / far)
     share = min(way for way in ways if way >= 0)
     return inside[0] + share * dx, inside[1] + share * dy
-
-
-def _halfway(points: Sequence[Point]) -> Point:
-    return (points[0][0] + points[-1][0]) / 2, (points[0][1] + points[-1][1]) / 2
 
 
 def _laid_out(members: int, pieces: int, top: float) -> Frame:
@@ -201,7 +202,7 @@ class Ring:
                 self._piece(scene, self._band(frame, member, piece), piece, members, PAPER, frame.tiles[member])
         for hop in self.steps.steps[step - 1] if step else ():  # a chip on its arrow, a frame where it arrived
             scene.add(Rect(*self._band(frame, hop.target, hop.piece), "none", INK, 2))
-            x, y = _halfway(frame.way(hop.source))
+            x, y = frame.halfway(hop.source)
             self._piece(scene, Box(x - 15, y - 10, 30, 20), hop.piece, hop.members, INK)
         return Picture(scene, f"<{self.title}. {self.words(step)} {self.holdings(step)}>")
 
@@ -267,9 +268,8 @@ class Ring:
         elif step == count and pieces > 1:
             reached = "Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."
         sent, total = ([steps.sent(member, end) for member in range(self.size)] for end in (step, None))
-        who, done, whole = "each rank", sent[0], total[0]
-        if min(sent) != max(sent) or min(total) != max(total):
-            who, done, whole = "all ranks together", sum(sent), sum(total)
+        alike = len({*sent}) == len({*total}) == 1
+        who, done, whole = ("each rank", sent[0], total[0]) if alike else ("all ranks together", sum(sent), sum(total))
         figures = f"{amount(round(done, 1))} of {amount(round(whole, 1))} elements"
         return " ".join(filter(None, (f"Round {step} of {count}: {did}", reached, f"Sent so far by {who}: {figures}.")))
 
@@ -313,7 +313,7 @@ def ring_page(ring: Ring) -> Page:
     data = {
         "labels": [str(label) for label in ring.labels.values()],
         "tiles": frame.tiles,
-        "ways": [_halfway(frame.way(member)) for member in range(ring.size)],
+        "ways": [frame.halfway(member) for member in range(ring.size)],
         "middle": [(x, y + 4) for x, y in ring.inside(frame)],
         "steps": steps,
     }
