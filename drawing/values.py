@@ -228,7 +228,7 @@ def _slot(width: float, height: float, name: str, here: list[tuple[Slot, str, in
         if len(stack) > 1:
             scene.add(Rect(*place, stroke=mix(fill, PAPER, 0.45)))
     scene.add(Rect(0, 0, width, height, stroke=mix(fill, INK, 0.3)))
-    count = sum(count for _, _, count in here) if len(stack) > 1 else max(count for _, _, count in here)
+    count = (sum if len(stack) > 1 else max)(count for _, _, count in here)
     if count > 1:
         scene.add(Rect(width - 20, -6, 24, 12, PAPER, EDGE, radius=2))
         scene.add(Text(width - 8, 0, f"×{count}", SMALL, INK, "middle"))
@@ -317,9 +317,7 @@ def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Writes on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
     x, y, width, height = box
     ink, middle = ink_on(fill), x + width / 2
-    words = batches_in(part)
-    if text_width(words, SMALL) > width - 4:
-        words = batches_in(part._replace(partial=""))
+    words = fitting(width - 4, batches_in(part), batches_in(part._replace(partial="")), size=SMALL)
     dots = part.total_batches * 7 - 3
     room = width - (32 if part.total > 1 else 4)
     if height < SMALL or room < 20:

@@ -94,10 +94,8 @@ class Picture(Primitive):
         if type(scene) is not Scene or not isinstance(links, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"a Picture is made of a Scene; draw(run) makes one of a run; got {scene!r}")
         super().__init__(Canvas(scene), Style.empty(), Affine.identity())
-        self.scene = scene
-        self.words = words
-        self.links = tuple(links)
-        """Places that lead elsewhere when a notebook shows the picture. A file has none."""
+        self.scene, self.words = scene, words
+        self.links = tuple(links)  # places that lead elsewhere when a notebook shows the picture; a file has none
 
     def svg(
         self, height: float | None = None, width: float | None = None, *, framed: bool = False, night: bool = True

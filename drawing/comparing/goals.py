@@ -176,10 +176,9 @@ def _words(verdict: Verdict) -> Iterator[str]:
         sent = f", sent per rank {amount(verdict.sent)}" if verdict.sent else ""
         yield f"yours: time {amount(verdict.time)}, memory {amount(verdict.memory)}{sent}"
     for goal in verdict.goals:
-        reached = verdict.correct and goal.reached
         limits = [("time", goal.time), ("memory", goal.memory)]
         said = ", ".join(f"{name} at most {amount(limit)}" for name, limit in limits if limit < LIMITLESS)
-        yield f"{goal.name} ({said}): {'reached' if reached else 'not reached'}"
+        yield f"{goal.name} ({said}): {'reached' if verdict.correct and goal.reached else 'not reached'}"
 
 
 def _headline(verdict: Verdict) -> str:

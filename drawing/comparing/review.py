@@ -47,11 +47,10 @@ def limits(scene: Scene, review: Review, y: float) -> float:
 
 def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
     """The lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
-    if review.bound is None or review.excuse is not None or not review.verdict.correct:
+    bound = review.bound
+    if bound is None or review.excuse is not None or not review.verdict.correct:
         return None, None, None
-    time, memory, sent = [
-        limit if limit.value else None for limit in (review.bound.time, review.bound.memory, review.bound.sent)
-    ]
+    time, memory, sent = (limit if limit.value else None for limit in (bound.time, bound.memory, bound.sent))
     return time, memory, sent
 
 
@@ -61,14 +60,12 @@ def _figures(review: Review) -> list[Figure]:
         limit and Mark(limit.value, f"lower bound {amount(limit.value)}", limit.proof) for limit in speaking(review)
     ]
     wanted = verdict.goals
-    found = [
+    sent = Figure("sent per rank", may_send(wanted), verdict.sent, sent_parts(sent_shares(mine)), bounds[2])
+    return [
         Figure("time", [g.time for g in wanted], verdict.time, time_parts(time_shares(mine, review.path)), bounds[0]),
         Figure("memory", [g.memory for g in wanted], verdict.memory, memory_parts(memory_shares(mine)), bounds[1]),
+        *([sent] if verdict.sent else []),
     ]
-    if verdict.sent:
-        parts = sent_parts(sent_shares(mine))
-        found.append(Figure("sent per rank", may_send(wanted), verdict.sent, parts, bounds[2]))
-    return found
 
 
 def _plot(review: Review) -> Plot:

@@ -223,9 +223,9 @@ class _Panel(NamedTuple):
         x, floor = self.axis.left + self.axis.width + 3, top + self.height
         if self.height < ROOMY:
             return
-        lines = [(floor - self.scaling * limit, f"≤ {compact(limit)}", most <= limit) for limit in limits]
-        marks = [(y, words, SOFT if reached else ALARM) for y, words, reached in lines]
-        marks = marks or [(floor - self.scaling * most + 3, compact(most), SOFT)]
+        marks = [
+            (floor - self.scaling * limit, f"≤ {compact(limit)}", SOFT if most <= limit else ALARM) for limit in limits
+        ] or [(floor - self.scaling * most + 3, compact(most), SOFT)]
         last = floor - 3 - SMALL
         for y, words, colour in reversed(marks):  # from below, so that none comes to lie under the floor
             last = min(y, last)
