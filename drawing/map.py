@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from statistics import fmean as mean
-from typing import Final, Protocol
+from typing import Final
 
 from drawing.canvas.palette import EDGE, GOLD, INK, PANEL, PAPER, SOFT, TRACK, Colour, ink_on, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
-from lib.puzzles.records import Chapter, chapters
+from lib.puzzles.records import Chapter, Puzzle, chapters
 
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
@@ -35,29 +35,6 @@ CHIP: Final = 22  # how high the label of a puzzle is that may be skipped
 BADGE: Final = 10
 BAR: Final = 110
 SIZE: Final = TEXT
-
-
-class Stop(Protocol):
-    """A puzzle as the map needs it, such as the records in lib.PUZZLES."""
-
-    @property
-    def label(self) -> str: ...  # its number, as in the title of the notebook
-    @property
-    def chapter(self) -> str: ...  # its name in chapters.toml
-    @property
-    def path(self) -> str: ...  # where its notebook lies, without the ending
-    @property
-    def title(self) -> str: ...
-    @property
-    def needs(self) -> tuple[str, ...]: ...
-    @property
-    def teaches(self) -> str: ...
-    @property
-    def minutes(self) -> int: ...
-    @property
-    def deepens(self) -> str: ...  # the puzzle that it deepens; "" where it is on the core path
-    @property
-    def part_of(self) -> str: ...  # the puzzle in whose notebook it is; "" where it has one of its own
 
 
 @dataclass(eq=False)
@@ -79,7 +56,7 @@ class Place:
 Rows = list[list[Place]]
 
 
-def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> Picture:
+def puzzle_map(puzzles: Mapping[str, Puzzle], *, solved: Collection[str] = ()) -> Picture:
     """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark; the next one on the core path
     is marked, too. In a notebook each card is a link to the puzzle's own notebook, in the same folder or below it.
 
@@ -88,25 +65,25 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
     is_table = isinstance(puzzles, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_table or not all(hasattr(stop, "needs") for stop in puzzles.values()):
         raise ValueError(f"puzzle_map takes puzzles by their ids, such as PUZZLES; got {puzzles!r}")
-    depth, known = depths(puzzles), chapters()
+    depth = depths(puzzles)
     names = dict.fromkeys(stop.chapter for stop in puzzles.values())
     shown = {name: stop for name, stop in puzzles.items() if not stop.part_of}
     core = [name for name, stop in shown.items() if not stop.deepens and name not in solved]
     here = next((name for name in core if all(need in solved for need in shown[name].needs)), None)
-    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved, here) for name in names]
+    panels = [_Panel(name, puzzles, depth, solved, here) for name in names]
     width = max([ROOM, *(panel.width for panel in panels)]) + 2 * INSIDE
     scene, links, y = Scene(width + 2 * MARGIN, 0), list[Link](), float(MARGIN)
     for panel in panels:
         links += panel.paint(scene, y, width)
         y += panel.height + MARGIN
     scene.height = y
-    told = " ".join(f"{panel.chapter.title}: {panel.progress()}." for panel in panels)
+    told = " ".join(f"{panel.chapter.title}: {panel.progress}." for panel in panels)
     if here is not None:
         told += f" Next: {shown[here].label} {shown[here].title}."
     return Picture(scene, f"Map of {len(shown)} puzzles. {told}".strip(), links)
 
 
-def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
+def depths(puzzles: Mapping[str, Puzzle]) -> dict[str, int]:
     """Return the depth of each puzzle: 0 where it needs none, else one more than the deepest that it needs."""
     for name, stop in puzzles.items():
         for need in stop.needs:
@@ -121,7 +98,7 @@ def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
     return depth
 
 
-def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
+def _arranged(puzzles: Mapping[str, Puzzle], across: int) -> Rows:
     """The rows of a chapter, each from left to right. None comes before what it needs, and there are at most so many
     cards in each: one for which there is no room goes to the next."""
     cards: dict[str, Place] = {}
@@ -169,21 +146,15 @@ class _Panel:
     """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
 
     def __init__(
-        self,
-        chapter: Chapter,
-        name: str,
-        puzzles: Mapping[str, Stop],
-        depth: Mapping[str, int],
-        solved: Collection[str],
-        here: str | None,
+        self, name: str, puzzles: Mapping[str, Puzzle], depth: dict[str, int], solved: Collection[str], here: str | None
     ) -> None:
-        self.chapter, self.puzzles, self.here = chapter, puzzles, here
+        self.chapter, self.puzzles, self.here = chapters().get(name, Chapter(name, "")), puzzles, here
         every = [key for key, stop in puzzles.items() if stop.chapter == name and not stop.part_of]
         mine = [key for key in every if not puzzles[key].deepens]
         self.mine = {key: puzzles[key] for key in sorted(mine, key=depth.__getitem__)}
         self.deeper = [key for key in every if puzzles[key].deepens]
         self.solved = [key for key in every if key in solved]
-        self.count = len(every)
+        self.progress = f"{len(self.solved)} of {len(every)} solved"
         self.rows, self.left, self.width = Rows(), 0.0, 0.0
         for across in (3, 2, 1) if self.mine else ():  # fewer cards beside each other where arrows take the room
             self.rows = _arranged(self.mine, across)
@@ -207,9 +178,6 @@ class _Panel:
         self.between = 1.5 * INSIDE if self.rows and self.chips else 0.0
         self.height = self.head + self.cards + self.between + below + INSIDE
 
-    def progress(self) -> str:
-        return f"{len(self.solved)} of {self.count} solved"
-
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
         scene.add(Rect(MARGIN, top, width, self.height, PANEL, EDGE, radius=6))
         self._heading(scene, MARGIN + INSIDE, MARGIN + width - INSIDE, top + INSIDE)
@@ -222,8 +190,7 @@ class _Panel:
         for place, _ in cards:
             self._arrows(scene, place)
         links = [self._card(scene, place, name) for place, name in cards]
-        below = self.top + self.cards + self.between
-        return links + list(self._labels(scene, MARGIN + INSIDE, below))
+        return links + list(self._labels(scene, MARGIN + INSIDE, self.top + self.cards + self.between))
 
     def _labels(self, scene: Scene, left: float, top: float) -> Iterator[Link]:
         """The puzzles that may be skipped, each a label with its minutes."""
@@ -239,8 +206,7 @@ class _Panel:
             yield Link(left + x, top + y, wide, CHIP, f"{stop.path}.ipynb", words + " (solved)" * solved)
 
     def _heading(self, scene: Scene, left: float, right: float, y: float) -> None:
-        done = len(self.solved) / self.count
-        words = self.progress()
+        done, words = len(self.solved) / len(self.minutes), self.progress
         wide = text_width(words, TEXT) + 10
         scene.add(Text(left, y + 8, fit(self.chapter.title, right - left - BAR - wide - 12, 15), 15, bold=True))
         scene.add(Text(right, y + 8, words, TEXT, SOFT, "end"))
@@ -269,7 +235,7 @@ class _Panel:
             scene.add(Poly((*points, end), stroke=SOFT, line=1.4))
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
-    def _elsewhere(self, name: str) -> Sequence[Stop]:
+    def _elsewhere(self, name: str) -> Sequence[Puzzle]:
         needs = {self.puzzles[need].part_of or need for need in self.mine[name].needs} - {name, *self.mine}
         return [stop for need, stop in self.puzzles.items() if need in needs]
 
@@ -314,12 +280,12 @@ class _Panel:
         return Link(x, y, WIDTH, high, f"{stop.path}.ipynb", f"{title} (solved)" if solved else title)
 
 
-def _chip(stop: Stop, minutes: int) -> str:
+def _chip(stop: Puzzle, minutes: int) -> str:
     return f"{stop.label} {stop.title} · {minutes} min"
 
 
 def _chips(
-    names: Sequence[str], minutes: Mapping[str, int], puzzles: Mapping[str, Stop]
+    names: Sequence[str], minutes: Mapping[str, int], puzzles: Mapping[str, Puzzle]
 ) -> list[tuple[str, float, float, float]]:
     """Where the labels of the puzzles that may be skipped lie, in lines: a name (or words before those that deepen one
     puzzle), its left, its top, and its width."""
@@ -350,7 +316,7 @@ def _spread(index: int, count: int) -> float:
     return (index - (count - 1) / 2) * 40
 
 
-def _said(stop: Stop) -> tuple[list[str], list[str]]:
+def _said(stop: Puzzle) -> tuple[list[str], list[str]]:
     """The lines of a card: its number and title, and what it teaches."""
     names = _lines(f"{stop.label} {stop.title}", SIZE * 1.04, 2)
     return names, _lines(stop.teaches, SIZE, MOST - len(names))

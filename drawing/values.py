@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import Box, Piece, hcat, label, pad, vcat
@@ -227,7 +228,7 @@ def _slot(width: float, height: float, name: str, here: list[tuple[Slot, str, in
         if len(stack) > 1:
             scene.add(Rect(*place, stroke=mix(fill, PAPER, 0.45)))
     scene.add(Rect(0, 0, width, height, stroke=mix(fill, INK, 0.3)))
-    count = sum(count for _, _, count in here) if len(stack) > 1 else max(count for _, _, count in here)
+    count = (sum if len(stack) > 1 else max)(count for _, _, count in here)
     if count > 1:
         scene.add(Rect(width - 20, -6, 24, 12, PAPER, EDGE, radius=2))
         scene.add(Text(width - 8, 0, f"×{count}", SMALL, INK, "middle"))
@@ -259,27 +260,24 @@ def _overlap(one: Slot, other: Slot) -> bool:
         return any(low < end and begin < high for low, high in mine for begin, end in its)
     apart = one.total == other.total and one.shards.isdisjoint(other.shards)
     beside = one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns)
-    return not apart and not beside and not one.batches.isdisjoint(other.batches)
+    return not (apart or beside or one.batches.isdisjoint(other.batches))
 
 
 def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Fills the cells of a slot that a value covers: columns of batches times rows of shards."""
     x, y, width, height = box
-    held, columns = part.across
-    columns = max(1, columns)
+    held, columns = part.across[0], max(1, part.across[1])
     wide, high = width / columns, height / max(1, part.total)
     across = runs(number for number in held if 0 <= number < columns)
     down = runs(shard for shard in part.shards if 0 <= shard < part.total)
-    for left, right in across:
-        for top, bottom in down:
-            scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
+    for (left, right), (top, bottom) in product(across, down):
+        scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
     pale = mix(fill, PAPER, 0.45)
     cells = columns if part.column == "layer" else max(1, part.total_batches)
     wide = width / cells
-    for batch in range(1, cells if wide >= 4 else 0):
-        scene.add(Poly(((x + batch * wide, y), (x + batch * wide, y + height)), stroke=pale, line=0.7))
-    for shard in range(1, part.total if high >= 3 else 0):
-        scene.add(Poly(((x, y + shard * high), (x + width, y + shard * high)), stroke=pale, line=0.7))
+    seams = [((x + batch * wide, y), (x + batch * wide, y + height)) for batch in range(1, cells if wide >= 4 else 0)]
+    seams += [((x, y + at * high), (x + width, y + at * high)) for at in range(1, part.total if high >= 3 else 0)]
+    scene.add(*(Poly(seam, stroke=pale, line=0.7) for seam in seams))
 
 
 def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
@@ -319,9 +317,7 @@ def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Writes on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
     x, y, width, height = box
     ink, middle = ink_on(fill), x + width / 2
-    words = batches_in(part)
-    if text_width(words, SMALL) > width - 4:
-        words = batches_in(part._replace(partial=""))
+    words = fitting(width - 4, batches_in(part), batches_in(part._replace(partial="")), size=SMALL)
     dots = part.total_batches * 7 - 3
     room = width - (32 if part.total > 1 else 4)
     if height < SMALL or room < 20:

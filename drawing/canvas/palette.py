@@ -173,12 +173,12 @@ ORIGINS: Final = (
 """Colours of the first members of a group, for what they brought to a collective."""
 
 
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(colour[1:]))
 
 
-def _hex(red: float, green: float, blue: float) -> str:
-    return f"#{round(red):02x}{round(green):02x}{round(blue):02x}"
+def _hex(*parts: float) -> str:
+    return "#" + "".join(f"{round(part):02x}" for part in parts)
 
 
 def night(colour: str) -> str:
@@ -200,22 +200,21 @@ def _mixed(first: str, second: str, share: float) -> str:
 @cache
 def layer_colour(layer: int, layers: int) -> Colour:
     """The colour of a layer, dark for the first and light for the last; numbers out of range take the nearest."""
-    if layers <= 1:
-        return _RAMP[2]
     reach = min(1.0, 0.4 + 0.1 * layers)  # few layers need no loud colours to be told apart
-    place = min(max(layer / (layers - 1), 0.0), 1.0) * reach * (len(_RAMP) - 1)
-    low = min(int(place), len(_RAMP) - 2)
-    return mix(_RAMP[low], _RAMP[low + 1], place - low)
+    return _RAMP[2] if layers <= 1 else _along(_RAMP, layer / (layers - 1), reach)
 
 
 @cache
 def origin_colour(member: int, members: int) -> Colour:
     """The colour of what one member of a group brings; of a large group neighbours have colours that are close."""
-    if members <= len(ORIGINS):
-        return ORIGINS[member % len(ORIGINS)]
-    place = min(max(member / (members - 1), 0.0), 1.0) * (len(ORIGINS) - 1)
-    low = min(int(place), len(ORIGINS) - 2)
-    return mix(ORIGINS[low], ORIGINS[low + 1], place - low)
+    few = members <= len(ORIGINS)
+    return ORIGINS[member % len(ORIGINS)] if few else _along(ORIGINS, member / (members - 1), 1.0)
+
+
+def _along(ramp: tuple[Colour, ...], share: float, reach: float) -> Colour:
+    place = min(max(share, 0.0), 1.0) * reach * (len(ramp) - 1)
+    low = min(int(place), len(ramp) - 2)
+    return mix(ramp[low], ramp[low + 1], place - low)
 
 
 def fill_and_border(colour: str, own: Colour) -> Pair:

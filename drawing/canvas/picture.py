@@ -67,9 +67,6 @@ class Canvas(Shape):
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return id(self)
 
-    def __repr__(self) -> str:
-        return f"<canvas of {self.scene.width:g} x {self.scene.height:g}>"
-
 
 class _Element:
     """A Scene that svgwrite takes for one of its own elements."""
@@ -81,9 +78,8 @@ class _Element:
 
     def get_xml(self) -> ET.Element:
         """The Scene as an XML element, in units of chalk."""
-        outer = ET.Element("g")
         half = f"translate({-self._scene.width / 2:g},{-self._scene.height / 2:g})"
-        outer.set("transform", f"scale({1 / UNIT:g}) {half}")
+        outer = ET.Element("g", transform=f"scale({1 / UNIT:g}) {half}")
         outer.append(ET.fromstring(self._scene.fragment()))
         return outer
 
@@ -98,10 +94,8 @@ class Picture(Primitive):
         if type(scene) is not Scene or not isinstance(links, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"a Picture is made of a Scene; draw(run) makes one of a run; got {scene!r}")
         super().__init__(Canvas(scene), Style.empty(), Affine.identity())
-        self.scene = scene
-        self.words = words
-        self.links = tuple(links)
-        """Places that lead elsewhere when a notebook shows the picture. A file has none."""
+        self.scene, self.words = scene, words
+        self.links = tuple(links)  # places that lead elsewhere when a notebook shows the picture; a file has none
 
     def svg(
         self, height: float | None = None, width: float | None = None, *, framed: bool = False, night: bool = True
@@ -188,14 +182,8 @@ def bundle(diagram: BaseDiagram) -> dict[str, str]:
 
 def _has_picture(diagram: Any) -> bool:
     """Check if one of our pictures is in a diagram, which then has a size of its own."""
-    waiting = [diagram]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(getattr(part, "shape", None), Canvas):
-            return True
-        waiting.extend(getattr(part, "diagrams", ()))
-        waiting.extend([part.diagram] if hasattr(part, "diagram") else [])
-    return False
+    parts = [*getattr(diagram, "diagrams", ()), *([diagram.diagram] if hasattr(diagram, "diagram") else [])]
+    return isinstance(getattr(diagram, "shape", None), Canvas) or any(map(_has_picture, parts))
 
 
 def convert(svg: str, suffix: str, scale: float) -> bytes:
@@ -265,9 +253,9 @@ def linked(picture: str, scene: Scene, links: Iterable[Link], style: str) -> str
     """The HTML of a picture with links over it. They are HTML's own, as notebooks follow no others."""
     parts = [f'<div style="position:relative;{style}">{picture}']
     for link in links:
-        x, y = 100 * link.x / scene.width, 100 * link.y / scene.height
-        width, height = 100 * link.width / scene.width, 100 * link.height / scene.height
-        place = f"left:{num(x)}%;top:{num(y)}%;width:{num(width)}%;height:{num(height)}%"
+        across, down = 100 / scene.width, 100 / scene.height
+        place = f"left:{num(across * link.x)}%;top:{num(down * link.y)}%"
+        place += f";width:{num(across * link.width)}%;height:{num(down * link.height)}%"
         words = escape(link.words)
         parts.append(f'<a href="{escape(link.href)}" title="{words}" aria-label="{words}"')
         parts.append(f' style="position:absolute;{place}"></a>')

@@ -155,8 +155,7 @@ class Scene:
         """
         if width is None:
             width = self.width if height is None else height * self.width / self.height
-        if height is None:
-            height = width * self.height / self.width
+        height = width * self.height / self.width if height is None else height
         size = f'width="{num(width)}" height="{num(height)}" viewBox="0 0 {num(self.width)} {num(self.height)}"'
         if label:  # where a page holds it itself it shrinks with the page; in an <img> its size counts
             size += f' style="max-width:100%;height:auto" aria-label="{escape(label)}"'
@@ -297,10 +296,10 @@ def _outline(mark: Rect | Poly) -> str:
     parts = [f"M{num(x / 10)} {num(y / 10)}"]
     for next_x, next_y in rest:
         dx, dy = next_x - x, next_y - y
-        if dx or dy:
-            parts.append(
-                f"v{_tenths(dy)}" if not dx else f"h{_tenths(dx)}" if not dy else f"l{_tenths(dx)} {_tenths(dy)}"
-            )
+        if dx and dy:
+            parts.append(f"l{_tenths(dx)} {_tenths(dy)}")
+        elif dx or dy:
+            parts.append(f"h{_tenths(dx)}" if dx else f"v{_tenths(dy)}")
         x, y = next_x, next_y
     return "".join(parts) + ("" if mark.fill == "none" else "Z")
 

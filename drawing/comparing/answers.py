@@ -188,14 +188,13 @@ def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
     that have room beside them."""
     if rows.height < BADGE:
         return
-    places: list[tuple[float, float, float, str]] = []
+    places, taken = list[tuple[float, float, float, str]](), list[tuple[float, float]]()
     for number, leg in enumerate(legs, 1):
-        step = leg.steps[-1]
-        if step.at.rank in rows.tops:
-            last = max(one.end for one in leg.steps if one.at.rank == step.at.rank)
+        rank = leg.steps[-1].at.rank
+        if rank in rows.tops:
+            last = max(one.end for one in leg.steps if one.at.rank == rank)
             left, right = panel.axis.x(leg.start), panel.axis.x(last)
-            places.append((right - left, (left + right) / 2, rows.tops[step.at.rank], str(number)))
-    taken: list[tuple[float, float]] = []
+            places.append((right - left, (left + right) / 2, rows.tops[rank], str(number)))
     for _, x, y, number in sorted(places, key=lambda place: -place[0]):
         if all(abs(x - other) > BADGE + 5 or y != row for other, row in taken):
             taken.append((x, y))
@@ -264,11 +263,11 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     most = max((sum(took for _, took in mine) for mine, _ in alike), default=0)
     scale = (WIDTH - axis.left - BESIDE) / max(1, most) * ticks(1)
     for (mine, late), ranks in list(alike.items())[:BARS]:
-        parts: list[Part] = []
-        for kind, took in mine:
-            said, (fill, border) = exact(units(took)), PART_LOOKS[kind]
-            labels = f"{PARTS[kind]} {said}", said
-            parts += [Part(units(took), fill, border, labels, f"{PARTS[kind]}: {said}")] if took else []
+        said = [(kind, units(took), exact(units(took))) for kind, took in mine if took]
+        parts = [
+            Part(long, *PART_LOOKS[kind], (f"{PARTS[kind]} {words}", words), f"{PARTS[kind]}: {words}")
+            for kind, long, words in said
+        ]
         scene.add(Text(axis.left - 10, y + 8, fit(numbered("rank", ranks), axis.left - 14, TEXT), TEXT, INK, "end"))
         end = stack(scene, parts, axis.left, y, scale, 15)
         scene.add(Text(end + 8, y + 8, late.text(), TEXT, INK if late.tight else SOFT))

@@ -146,8 +146,7 @@ def picture_of_verdict(verdict: Verdict) -> Picture:
         y = goals(bars, wanted, figures(verdict.goals, mine), left, WIDTH - 8, y - 2, judged=True) + 6
     scene.height = max(y + 12, 190 if verdict.passed else 0)
     if verdict.passed:
-        scene.add(*_confetti(verdict.puzzle, scene.height))
-        scene.add(*_trophy(100, (scene.height - 156) / 2, sum(goal.reached for goal in verdict.goals) or 1))
+        scene.add(*_party(verdict.puzzle, scene.height, sum(goal.reached for goal in verdict.goals) or 1))
     scene.add(*marks, *bars.marks)
     return Picture(scene, "\n".join(_words(verdict)))
 
@@ -162,8 +161,7 @@ def picture_of_answers(verdict: FunctionVerdict) -> Picture:
     if not verdict.correct:
         said = [line for fault in verdict.faults for line in fault.splitlines()][:6]
     scene = Scene(WIDTH, 190 if verdict.correct else 62 + 18 * len(said))
-    if verdict.correct:
-        scene.add(*_confetti(verdict.puzzle, scene.height), *_trophy(100, (scene.height - 156) / 2, 1))
+    scene.add(*(_party(verdict.puzzle, scene.height, 1) if verdict.correct else ()))
     middle = scene.height / 2 - 14 if verdict.correct else 32
     scene.add(Text(left, middle, fit(headline, WIDTH - left - 10, 18), 18, INK, bold=True))
     for number, line in enumerate(said):
@@ -178,10 +176,9 @@ def _words(verdict: Verdict) -> Iterator[str]:
         sent = f", sent per rank {amount(verdict.sent)}" if verdict.sent else ""
         yield f"yours: time {amount(verdict.time)}, memory {amount(verdict.memory)}{sent}"
     for goal in verdict.goals:
-        reached = verdict.correct and goal.reached
         limits = [("time", goal.time), ("memory", goal.memory)]
         said = ", ".join(f"{name} at most {amount(limit)}" for name, limit in limits if limit < LIMITLESS)
-        yield f"{goal.name} ({said}): {'reached' if reached else 'not reached'}"
+        yield f"{goal.name} ({said}): {'reached' if verdict.correct and goal.reached else 'not reached'}"
 
 
 def _headline(verdict: Verdict) -> str:
@@ -198,9 +195,19 @@ def _star(x: float, y: float, size: float) -> list[tuple[float, float]]:
     return [(x + reach * cos(angle), y + reach * sin(angle)) for reach, angle in corners]
 
 
-def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:
-    """A cup with handles on a base, and a star for each goal that was reached."""
-    dark = mix(GOLD, WOOD, 0.4)
+def _party(puzzle: str | None, height: float, stars: int) -> Iterator[Mark]:
+    """Confetti, which is the same for the same puzzle, behind a cup on a base, with a star for each goal reached."""
+    colours = (*KINDS.values(), GOOD, GOLD)
+    state = crc32((puzzle or "").encode())
+    for scrap in range(70):
+        state = (state * 1103515245 + 12345) % 2**31
+        x, turn = 8 + state % 184, pi * (state // 256 % 64) / 64
+        state = (state * 1103515245 + 12345) % 2**31
+        y = 8 + state // 16 % max(1, int(height - 16))
+        long, short, fill = 4 + scrap % 3, 1.6 + scrap % 2, mix(colours[scrap % len(colours)], PAPER, 0.25)
+        corners = [(long, short), (-long, short), (-long, -short), (long, -short)]
+        yield Poly([(x + a * cos(turn) - b * sin(turn), y + a * sin(turn) + b * cos(turn)) for a, b in corners], fill)
+    x, y, dark = 100, (height - 156) / 2, mix(GOLD, WOOD, 0.4)
     for side in (-1, 1):
         handle = [(x + side * (30 + 17 * sin(pi * t / 12)), y + 8 + 30 * t / 12) for t in range(13)]
         yield Poly([*handle, (x + side * 22, y + 42)], stroke=dark, line=5)
@@ -215,20 +222,3 @@ def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:
     yield Poly(_star(x + 6, y + 26, 13), fill=SHINE, stroke=dark)
     for number in range(stars):
         yield Poly(_star(x + (number - (stars - 1) / 2) * 30, y + 124, 12), fill=GOLD, stroke=dark)
-
-
-def _confetti(puzzle: str | None, height: float) -> Iterator[Mark]:
-    """Scraps of paper, thrown by arithmetic: the same for the same puzzle, whoever solves it."""
-    colours = (*KINDS.values(), GOOD, GOLD)
-    state = crc32((puzzle or "").encode())
-    for scrap in range(70):
-        state = (state * 1103515245 + 12345) % 2**31
-        x, turn = 8 + state % 184, pi * (state // 256 % 64) / 64
-        state = (state * 1103515245 + 12345) % 2**31
-        y = 8 + state // 16 % max(1, int(height - 16))
-        long, short = 4 + scrap % 3, 1.6 + scrap % 2
-        corners = [(long, short), (-long, short), (-long, -short), (long, -short)]
-        yield Poly(
-            [(x + a * cos(turn) - b * sin(turn), y + a * sin(turn) + b * cos(turn)) for a, b in corners],
-            fill=mix(colours[scrap % len(colours)], PAPER, 0.25),
-        )

@@ -30,8 +30,7 @@ def thumbnail(trace: Trace, width: float, height: float, end: int, highest: floa
     units = [1 + BESIDE * (lanes - 1) for lanes in timeline.lanes]
     below = height * 0.24 if highest else 0.0
     unit = min(16.0, (height - below - 6) / sum(units))
-    tops: dict[int, float] = {}
-    y = 0.0
+    tops, y = dict[int, float](), 0.0
     for row, own in zip(rows, units, strict=True):
         tops[row.rank] = y
         y += unit * own

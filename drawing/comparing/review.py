@@ -15,7 +15,6 @@ from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.difference import difference, memory_shares, sent_shares, time_shares
-from lib.analysis.figures import peak
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review
@@ -48,11 +47,10 @@ def limits(scene: Scene, review: Review, y: float) -> float:
 
 def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
     """The lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
-    if review.bound is None or review.excuse is not None or not review.verdict.correct:
+    bound = review.bound
+    if bound is None or review.excuse is not None or not review.verdict.correct:
         return None, None, None
-    time, memory, sent = [
-        limit if limit.value else None for limit in (review.bound.time, review.bound.memory, review.bound.sent)
-    ]
+    time, memory, sent = (limit if limit.value else None for limit in (bound.time, bound.memory, bound.sent))
     return time, memory, sent
 
 
@@ -62,14 +60,12 @@ def _figures(review: Review) -> list[Figure]:
         limit and Mark(limit.value, f"lower bound {amount(limit.value)}", limit.proof) for limit in speaking(review)
     ]
     wanted = verdict.goals
-    found = [
+    sent = Figure("sent per rank", may_send(wanted), verdict.sent, sent_parts(sent_shares(mine)), bounds[2])
+    return [
         Figure("time", [g.time for g in wanted], verdict.time, time_parts(time_shares(mine, review.path)), bounds[0]),
         Figure("memory", [g.memory for g in wanted], verdict.memory, memory_parts(memory_shares(mine)), bounds[1]),
+        *([sent] if verdict.sent else []),
     ]
-    if verdict.sent:
-        parts = sent_parts(sent_shares(mine))
-        found.append(Figure("sent per rank", may_send(wanted), verdict.sent, parts, bounds[2]))
-    return found
 
 
 def _plot(review: Review) -> Plot:
@@ -131,10 +127,8 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:
-        sums: dict[str, float] = {}
-        for alive in peak(review.reference).alive:
-            sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
-        bars.append(("reference", [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]))
+        held = {share.what: share.amount for share in memory_shares(review.reference)}
+        bars.append(("reference", [Share(kind, held[kind], False, kind) for kind in ORDER if kind in held]))
     most = max(sum(share.elements for share in bar) for _, bar in bars) or 1.0
     for name, bar in bars:
         y = _bar(scene, name, bar, ROOM / most, y + 2) + 3

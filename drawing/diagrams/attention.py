@@ -41,12 +41,6 @@ class Turning(NamedTuple):
     steps: Sequence[Sequence[Block]]
 
     @property
-    def shown(self) -> list[int]:
-        """The numbers of the steps that are drawn."""
-        last = len(self.steps) - 1
-        return [*range(last + 1)] if last < MOST else [*range(MOST - 1), last]
-
-    @property
     def shared(self) -> bool:
         """True if some ranks work on the same pairs, each for some heads."""
         return any(len(ranks) > 1 for blocks in self.steps for _, _, ranks in _cells(blocks))
@@ -88,7 +82,10 @@ def draw_attention(runs: Any, layer: int | None = None) -> Picture:
     rows = vcat((_row(one, longest) for one in turnings), 14)
     width = max(564.0, rows.width)
     ranks = max(one.ranks for one in turnings)
-    names = [_named(rank, ranks) for rank in range(min(ranks, MOST))]
+    names = [
+        hcat([Piece(10, 10, [Rect(0, 0, 10, 10, origin_colour(rank, ranks))]), label(f"rank {rank}")], 5)
+        for rank in range(min(ranks, MOST))
+    ]
     legend = hcat([Piece(width - sum(name.width + GAP for name in names), 0), *names], GAP)
     said = Text(MARGIN, 20, "Queries down, keys across", TEXT, SOFT)
     scene = Scene(width + 2 * MARGIN, rows.height + 56, [said, *legend.at(MARGIN, 13), *rows.at(MARGIN, 36)])
@@ -99,10 +96,8 @@ def _turning(trace: Trace, name: str, layer: int | None) -> Turning | None:
     kinds = [kind.name for kind in trace.shape.kinds]
     if layer is not None and (not 0 <= layer < len(kinds) or kinds[layer] != "attention"):
         there = [str(number) for number, kind in enumerate(kinds) if kind == "attention"]
-        raise ValueError(
-            f"draw_attention: layer {layer} is no layer of attention; "
-            + (f"{', '.join(there)} is" if there else "none is")
-        )
+        which = f"{', '.join(there)} is" if there else "none is"
+        raise ValueError(f"draw_attention: layer {layer} is no layer of attention; {which}")
     if layer is None:
         layer = kinds.index("attention") if "attention" in kinds else -1
     steps: defaultdict[int, list[Block]] = defaultdict(list)
@@ -120,17 +115,15 @@ def _turning(trace: Trace, name: str, layer: int | None) -> Turning | None:
     return Turning(name, trace.ranks, trace.shape.kinds[layer].layer.rows, [steps[step] for step in range(len(steps))])
 
 
-def _named(rank: int, ranks: int) -> Piece:
-    return hcat([Piece(10, 10, [Rect(0, 0, 10, 10, origin_colour(rank, ranks))]), label(f"rank {rank}")], 5)
-
-
 def _row(one: Turning, longest: int) -> Piece:
     words = one.words.partition(";")[0]
     words = f"{words if one.name else words[:1].upper() + words[1:]}."  # a name stays as it is written
-    side = min(190.0, (ROOM - (len(one.shown) - 1) * GAP) / len(one.shown))
+    last = len(one.steps) - 1
+    shown = [*range(last + 1)] if last < MOST else [*range(MOST - 1), last]
+    side = min(190.0, (ROOM - (len(shown) - 1) * GAP) / len(shown))
     steps = [
         vcat([_triangle(one, step, side), label(f"step {step}", fill=SOFT, height=22), _bars(one, step, longest, side)])
-        for step in one.shown
+        for step in shown
     ]
     heads = [label("Stripes: each of these ranks has some of the heads", fill=SOFT, height=22)] if one.shared else []
     return vcat([label(fit(words, ROOM, TEXT), bold=True, height=24), hcat(steps, GAP, 0), *heads])

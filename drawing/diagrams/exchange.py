@@ -85,12 +85,10 @@ def exchanges(run: Trace) -> list[Exchange]:
 
 
 def _collective(run: Trace, joined: Joined) -> Exchange:
-    numbers = dict(joined.calls)
-    first = run.programs[joined.calls[0][0]].events[joined.calls[0][1]]
     events = {rank: run.programs[rank].events[number] for rank, number in joined.calls}
-    happened = len(numbers) == len(first.group) and first.start is not None
-    row = COLLECTIVES[first.op]
-    root = row.said(first.arg)
+    first = next(iter(events.values()))
+    happened = len(events) == len(first.group) and first.start is not None
+    row, root = COLLECTIVES[first.op], COLLECTIVES[first.op].said(first.arg)
     brought = {rank: run.programs[rank].values_of(event.inputs) for rank, event in events.items()}
     sent: Sequence[Elements] = [0] * len(first.group)
     if happened:
@@ -104,8 +102,7 @@ def _collective(run: Trace, joined: Joined) -> Exchange:
         got = run.programs[rank].values_of(event.outputs) if happened else []
         fits = (event.op, event.layer, event.arg, event.group) == (first.op, first.layer, first.arg, first.group)
         seats.append(Seat(rank, operation(event), fits, tuple(brought[rank]), tuple(got), elements))
-    issued = min(event.issued for event in events.values())
-    start = first.start if happened else None
+    issued, start = min(event.issued for event in events.values()), first.start if happened else None
     return Exchange(first.op, row.title, row, first.layer, tuple(seats), issued, start, first.length, root)
 
 
@@ -140,9 +137,9 @@ def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | Non
     ValueError says what there is, for `who` was asked.
     """
     found = exchanges(run)
+    if not found and which is None:
+        return None
     if not found:
-        if which is None:
-            return None
         raise ValueError(f"{who}: no {which} in this run; its ranks never communicate")
     if which is None:  # a collective is what people mean; messages are drawn where there is nothing else
         here = [one for one in found if one.row is not None] or found
@@ -173,8 +170,7 @@ def _there_is(found: Iterable[Exchange]) -> str:
     for one in found:
         layers.setdefault(one.op, set()).update([] if one.layer is None else [one.layer])
     return ", ".join(
-        repr(op) + (f" (layer{'s' if len(some) > 1 else ''} {ranges(some)})" if some else "")
-        for op, some in layers.items()
+        f"{op!r}" + f" ({plural('layer', len(some))} {ranges(some)})" * bool(some) for op, some in layers.items()
     )
 
 
@@ -268,13 +264,12 @@ def cost(one: Exchange, left_out: int = 0) -> str:
     if one.row is None:
         return f"{took} Rank {one.ranks[0]} sends {_elements(one.seats[0].sent)}.{more}"
     sent = [seat.sent for seat in one.seats]
-    ring = "In a ring, " if one.row.travel in (RING, TWICE_ROUND) and one.row.law in (gather, reduce) else ""
+    ring = one.row.travel in (RING, TWICE_ROUND) and one.row.law in (gather, reduce)
+    who = "In a ring, each" if ring else "Each"
     if min(sent) != max(sent):
-        most = f"between {amount(Fraction(min(sent)))} and {_elements(max(sent))}"
-        return f"{took} {ring or 'Each'}{'each ' if ring else ' '}rank sends {most}.{more}"
+        return f"{took} {who} rank sends between {amount(Fraction(min(sent)))} and {_elements(max(sent))}.{more}"
     average = "" if one.row.sends is not None or ring else " on average"
-    start = f"{ring}each" if ring else "Each"
-    return f"{took} {start} rank sends {_elements(sent[0])}{_compared(one)}{average}.{more}"
+    return f"{took} {who} rank sends {_elements(sent[0])}{_compared(one)}{average}.{more}"
 
 
 def _elements(number: int | Fraction) -> str:
@@ -282,20 +277,23 @@ def _elements(number: int | Fraction) -> str:
 
 
 def _compared(one: Exchange) -> str:
-    row, sent = one.row, one.seats[0].sent
-    kinds = {value.kind for value in one.values}
-    if row is not None and row.law is gather:  # what comes of it; of padded parts more is sent
-        whole = total_elements(one.seats[0].got)
-    else:
-        whole = 0 if row is None else row.size(row.brought([seat.brought for seat in one.seats]), one.root)
-    if not sent or not whole or len(kinds) > 1 or (row is not None and row.many):
+    row, sent, kinds = one.row, one.seats[0].sent, {value.kind for value in one.values}
+    if row is None or row.many or not sent or len(kinds) > 1:
         return ""
-    share = Fraction(sent) / Fraction(whole)
-    place = one.values[0].place
+    # Of what is gathered the size is what comes of it: of padded parts more is sent.
+    gathered = row.law is gather
+    whole = (
+        total_elements(one.seats[0].got)
+        if gathered
+        else row.size(row.brought([s.brought for s in one.seats]), one.root)
+    )
+    if not whole:
+        return ""
+    share, place = Fraction(sent) / Fraction(whole), one.values[0].place
     part = place.open or not all(part.whole for part in place.dims[1:])
     if share == 1 and part and not place.sharded:
         return ""
-    twice = row is not None and row.travel == TWICE_ROUND
+    twice = row.travel == TWICE_ROUND
     once = share / 2 if twice else share
     words = ("twice " if twice else "") + (f"{once} of " if once < 1 else f"{once} times " if once > 1 else "")
     if place.sharded and whole < place.schema.size:  # what is moved is itself a part

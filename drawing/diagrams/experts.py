@@ -17,7 +17,6 @@ from lib.errors.wording import counted, plural
 from lib.trace.trace import Trace, nothing_to
 from lib.values.dims import RunSet
 from lib.values.kinds.experts import Route
-from lib.values.placement import Place
 
 WIDTH: Final = 840
 TOP, HIGH, GAPS = 84.0, 260.0, 48.0
@@ -33,12 +32,6 @@ class Box(NamedTuple):
     batches: RunSet
     rows: RunSet
     experts: RunSet
-
-    @classmethod
-    def of(cls, place: Place, experts: RunSet) -> Box:
-        parts = place.named
-        here = RunSet.of(parts["experts"].pieces) if "experts" in parts else experts
-        return cls(RunSet.of(parts["batch"].pieces), RunSet.of(parts["rows"].pieces), here)
 
     def both(self, other: Box) -> Box:
         """Return the tokens that are in this one and the other."""
@@ -99,17 +92,26 @@ class _Picture:
         """Return what each rank gives to forward of a layer, one after the other, and how long that takes."""
         found: list[list[tuple[Box, int]]] = []
         for program in self.trace.programs:
-            mine = [event for event in program.events if event.op == "forward" and event.layer == layer]
-            given = [(event.length, value) for event in mine for value in program.values_of(event.inputs[:1])]
-            found.append([(Box.of(value.place, self.experts), length) for length, value in given])
+            found.append([])
+            for event in program.events:
+                for value in (
+                    program.values_of(event.inputs[:1]) if (event.op, event.layer) == ("forward", layer) else ()
+                ):
+                    parts = {role: RunSet.of(part.pieces) for role, part in value.place.named.items()}
+                    box = Box(parts["batch"], parts["rows"], parts.get("experts", self.experts))
+                    found[-1].append((box, event.length))
         return found
 
     def _count(self, boxes: Sequence[tuple[Box, int]], route: Route) -> int:
         return sum(route.count(*box) for box, _ in boxes)
 
     def picture(self) -> Picture:
-        before = {rank: self._rank(rank, boxes) for rank, boxes in enumerate(self.sent) if boxes}
-        after = {rank: self._rank(rank, boxes, home=True) for rank, boxes in enumerate(self.home) if boxes}
+        before, after = (
+            {rank: Bar(f"rank {rank}", self._count(boxes, self.route)) for rank, boxes in enumerate(some) if boxes}
+            for some in (self.sent, self.home)
+        )
+        for rank, bar in before.items():
+            bar.dropped = self._count(self.sent[rank], self.wanted) - bar.count
         middle = {(rank, expert): bar for rank, expert, bar in self._experts()}
         if not middle:
             return note(f"no expert of layer {self.layer + 1} has taken any token in this run")
@@ -117,18 +119,17 @@ class _Picture:
         most = max(sum(bar.count + bar.dropped for bar in column) for column in columns)
         self.scale = HIGH / max(most, 1)
         for column in columns:
-            self._stack(column)
-        self._bands(before, middle, self.sent, side=0)
-        self._bands(after, middle, self.home, side=1)
+            whole = sum(bar.count + bar.dropped for bar in column) * self.scale + GAPS
+            y, gap = TOP + (HIGH + GAPS - whole) / 2, GAPS / max(len(column) - 1, 1)
+            for bar in column:
+                bar.y = y
+                y += (bar.count + bar.dropped) * self.scale + gap
+        self._bands(before, middle, side=0)
+        self._bands(after, middle, side=1)
         for x, column, wide in zip(LEFTS, columns, (RANK, EXPERT, RANK), strict=True):
             for bar in column:
                 self._paint(bar, x, wide)
         return Picture(self.scene, self._words(columns))
-
-    def _rank(self, rank: int, boxes: Sequence[tuple[Box, int]], home: bool = False) -> Bar:
-        count = self._count(boxes, self.route)
-        dropped = 0 if home else self._count(boxes, self.wanted) - count
-        return Bar(f"rank {rank}", count, dropped=dropped)
 
     def _experts(self) -> Iterator[tuple[int, int, Bar]]:
         for rank, boxes in enumerate(self.taken):
@@ -142,22 +143,9 @@ class _Picture:
                     colour = origin_colour(expert, self.number)
                     yield rank, expert, Bar(f"expert {expert}", count, colour, time * count // max(whole, 1))
 
-    def _stack(self, column: Sequence[Bar]) -> None:
-        whole = sum(bar.count + bar.dropped for bar in column) * self.scale + GAPS
-        y, gap = TOP + (HIGH + GAPS - whole) / 2, GAPS / max(len(column) - 1, 1)
-        for bar in column:
-            bar.y = y
-            y += (bar.count + bar.dropped) * self.scale + gap
-
-    def _bands(
-        self,
-        ranks: Mapping[int, Bar],
-        middle: dict[tuple[int, int], Bar],
-        boxes: Sequence[Sequence[tuple[Box, int]]],
-        side: int,
-    ) -> None:
+    def _bands(self, ranks: Mapping[int, Bar], middle: dict[tuple[int, int], Bar], side: int) -> None:
         ends = (LEFTS[0] + RANK, LEFTS[1]) if side == 0 else (LEFTS[2], LEFTS[1] + EXPERT)
-        for rank, mine in enumerate(boxes):
+        for rank, mine in enumerate(self.home if side else self.sent):
             for (there, expert), bar in sorted(middle.items(), key=lambda item: (item[0][1], item[0][0])):
                 one = RunSet.span(expert, expert + 1)
                 count = sum(

@@ -92,8 +92,8 @@ class _Grid:
             self.own[at] |= self.took[at] - self.came[at]
         self.loans = [loan for rank in sorted(workers) for loan in self._borrowed(rank)]
         mine, self.parts = defaultdict[int, set[Cell]](set), defaultdict[Area, list[int]](list)
-        for rank, batch in self.own:
-            mine[rank] |= self.own[rank, batch]
+        for (rank, _), cells in self.own.items():
+            mine[rank] |= cells
         there = workers | {loan.owner for loan in self.loans}
         for area, rank in sorted((area, who) for who in there for area in self._areas(mine[who])):
             self.parts[area].append(rank)
@@ -197,8 +197,8 @@ class _Picture:
         for part, axis in product(grid.parts, (0, 1)):
             runs, (low, high) = sorted({area[axis] for _, to, area in self.loans if to == part}), part[axis]
             before, after = [run for run in runs if run[1] <= low][::-1], [run for run in runs if run[0] >= high]
-            self.strips |= {(part, axis, run): -number for number, run in enumerate(before, 1)}
-            self.strips |= {(part, axis, run): number for number, run in enumerate(after, 1)}
+            for side, some in ((-1, before), (1, after)):
+                self.strips |= {(part, axis, run): side * number for number, run in enumerate(some, 1)}
         self.tiled = len({columns for _, columns in grid.parts}) > 1
         names = 0 if self.tiled else NAMES
         self.wide = (WIDTH - 2 * MARGIN - names - BETWEEN) / 2

@@ -45,10 +45,9 @@ def picture_of_stages(shown: Stages) -> Picture:
     for here, there in pairwise(boxes):
         if here is not None and there is not None:
             _way(scene, here, there)
-    if shown.ends[0] and (first := boxes[0]) is not None:
-        scene.add(*_end(shown.ends[0]).at(first.x - END, first.y))
-    if shown.ends[1] and (last := boxes[-1]) is not None:
-        scene.add(*_end(shown.ends[1]).at(last.x + last.width, last.y))
+    for words, box, right in zip(shown.ends, (boxes[0], boxes[-1]), (False, True), strict=True):
+        if words and box is not None:
+            scene.add(*_end(words).at(box.x + (box.width if right else -END), box.y))
     return Picture(scene, f"<{title}. {shown.words()}. {told}>")
 
 
@@ -104,8 +103,7 @@ def picture_of_batch(batch: PhysicalBatch) -> Picture:
         if feed is None:
             rows.append(hcat([Piece(names, SLOT), label("…", size=16, fill=SOFT)]))
             continue
-        wrong = feed in batch.wrong
-        row = hcat([_slot(batch, feed, slot, wide) for slot in slots])
+        wrong, row = feed in batch.wrong, hcat([_slot(batch, feed, slot, wide) for slot in slots])
         if batch.devices is not None:
             row = vcat([row, _devices(batch, feed, slots, wide)], 4)
         frame = Rect(-3, -3, row.width + 4, SLOT + 6, stroke=ALARM, line=2, radius=4)

@@ -100,17 +100,14 @@ def _groups(mesh: Mesh, axis: str) -> Face:
             number = number * size + place[name]
         return origin_colour(number, count)
 
-    members: list[str] = []
-    for number in range(min(count, LISTED)):
-        place = dict(zip(others, _digits(number, sizes), strict=True))
-        members.append(listed(mesh.group(mesh.rank(**{axis: 0}, **place), axis), 8))
+    places = [dict(zip(others, _digits(number, sizes), strict=True)) for number in range(min(count, LISTED))]
+    members = [listed(mesh.group(mesh.rank(**{axis: 0}, **place), axis), 8) for place in places]
     shared = f" that share {_together([*others])}" if others else ""
     told = f"{counted(count, 'group', ',')} of {len(mesh) // count}{shared}: {', '.join(members)}"
     told += " …" if count > LISTED else ""
     below = [told.replace(", ", JOINED).replace("]" + JOINED, "], ")]
-    hosts = mesh.host_size is not None
-    names = f"groups along {axis}"
-    return Face(mesh, 72, 34, hosts, colour, _name, f"Along {axis}: {told}.", heading=names, axis=axis, below=below)
+    hosts, names, words = mesh.host_size is not None, f"groups along {axis}", f"Along {axis}: {told}."
+    return Face(mesh, 72, 34, hosts, colour, _name, words, heading=names, axis=axis, below=below)
 
 
 def _name(rank: int) -> list[tuple[str, str]]:
@@ -140,8 +137,7 @@ def picture_of_neighbours(shown: Neighbours) -> Picture:
     below = [f"{name}: {listed(group, 16)}" for name, group in groups.items()]
     wrong = f" Not right: {', '.join(f'rank {rank}' for rank in shown.wrong)}." if shown.wrong else ""
     words = f"The groups of rank {shown.rank}: {'; '.join(below)}.{wrong}"
-    below = [line.replace(", ", JOINED) for line in below]
-    hosts = mesh.host_size is not None
+    below, hosts = [line.replace(", ", JOINED) for line in below], mesh.host_size is not None
     face = Face(mesh, 88, 34, hosts, colour, lines, words, pointed, below=below, wrong=shown.wrong)
     return _picture(shown.title, f"rank {shown.rank} and the groups that it is in, a colour for each", face)
 

@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.layout import MARGIN, Box, Point, arrow
-from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, Colour, ink_on, origin_colour
+from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
 from drawing.canvas.picture import Page, Picture, asset, document, variables
-from drawing.canvas.scene import TEXT, Rect, Scene, Text, escape, text_width, wrapped
+from drawing.canvas.scene import TEXT, Rect, Scene, Text, escape, wrapped
 from drawing.diagrams.exchange import Exchange, chosen, exchanges
-from drawing.diagrams.tiles import laid, weave
+from drawing.diagrams.tiles import laid, weave, write_number
 from drawing.timeline.schedule import note, trace_of
 from lib.errors.wording import amount, counted, these
 from lib.trace.trace import nothing_to
@@ -129,6 +129,11 @@ class Frame(NamedTuple):
         start, end = (x0, y0 + shift), (x1, y1 + shift)
         return [_edge(here, start, end), _edge(there, end, start)]
 
+    def halfway(self, member: int) -> Point:
+        """The middle of that way."""
+        (x0, y0), (x1, y1) = self.way(member)
+        return (x0 + x1) / 2, (y0 + y1) / 2
+
 
 def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
     """Return the point where a line leaves a box, with some space."""
@@ -138,10 +143,6 @@ def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
             ways.append(((low + size + space if far > 0 else low - space) - at) / far)
     share = min(way for way in ways if way >= 0)
     return inside[0] + share * dx, inside[1] + share * dy
-
-
-def _halfway(points: Sequence[Point]) -> Point:
-    return (points[0][0] + points[-1][0]) / 2, (points[0][1] + points[-1][1]) / 2
 
 
 def _laid_out(members: int, pieces: int, top: float) -> Frame:
@@ -198,17 +199,11 @@ class Ring:
             scene.add(Text(x, y, line, TEXT, SOFT if number else INK, "middle", bold=not number))
         for member, pieces in enumerate(self.steps.states[step]):
             for piece, members in pieces.items():
-                band = self._band(frame, member, piece)
-                weave(scene, band, self._colours(members), frame.tiles[member])
-                scene.add(Rect(*band, "none", PAPER))
-                self._label(scene, band.middle, piece, members)
+                self._piece(scene, self._band(frame, member, piece), piece, members, PAPER, frame.tiles[member])
         for hop in self.steps.steps[step - 1] if step else ():  # a chip on its arrow, a frame where it arrived
             scene.add(Rect(*self._band(frame, hop.target, hop.piece), "none", INK, 2))
-            x, y = _halfway(frame.way(hop.source))
-            chip = Box(x - 15, y - 10, 30, 20)
-            weave(scene, chip, self._colours(hop.members))
-            scene.add(Rect(*chip, "none", INK))
-            self._label(scene, (x, y), hop.piece, hop.members)
+            x, y = frame.halfway(hop.source)
+            self._piece(scene, Box(x - 15, y - 10, 30, 20), hop.piece, hop.members, INK)
         return Picture(scene, f"<{self.title}. {self.words(step)} {self.holdings(step)}>")
 
     def frame(self, top: float) -> Frame:
@@ -234,19 +229,15 @@ class Ring:
         height = box.height / len(self.labels)
         return Box(box.x, box.y + self.rows[piece] * height, box.width, height)
 
-    def _colours(self, members: frozenset[int]) -> list[Colour]:
-        return [origin_colour(member, self.size) for member in sorted(members)]
-
-    def _label(self, scene: Scene, at: Point, piece: int, members: frozenset[int]) -> None:
-        """The number of a piece, on paper of its own where colours are woven."""
-        if len(self.labels) == 1:
-            return
-        (x, y), words, colours = at, str(self.labels[piece]), self._colours(members)
-        if len(colours) > 1:
-            wide = text_width(words, TEXT) + 8
-            scene.add(Rect(x - wide / 2, y - 6.5, wide, 13, PAPER, radius=5))
-        ink = INK if len(colours) != 1 else ink_on(colours[0])
-        scene.add(Text(x, y, words, TEXT, ink, "middle", bold=True))
+    def _piece(
+        self, scene: Scene, box: Box, piece: int, members: frozenset[int], edge: str, frame: Box | None = None
+    ) -> None:
+        """A piece in the colours of the members whose parts are in it, with its number, where there are several."""
+        colours = [origin_colour(member, self.size) for member in sorted(members)]
+        weave(scene, box, colours, frame)
+        scene.add(Rect(*box, "none", edge))
+        if len(self.labels) > 1:
+            write_number(scene, box, str(self.labels[piece]), colours)
 
     def phase(self, step: int) -> list[str]:
         """Return the words in the middle of the ring: the number of the step, and what happens in it."""
@@ -277,9 +268,8 @@ class Ring:
         elif step == count and pieces > 1:
             reached = "Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."
         sent, total = ([steps.sent(member, end) for member in range(self.size)] for end in (step, None))
-        who, done, whole = "each rank", sent[0], total[0]
-        if min(sent) != max(sent) or min(total) != max(total):
-            who, done, whole = "all ranks together", sum(sent), sum(total)
+        alike = len({*sent}) == len({*total}) == 1
+        who, done, whole = ("each rank", sent[0], total[0]) if alike else ("all ranks together", sum(sent), sum(total))
         figures = f"{amount(round(done, 1))} of {amount(round(whole, 1))} elements"
         return " ".join(filter(None, (f"Round {step} of {count}: {did}", reached, f"Sent so far by {who}: {figures}.")))
 
@@ -323,7 +313,7 @@ def ring_page(ring: Ring) -> Page:
     data = {
         "labels": [str(label) for label in ring.labels.values()],
         "tiles": frame.tiles,
-        "ways": [_halfway(frame.way(member)) for member in range(ring.size)],
+        "ways": [frame.halfway(member) for member in range(ring.size)],
         "middle": [(x, y + 4) for x, y in ring.inside(frame)],
         "steps": steps,
     }

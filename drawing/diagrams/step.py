@@ -155,20 +155,12 @@ class _Step:
         self.back = {value.layer + 1 for value in values if isinstance(value, ActivationGrad)}
         # The layers that this rank has anything to do with: of many the first two and the last.
         lanes = ("weight", "forward", "backward", "gradient", "update")
-        about = {place for lane, place in self.at if lane in lanes and 0 <= place < trace.layers}
-        self.layers = sorted(about) or [0]
-        self.layers = self.layers if len(self.layers) <= 4 else [*self.layers[:2], self.layers[-1]]
-        self.x: dict[tuple[str, int], float] = {}
-        self.left_out: float | None = None
-        self.width = self._columns()
-        self.lanes = self._lanes()
-        self.scene = Scene(self.width, 0)
-
-    def _columns(self) -> float:
-        x = MARGIN
+        about = sorted({at for lane, at in self.at if lane in lanes and 0 <= at < trace.layers}) or [0]
+        self.layers = about if len(about) <= 4 else [*about[:2], about[-1]]
+        self.x, x = dict[tuple[str, int], float](), MARGIN
         for number, layer in enumerate(self.layers):
             if number and self.layers[number - 1] != layer - 1:
-                self.left_out = x + 6
+                self.x["left out", 0] = x + 10
                 x += 24
             if ("between", layer) not in self.x:
                 self.x["between", layer] = x
@@ -177,12 +169,10 @@ class _Step:
             self.x["between", layer + 1] = x + BOX + GAP
             x += BOX + BETWEEN + 2 * GAP
         self.x["loss", 0] = x
-        natural = x + LOSS + MARGIN if self.at["loss", 0] else x - GAP + MARGIN
+        natural = x + (LOSS if self.at["loss", 0] else -GAP) + MARGIN
         width = max(520.0, natural)
-        shift = (width - natural) / 2
-        self.x = {column: left + shift for column, left in self.x.items()}
-        self.left_out = None if self.left_out is None else self.left_out + shift
-        return width
+        self.x = {column: left + (width - natural) / 2 for column, left in self.x.items()}
+        self.lanes, self.scene = self._lanes(), Scene(width, 0)
 
     def _called(self, lane: str, place: int) -> list[str]:
         """The different chips at a place, in the order in which they first come."""
@@ -210,8 +200,8 @@ class _Step:
         self._flow(pairs)
         for layer in self.layers:
             self._layer(layer)
-        if self.left_out is not None:
-            scene.add(Text(self.left_out + 4, self.lanes["forward"].middle, "…", 16, SOFT, "middle"))
+        if (left_out := self.x.get(("left out", 0))) is not None:
+            scene.add(Text(left_out, self.lanes["forward"].middle, "…", 16, SOFT, "middle"))
         for kind, place in self.x:
             if kind == "between":
                 self._between(place)
@@ -221,7 +211,7 @@ class _Step:
             first = max(pairs, key=lambda pair: pair.used - pair.made)
             told = "Forward goes from left to right. Backward goes from right to left and needs the activations again: "
             told += f"act {first.place} is made in {first.made}, and kept until {first.used}."
-        scene.height = scene.paragraph(MARGIN, self.bottom + 22, told, self.width - 2 * MARGIN, 17, SOFT) + 2
+        scene.height = scene.paragraph(MARGIN, self.bottom + 22, told, scene.width - 2 * MARGIN, 17, SOFT) + 2
         words = [f"{deed.number} {event_words(deed.event, run.ranks)}" for deed in self.done[:LISTED]]
         words += [f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else []
         return Picture(scene, f"<{title}: {'; '.join(words)}>")
@@ -236,7 +226,7 @@ class _Step:
                 self._level(x + BOX, right - 1, forward.middle)
             if ("backward", layer) in self.at:
                 self._level(right, x + BOX + 1, backward.middle)
-                if self._made(ActivationGrad.kind, layer):
+                if layer in self.back:
                     self._level(x, left + BETWEEN + 1, backward.middle)
             self._down(layer)
         for place in dict.fromkeys(pair.place for pair in pairs if pair.place in self.layers):
@@ -344,13 +334,10 @@ class _Step:
         for kind, lane, name in (("activation", "forward", "act"), ("activation gradient", "backward", "grad")):
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((kind, place), ()) if not deed.chip]
-            exists = bool(self.at.get((kind, place))) or self._made(kind, place)
+            made = ("forward", place - 1) in self.at if lane == "forward" else place in self.back
+            exists = bool(self.at.get((kind, place))) or made
             self._box(Box(x, y + 5, BETWEEN, height - 10), f"{name} {place}", KINDS[kind], SOFT, here, exists)
             self._put_chips(kind, place, x - 6, y + height + 2, BETWEEN + 12)
-
-    def _made(self, kind: str, place: int) -> bool:
-        """Check if this rank makes an activation, or the gradient of one, itself."""
-        return ("forward", place - 1) in self.at if kind == Activation.kind else place in self.back
 
     def _loss(self) -> None:
         here, last = self.at["loss", 0], self.x.get(("between", self.trace.layers))

@@ -132,7 +132,7 @@ def tile(
         scene.add(Rect(*cell, "none", PAPER, 1))
         if lies.total > 1 or not place.sharded:
             last = part.number + round(part.size * lies.total) - 1
-            _number(scene, cell, str(part.number) if last == part.number else f"{part.number}-{last}", colours)
+            write_number(scene, cell, str(part.number) if last == part.number else f"{part.number}-{last}", colours)
     scene.add(Rect(*whole, "none", SOFT if shown else EDGE, 1))
     return Piece(wide, high, scene.marks)
 
@@ -149,12 +149,12 @@ def _runs(found: Iterable[Part]) -> list[Part]:
     return joined
 
 
-def _number(scene: Scene, here: Box, text: str, colours: Sequence[str]) -> None:
+def write_number(scene: Scene, here: Box, text: str, colours: Sequence[str]) -> None:
     """The number of a part, where there is room for it; on paper of its own where colours are woven."""
     wide = text_width(text, TEXT)
     if here.height < 12 or here.width < wide + 2:
         return
-    x, y = here.x + here.width / 2, here.y + here.height / 2
+    x, y = here.middle
     if len(colours) > 1:
         scene.add(Rect(x - wide / 2 - 4, y - 6, wide + 8, 12, PAPER, radius=5))
     scene.add(Text(x, y, text, TEXT, INK if len(colours) != 1 else ink_on(colours[0]), "middle", bold=True))
@@ -200,7 +200,7 @@ def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], o
     cuts = [cut for cut in value.place.rest if any(one.place.part(cut[0]) is not parts[cut[0]] for one in others)]
     differs = [words for cut in cuts for words in _cut(*cut)]
     words = fitting(wide - 10, " · ".join(caption(value)), *differs, caption(value)[0], "")
-    _number(scene, box, words, colours)
+    write_number(scene, box, words, colours)
     return Piece(wide, high, scene.marks)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.palette import KINDS, PASSES, band, fill_and_border, ink_on, layer_colour, looks_of
@@ -189,13 +190,8 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
 
 def shown_ranks(trace: Trace) -> int:
     """Count the ranks that the page shows: as many as there is a budget of events for, and at least one."""
-    shown = events = 0
-    for program in trace.programs[:128]:
-        events += len(program.events)
-        if shown and events > BUDGET:
-            break
-        shown += 1
-    return shown
+    events = [*accumulate(len(program.events) for program in trace.programs[:128])]
+    return max(1, sum(count <= BUDGET for count in events))
 
 
 def moment(time: int) -> float:
@@ -205,8 +201,7 @@ def moment(time: int) -> float:
 
 def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Tables) -> dict[str, Any]:
     count = len(timeline.lanes)
-    rows = place_rows(timeline.lanes, 0)
-    over = makespan(trace)
+    rows, over = place_rows(timeline.lanes, 0), makespan(trace)
     programs = [_program(trace, program, tables) for program in trace.programs[:count]]
     for box in timeline.boxes:
         event = trace.programs[box.rank].events[box.number]

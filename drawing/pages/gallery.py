@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from drawing.canvas.palette import BOUND, GOOD, INK, NONE, PASSES, Colour, ink_on, layer_colour, mix
 from drawing.canvas.picture import Page, Picture, asset, document, variables
@@ -15,23 +15,16 @@ PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for nam
 """The colours of the passes, by the letters of actions."""
 
 
-class Shown(Protocol):
-    """Schedules to show, as `lib.schedules.gallery` makes them."""
-
-    def to_json(self) -> dict[str, Any]: ...
-
-
-def draw_gallery(gallery: Shown) -> Page:
-    """The page of a gallery, with what is proved of its size. TypeError for what is none."""
+def draw_gallery(gallery: Any) -> Page:
+    """The page of a gallery of `lib.schedules.gallery`, with what is proved of it. TypeError for what is none."""
     if not hasattr(gallery, "to_json"):
         raise TypeError(f"draw_gallery takes what gallery(ranks=4, batches=8) gives; got {type(gallery).__name__}")
     data = gallery.to_json()
     data["shades"] = max(piece["chunks"] for piece in data["pieces"])
     title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"
     style = variables(_colours(data["shades"])) + asset(__package__, "gallery.css")
-    html = document(
-        asset(__package__, "gallery.html"), style, asset(__package__, "gallery.js"), data, title=escape(title)
-    )
+    script, template = asset(__package__, "gallery.js"), asset(__package__, "gallery.html")
+    html = document(template, style, script, data, title=escape(title))
     named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
     said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
     words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"

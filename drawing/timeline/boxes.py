@@ -165,10 +165,10 @@ def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
     """Return the messages of the ranks that are drawn, to any rank, as far as they were received."""
     found, shown = list[Message](), frozenset(drawn)
     for source, number, target, taken in messages(trace):
-        if taken is not None and source in shown:
-            sent, received = trace.programs[source].events[number].end, trace.programs[target].events[taken].start
-            if sent is not None and received is not None:
-                found.append(Message(source, sent, target, received))
+        sent = trace.programs[source].events[number].end if source in shown else None
+        received = None if taken is None else trace.programs[target].events[taken].start
+        if sent is not None and received is not None:
+            found.append(Message(source, sent, target, received))
     return sorted(found)
 
 
@@ -202,12 +202,12 @@ def labels(
     box of a rank that waits is about.
     """
     layer = "" if event.layer is None else f"L{ranges(layers_of(event))}"
-    if box.look == "pending" and waits is not None:
-        if box.lane:  # the rank itself did not wait
-            return [waits.what, spoken(event.op), "…"], waits.who
-        return [f"waits for {waits.what}", f"waits: {spoken(event.op)}", "waits", "…"], waits.who
     if box.look == "pending":
-        return [f"waits: {spoken(event.op)}", "waits", "…"], layer
+        said = [f"waits: {spoken(event.op)}", "waits", "…"]
+        if waits is None:
+            return said, layer
+        # On a lane of communication the rank itself did not wait.
+        return [waits.what, spoken(event.op), "…"] if box.lane else [f"waits for {waits.what}", *said], waits.who
     if box.look == "failed":
         return ["failed here", "failed", "X"], ""
     if box.look == "wait":

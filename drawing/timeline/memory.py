@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
+from math import inf
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
@@ -55,11 +56,9 @@ def levels(trace: Trace, rank: int) -> list[Level]:
             found.append(Level(time, sums))
     if not program.events:
         return found
-    over = makespan(trace)
-    end = max((event.end or 0 for event in program.events), default=0)
-    after = _stacked(_left(trace, rank, visiting))
+    over, end = makespan(trace), max(event.end or 0 for event in program.events)
     if end < over or not found:
-        found.append(Level(max(end, found[-1].time) if found else 0, after))
+        found.append(Level(max(end, found[-1].time) if found else 0, _stacked(_left(trace, rank, visiting))))
     found.append(Level(max(over, found[-1].time), found[-1].sums))
     return found
 
@@ -122,7 +121,7 @@ def memory(
     full = longest(curves, most)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     scene.add(Text(axis.left, top + 8, _summary(trace, folds, full), TEXT, INK))
-    y, (height, gap), tops = top + 20, _height(len(folds)), dict[int, float]()
+    y, tops, (_, height, gap) = top + 20, dict[int, float](), next(row for row in HEIGHTS if len(folds) <= row[0])
     for fold in folds:
         y += HEADROOM if full is not None and fold.rank == full.rank else 0
         tops[fold.rank] = y
@@ -180,11 +179,8 @@ def _summary(trace: Trace, folds: Sequence[Fold], full: Plateau | None) -> str:
     return f"{head} {numbered('rank', ranks)} " + (f"at time {start}" if start == end else f"from {start} to {end}")
 
 
-def _height(count: int) -> tuple[float, float]:
-    for most, height, gap in ((1, 84, 6), (2, 60, 6), (4, 46, 6), (8, 32, 4), (16, 20, 3), (32, 11, 2), (64, 7, 1)):
-        if count <= most:
-            return height, gap
-    return 5, 1
+HEIGHTS: Final = ((1, 84, 6), (2, 60, 6), (4, 46, 6), (8, 32, 4), (16, 20, 3), (32, 11, 2), (64, 7, 1), (inf, 5, 1))
+"""For at most so many rows, the height of each and of the gap between two."""
 
 
 class _Panel(NamedTuple):
@@ -227,9 +223,9 @@ class _Panel(NamedTuple):
         x, floor = self.axis.left + self.axis.width + 3, top + self.height
         if self.height < ROOMY:
             return
-        lines = [(floor - self.scaling * limit, f"≤ {compact(limit)}", most <= limit) for limit in limits]
-        marks = [(y, words, SOFT if reached else ALARM) for y, words, reached in lines]
-        marks = marks or [(floor - self.scaling * most + 3, compact(most), SOFT)]
+        marks = [
+            (floor - self.scaling * limit, f"≤ {compact(limit)}", SOFT if most <= limit else ALARM) for limit in limits
+        ] or [(floor - self.scaling * most + 3, compact(most), SOFT)]
         last = floor - 3 - SMALL
         for y, words, colour in reversed(marks):  # from below, so that none comes to lie under the floor
             last = min(y, last)

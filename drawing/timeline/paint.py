@@ -84,13 +84,12 @@ def paint(
     layers: int | None = None,
 ) -> None:
     """Tracks, grid, names, boxes, labels and messages of a timeline. `layers` is how many there are colours for."""
-    tops = [rows.tops[rank] for rank in rows.ranks]
-    over: dict[int, int] = {}
+    tops, over = [rows.tops[rank] for rank in rows.ranks], dict.fromkeys(rows.ranks, 0)
     for box in timeline.boxes:
-        over[box.rank] = max(box.end, over.get(box.rank, 0))
+        over[box.rank] = max(box.end, over[box.rank])
     for rank, count, top in zip(rows.ranks, timeline.lanes, tops, strict=True):  # after its end a rank has bare paper
         whole = rows.height + (count - 1) * (rows.thin + 1)
-        scene.add(Rect(axis.left, top, axis.x(over.get(rank, 0)) - axis.left, whole, TRACK))
+        scene.add(Rect(axis.left, top, axis.x(over[rank]) - axis.left, whole, TRACK))
     axis.grid(scene, tops[0] - 2, rows.bottom + 2)
     for box in timeline.boxes:
         if box.look == "failed":  # nobody went on from there
@@ -100,12 +99,9 @@ def paint(
         waits = {box.rank for box in timeline.boxes if box.look == "pending"}
         for rank, top in zip(rows.ranks, tops, strict=True):  # who does not wait for ever is over
             if rank not in waits:
-                left = axis.x(over.get(rank, 0)) + 8
-                scene.add(Text(left, top + rows.height / 2, "has finished", TEXT, SOFT))
+                scene.add(Text(axis.x(over[rank]) + 8, top + rows.height / 2, "has finished", TEXT, SOFT))
     write_names(scene, named, tops, rows.height, axis.left)
-    shown = timeline.boxes
-    if len(shown) > PACKED:
-        shown = list(_thinned(shown, axis))
+    shown = [*_thinned(timeline.boxes, axis)] if len(timeline.boxes) > PACKED else timeline.boxes
     painter = _Painter(trace, axis, rows, folds, layers or trace.layers, len(shown) > CROWDED)
     if (trace.error or "").startswith("deadlock") and rows.height >= 14:
         stopped = (box for box in shown if box.look == "pending" and not box.lane)
@@ -315,8 +311,8 @@ def operations(
     ramp: list[Rect | Text] = []
     for place, layer in enumerate(shown):
         fill = layer_colour(layer, layers)
-        ramp.append(Rect(place * 17, 0, 17, 12, fill))
-        ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
+        number = Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle")
+        ramp += [Rect(place * 17, 0, 17, 12, fill), number]
     colour = layer_colour(0, layers)
     counted = any(name != "own" for name in own)
     said = ["number: batch"] if numbers else [] if counted else ["each rank on its own batch"]
@@ -340,13 +336,8 @@ def operations(
 
 def left_out(scene: Scene, trace: Trace, shown: Shown, rows: Rows, axis: Axis) -> float:
     """Says in one line which ranks have no row, and why; returns where that ends."""
-    told: list[str] = []
-    if shown.idle:
-        why = "did nothing" if trace.error is None else "had not begun when the run stopped"
-        told.append(f"{numbered('rank', shown.idle)} {why}")
-    if shown.rest:
-        told.append(f"and {counted(shown.rest, 'more rank', ',')}, not drawn")
-    if not told:
-        return rows.bottom
-    scene.add(Text(axis.left, rows.bottom + 9, " · ".join(told), TEXT, SOFT))
-    return rows.bottom + 18
+    why = "did nothing" if trace.error is None else "had not begun when the run stopped"
+    told = [f"{numbered('rank', shown.idle)} {why}"] if shown.idle else []
+    told += [f"and {counted(shown.rest, 'more rank', ',')}, not drawn"] if shown.rest else []
+    scene.add(*([Text(axis.left, rows.bottom + 9, " · ".join(told), TEXT, SOFT)] if told else []))
+    return rows.bottom + (18 if told else 0)

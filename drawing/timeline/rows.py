@@ -37,12 +37,10 @@ def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Sh
     if trace.mesh is not None and len(trace.mesh) == trace.ranks:
         place = {rank: number for number, rank in enumerate(trace.mesh.ranks)}
         every = sorted(every, key=lambda row: min(place[rank] for rank in row.ranks))
-    busy = [row for row in every if trace.programs[row.rank].events]
-    if not busy:  # a picture has at least one row
-        busy = every[:most]
+    busy = [row for row in every if trace.programs[row.rank].events] or every[:most]  # a picture has one row at least
     idle = [program.rank for program in trace.programs if not program.events] if len(busy) < len(every) else []
     rows = busy[:most]
-    return Shown(rows, sorted(set(idle)), sum(len(row.ranks) for row in busy[len(rows) :]))
+    return Shown(rows, idle, sum(len(row.ranks) for row in busy[len(rows) :]))
 
 
 @kept
@@ -78,7 +76,7 @@ def _split(ranks: Iterable[int], key: Callable[[int], Hashable]) -> list[list[in
     found: dict[Hashable, list[int]] = defaultdict(list)
     for rank in ranks:
         found[key(rank)].append(rank)
-    return list(found.values())
+    return [*found.values()]
 
 
 def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> list[list[int]]:
@@ -145,10 +143,9 @@ class _Keys:
 
     def _group(self, group: tuple[int, ...]) -> Hashable:
         """A group, whoever is in it: its size, and the axes of the mesh along which it lies."""
-        known = self._axes.get(id(group))
-        if known is None:
-            known = self._axes[id(group)] = (len(group), _axes(self.trace.mesh, group))
-        return known
+        if id(group) not in self._axes:
+            self._axes[id(group)] = len(group), _axes(self.trace.mesh, group)
+        return self._axes[id(group)]
 
 
 class _Numbers(dict[Hashable, Hashable]):
@@ -177,12 +174,12 @@ def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
         yield ranks
         return
     found = [[event.batches for event in trace.programs[rank].events if _names_batches(event)] for rank in ranks]
-    if all(_same(sets) or _disjoint(sets) for sets in dict.fromkeys(zip(*found, strict=True))):
+    if all(map(_fit, dict.fromkeys(zip(*found, strict=True)))):
         yield ranks
         return
     same = _split(range(len(ranks)), lambda place: tuple(found[place]))
     apart = [part[0] for part in same if len(part) == 1]
-    if all(_same(sets) or _disjoint(sets) for sets in zip(*[found[place] for place in apart], strict=True)):
+    if all(map(_fit, zip(*[found[place] for place in apart], strict=True))):
         same = [part for part in same if len(part) > 1] + ([apart] if apart else [])
     yield from ([ranks[place] for place in part] for part in same)
 
@@ -192,12 +189,9 @@ def _names_batches(event: Event) -> bool:
     return event.op in OPERATIONS and OPERATIONS[event.op].has_batches
 
 
-def _same(sets: Sequence[frozenset[int]]) -> bool:
-    return all(items == sets[0] for items in sets)
-
-
-def _disjoint(sets: Sequence[frozenset[int]]) -> bool:
-    return len(frozenset[int]().union(*sets)) == sum(map(len, sets))
+def _fit(sets: Sequence[frozenset[int]]) -> bool:
+    """Check if all sets are the same, or none has anything of another one."""
+    return len({*sets}) == 1 or len(frozenset[int]().union(*sets)) == sum(map(len, sets))
 
 
 def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
@@ -242,12 +236,11 @@ def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
     places = [{axis: sorted({one[axis] for one in some}) for axis in mesh.axes} for some in stand]
     alike = [place[first] for place in places]
     # A bracket is for several rows of one coordinate, beside others of another.
-    if others and all(len(found) == 1 for found in alike) and 1 < len({*map(tuple, alike)}) < len(rows):
-        return [
-            Name(text, _said(mesh, place, others), f"{first} {ranges(place[first])}")
-            for text, place in zip(words, places, strict=True)
-        ]
-    return [Name(text, _said(mesh, place, [*mesh.axes])) for text, place in zip(words, places, strict=True)]
+    grouped = others and all(len(found) == 1 for found in alike) and 1 < len({*map(tuple, alike)}) < len(rows)
+    axes = others if grouped else [*mesh.axes]
+    along = [f"{first} {ranges(place[first])}" if grouped else "" for place in places]
+    said = [_said(mesh, place, axes) for place in places]
+    return [Name(*name) for name in zip(words, said, along, strict=True)]
 
 
 def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
@@ -258,12 +251,9 @@ def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
 
 def groups(found: Sequence[Name]) -> list[tuple[str, int, int]]:
     """The groups of rows: what each is called, its first row, and the one after its last."""
-    spans: list[tuple[str, int, int]] = []
-    for group, same in groupby(enumerate(found), key=lambda item: item[1].group):
-        places = [place for place, _ in same]
-        if group:
-            spans.append((group, places[0], places[-1] + 1))
-    return spans
+    rows = groupby(range(len(found)), key=lambda row: found[row].group)
+    spans = [(group, [*same]) for group, same in rows]
+    return [(group, same[0], same[-1] + 1) for group, same in spans if group]
 
 
 def margin(found: Sequence[Name], height: float) -> float:

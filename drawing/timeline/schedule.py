@@ -157,14 +157,11 @@ def check_names(names: object, runs: int) -> None:
 @without_collector()
 def picture_of_trace(trace: Trace, fold: bool | None = None) -> Picture:
     """The timeline of a run and its memory, without printing anything."""
-    scene = Scene(WIDTH, 0)
-    y = 14.0
-    if trace.error is not None:
-        scene.add(Text(LEFT, y + 4, fit(trace.error.partition("\n")[0], WIDTH - LEFT - 20, 12), 12, ALARM, bold=True))
-        y += 24
-    (panel,), y = panels(scene, [trace], y, fold)
-    rows = panel.rows(scene, y + 6)
-    y = panel.numbers(scene, rows)
+    scene, error = Scene(WIDTH, 0), trace.error
+    if error is not None:
+        scene.add(Text(LEFT, 18, fit(error.partition("\n")[0], WIDTH - LEFT - 20, TEXT), TEXT, ALARM, bold=True))
+    (panel,), y = panels(scene, [trace], 14 if error is None else 38, fold)
+    y = panel.numbers(scene, panel.rows(scene, y + 6))
     if peak(trace).elements:
         y = memory(scene, trace, panel.axis, shown_rows(trace, fold is not False, SHOWN).rows, y + 8)
     scene.height = y + 4

@@ -6,21 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import drawing.canvas.palette as palette
 from drawing import Picture, draw_collective, draw_step, picture_of
-from drawing.canvas.palette import (
-    KINDS,
-    LOOKS,
-    PASSES,
-    READABLE,
-    TINTS,
-    Colour,
-    contrast,
-    ink_on,
-    layer_colour,
-    mix,
-    origin_colour,
-)
+from drawing.canvas import palette
+from drawing.canvas.palette import KINDS, LOOKS, READABLE, Colour, contrast, ink_on, layer_colour, mix
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
 from tests.drawing.diagrams.exchanges import EXCHANGES
@@ -70,7 +58,7 @@ def test_no_colour_is_written_down_outside_the_palette() -> None:
 def test_a_colour_by_day_has_one_by_night() -> None:
     named = [value for value in vars(palette).values() if isinstance(value, Colour)]
     boxes = [colour for look in LOOKS.values() for colour in look.pair]
-    tints = [colour for pair in TINTS.values() for colour in pair]
+    tints = [colour for pair in palette.TINTS.values() for colour in pair]
     nights: dict[str, str] = {}
     for colour in [*named, *KINDS.values(), *boxes, *tints, *(layer_colour(layer, 8) for layer in range(8))]:
         assert nights.setdefault(str(colour), colour.night) == colour.night
@@ -79,8 +67,8 @@ def test_a_colour_by_day_has_one_by_night() -> None:
 @pytest.mark.parametrize("shade", DAY_AND_NIGHT)
 def test_ink_is_readable_on_every_colour(shade: type[str]) -> None:
     fills = [layer_colour(layer, layers) for layers in range(1, 17) for layer in range(layers)]
-    fills = [row.pair(fill)[0] for fill in fills for row in PASSES.values()]
-    fills += [origin_colour(member, members) for members in (8, 16, 64) for member in range(members)]
+    fills = [row.pair(fill)[0] for fill in fills for row in palette.PASSES.values()]
+    fills += [palette.origin_colour(member, members) for members in (8, 16, 64) for member in range(members)]
     fills += [*KINDS.values(), *(look.fill for look in LOOKS.values()), palette.MINE, palette.ALARM]
     fills += [Colour(f"#{grey:02x}{grey:02x}{grey:02x}") for grey in range(256)]
     for fill in fills:
@@ -132,8 +120,8 @@ def covers(mark: Mark, x: float, y: float) -> bool:
 
 
 def test_a_colour_by_night_does_not_depend_on_what_was_mixed_before() -> None:
-    for one, other in ((Colour("#336699", "#112233"), Colour("#336699", "#ddeeff")),):
-        assert mix(one, "#ffffff", 0.5) == mix(other, "#ffffff", 0.5)
-        assert mix(one, "#ffffff", 0.5).night == "#889099"
-        assert mix(other, "#ffffff", 0.5).night == "#eef6ff"
-        assert ink_on(one).night != ink_on(other).night
+    one, other = Colour("#336699", "#112233"), Colour("#336699", "#ddeeff")
+    mixed = [mix(colour, "#ffffff", 0.5) for colour in (one, other)]
+    assert mixed[0] == mixed[1]
+    assert [colour.night for colour in mixed] == ["#889099", "#eef6ff"]
+    assert ink_on(one).night != ink_on(other).night

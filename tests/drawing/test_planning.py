@@ -2,12 +2,13 @@
 
 import pytest
 
-from drawing.canvas.scene import Rect, Text
+from drawing.canvas.scene import Rect
 from drawing.planning import Prediction, draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search
 from lib.plan.candidates import candidate
 from lib.plan.pipeline import timeline
 from lib.plan.roofline import roofline
+from tests.drawing.marks import texts
 
 GPT3, A100 = MODELS["gpt3-175b"], CLUSTERS["a100"]
 PLAN = Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])
@@ -32,8 +33,7 @@ def test_a_step_has_a_line_a_rank_and_a_box_a_pass() -> None:
     assert len(boxes) == len(spans) == 3072
     assert "in the open: tensor" in boxes[0].title
     assert picture.words.startswith("GPT-3. 8 lines, 3,072 passes, 13723 ms")
-    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-    assert {"pp rank 0", "pp rank 7", "tensor, in the open", "milliseconds"} <= set(words)
+    assert {"pp rank 0", "pp rank 7", "tensor, in the open", "milliseconds"} <= set(texts(picture))
     with pytest.raises(ValueError, match="1 to 20,000 passes"):
         draw_plan([], "nothing")
 
@@ -42,22 +42,15 @@ def test_plans_that_nothing_beats_are_numbered_and_listed() -> None:
     found = search(GPT3, A100, PLAN)
     picture = draw_plans(found.front(), found.candidates, {"NVIDIA": candidate(GPT3, A100, PLAN)})
     assert "NVIDIA: tp8 pp8 v3 micro 1 zero0 1f1b recompute selective: 13.8 s, 59.5 GiB" in picture.words
-    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-    assert words.count("1") == 2, "at its point and at its row"
+    assert texts(picture).count("1") == 2, "at its point and at its row"
     with pytest.raises(ValueError, match="takes plans that fit"):
         draw_plans([])
 
 
 def test_predictions_that_fail_are_named() -> None:
-    runs = [
-        Prediction("good", 10, 10.5, "held out"),
-        Prediction("bad", 10, 30, "fails"),
-        Prediction("own", 1, 1, "fitted"),
-    ]
-    picture = draw_predictions(runs)
-    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-    assert "bad" in words
-    assert "good" not in words
+    runs = [("good", 10, 10.5, "held out"), ("bad", 10, 30, "fails"), ("own", 1, 1, "fitted")]
+    picture = draw_predictions([Prediction(*run) for run in runs])
+    assert [name for name in ("bad", "good") if name in texts(picture)] == ["bad"]
     assert picture.words.endswith("3 runs; the farthest is bad.")
     with pytest.raises(ValueError, match="one Prediction or more"):
         draw_predictions([])

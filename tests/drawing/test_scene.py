@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drawing import Picture, draw, picture_of
 from drawing.canvas.layout import nice
-from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
+from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width, wrapped
 from lib.errors.source_lines import Place
 from lib.trace.event import Event, Program
 from lib.values.operations import TIMED
@@ -71,11 +71,13 @@ def test_numbers_are_short() -> None:
     assert [nice(size) for size in (0, 0.03, 0.5, 1.1, 4, 7, 1200)] == [1.0, 0.05, 0.5, 2.0, 5.0, 10.0, 2000.0]
 
 
-def test_text_is_cut_to_its_room() -> None:
+def test_text_is_cut_to_its_room_or_wrapped_and_then_no_word_is_lost() -> None:
     assert fit("short", 100, 10) == "short"
-    cut = fit("a very long line of text", 60, 10)
-    assert cut.endswith("…")
-    assert text_width(cut, 10) <= 62
+    text = "a very long line of text"
+    assert fit(text, 60, 10).endswith("…")
+    assert text_width(fit(text, 60, 10), 10) <= 62
+    assert wrapped(text, 60, 10) == ["a very long", "line of text"]
+    assert wrapped("", 60, 11) == []
 
 
 def test_by_day_only_there_is_no_sheet_and_in_a_notebook_little_more_than_the_svg(every: dict[str, Picture]) -> None:

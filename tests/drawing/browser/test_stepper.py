@@ -72,9 +72,11 @@ def test_an_exchange_of_halos_says_and_draws_who_gives_what_to_whom(show: Show) 
     assert page.evaluate("RUNS[0].partners(1, 6).map(([rank]) => rank)") == [0, 2, 3]
     ends = page.evaluate("RUNS[0].inFlight(0).map((m) => [m.source, m.target, app.timelines[0].ends(m)])")
     assert [(source, target) for source, target, _ in ends] == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
-    for source, target, line in ends:
+    tops, high = page.evaluate("app.timelines[0].tops"), page.evaluate("RUNS[0].rows.height")
+    for source, target, line in ends:  # from the row of the one to that of the other
         assert line["from"]["x"] < line["to"]["x"]
-        assert (line["from"]["y"] < line["to"]["y"]) == (source < target)
+        assert line["from"]["y"] == tops[source] + (high if source < target else 0)
+        assert line["to"]["y"] == tops[target] + (0 if source < target else high)
 
 
 def test_space_plays_and_pauses_at_a_speed_up_to_the_end(show: Show) -> None:
@@ -138,18 +140,6 @@ def test_the_timeline_and_what_is_held_are_beside_each_other(show: Show, width: 
     page = show(TRACES["1f1b"], width=width)
     assert page.evaluate(f"{WIDE}(document.querySelector('.timeline').getBoundingClientRect())") == beside
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-
-
-def test_messages_are_drawn_from_the_row_of_the_sender_to_that_of_the_receiver(show: Show) -> None:
-    page = show(TRACES["relay"])
-    found = page.evaluate("RUNS[0].messages.map(m => [m.source, m.target, app.timelines[0].ends(m)])")
-    tops, high = page.evaluate("app.timelines[0].tops"), page.evaluate("RUNS[0].rows.height")
-    assert found
-    for source, target, ends in found:
-        down = target > source
-        assert ends["from"]["y"] == tops[source] + (high if down else 0)
-        assert ends["to"]["y"] == tops[target] + (0 if down else high)
-        assert ends["from"]["x"] <= ends["to"]["x"]
 
 
 def point(page: Page, rank: int, time: float) -> tuple[float, float]:

@@ -88,6 +88,7 @@ def test_no_party_for_a_run_that_is_wrong_or_misses_the_goal() -> None:
     assert picture_of(wrong).words.splitlines()[0] == "ddp: not one correct training step yet"
     assert "layer 0 has no final weight" in texts(wrong)
     assert stars(missed) == stars(wrong) == 0
+    assert polys(VERDICT) != polys(replace(VERDICT, puzzle="fsdp")), "confetti of its own"
 
 
 def test_a_goal_of_time_alone_has_no_bar_for_memory() -> None:
@@ -111,10 +112,6 @@ def test_what_is_sent_has_bars_where_the_puzzle_is_about_it() -> None:
     assert len(bars(sends)) == 3
     assert texts(sends).count("2: 1 over") == 3
     assert "sent per rank 3" in picture_of(sends).words
-
-
-def test_each_puzzle_has_confetti_of_its_own() -> None:
-    assert polys(VERDICT) != polys(replace(VERDICT, puzzle="fsdp"))
 
 
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))

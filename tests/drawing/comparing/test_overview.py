@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drawing.canvas.scene import Mark, Poly, Rect, Scene, moved
+from drawing.canvas.scene import Poly, Rect, Scene, moved
 from drawing.comparing.overview import HIGH, WIDE, Tile, draw_overview, thumbnails
 from lib.analysis.figures import makespan
 from tests.drawing.marks import corners, rects
@@ -41,8 +41,7 @@ def test_tiles_do_not_overlap() -> None:
         assert all(abs(one.x - other.x) >= one.width or abs(one.y - other.y) >= one.height for other in frames[:number])
 
 
-@pytest.mark.parametrize("mark", [Rect(1, 2, 3, 4), Poly([(1, 2), (3, 4)], dash="3 2")])
-def test_a_mark_is_moved(mark: Mark) -> None:
-    assert moved(moved(mark, 3, 4), -3, -4) == mark
-    assert "<rect" not in Scene(9, 9, [], paper=False).svg()
-    assert "<rect" in Scene(9, 9, []).svg()
+def test_a_mark_is_moved_and_paper_is_painted_where_it_is_wanted() -> None:
+    for mark in (Rect(1, 2, 3, 4), Poly([(1, 2), (3, 4)], dash="3 2")):
+        assert moved(moved(mark, 3, 4), -3, -4) == mark
+    assert ["<rect" in Scene(9, 9, [], paper=paper).svg() for paper in (False, True)] == [False, True]

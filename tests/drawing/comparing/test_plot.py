@@ -32,11 +32,16 @@ def some(seed: int) -> Plot:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_no_label_lies_on_another_or_leaves_the_paper(seed: int) -> None:
-    labels = [mark for mark in written(painted(some(seed))) if not mark.turned]
+def test_no_label_lies_on_another_or_leaves_the_paper_and_nothing_can_be_left_of_and_below_the_steps(seed: int) -> None:
+    shown = some(seed)
+    scene = painted(shown)
+    labels = [mark for mark in written(scene) if not mark.turned]
     assert any(mark.text == "yours" for mark in labels)
     assert all(0 <= x <= 400 and 0 <= y <= 260 for mark in labels for x, y in corners(mark))
     assert apart(labels)
+    (region,) = polys(scene, fill=TRACK)
+    assert len(region.points) == 4 + 2 + 2 * max(0, len(shown.limits.steps if shown.limits else ()) - 1)
+    assert min(x for x, _ in region.points) == pytest.approx(64)  # the left edge, with the axis before it
 
 
 def test_less_is_left_and_below() -> None:
@@ -44,16 +49,6 @@ def test_less_is_left_and_below() -> None:
     one, other = rects(painted(shown), fill=MINE)
     assert one.x < other.x
     assert one.y < other.y
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_where_nothing_can_be_is_left_of_and_below_the_steps(seed: int) -> None:
-    shown = some(seed)
-    scene = painted(shown)
-    (region,) = polys(scene, fill=TRACK)
-    across = [x for x, _ in region.points]
-    assert len(region.points) == 4 + 2 + 2 * max(0, len(shown.limits.steps if shown.limits else ()) - 1)
-    assert min(across) == pytest.approx(64)  # the left edge, with the numbers of the axis before it
 
 
 def test_a_run_of_another_kind_is_hollow() -> None:

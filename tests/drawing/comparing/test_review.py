@@ -9,7 +9,7 @@ import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ACCENT, ALARM, GRID, INK, PAPER, TINTS
-from drawing.canvas.scene import Rect, hatch, wrapped
+from drawing.canvas.scene import Rect, hatch
 from drawing.comparing.answers import MANY
 from drawing.comparing.review import shares
 from drawing.display import PICTURES, _bundle  # pyright: ignore[reportPrivateUsage]
@@ -132,14 +132,6 @@ def test_gaps_of_no_width_are_drawn_too() -> None:
     picture = picture_of(replace(found, idle=(tiny,)))
     (mark,) = rects(picture, title=tiny.text())
     assert mark.width == 0.8
-
-
-def test_words_are_wrapped_and_none_is_lost() -> None:
-    text = "one two three four five six"
-    lines = wrapped(text, 60, 11)
-    assert " ".join(lines) == text
-    assert len(lines) > 1
-    assert wrapped("", 60, 11) == []
 
 
 ASKED = {"gpipe": (0, 12), "fsdp": (1, 11.3), "hsdp": (2, 0.1), "loader": (5, 0.2), "pipeline_fsdp": (12, 9)}

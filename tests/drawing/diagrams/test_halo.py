@@ -81,11 +81,13 @@ def program(sizes: Sequence[int], way: str = "", forget: int | None = None) -> A
     return function
 
 
-def by_batches(sizes: Sequence[int], way: str, forget: int | None = None) -> Trace:
+def two(rows: int) -> list[Layer]:
     """Layer 0 has a kernel of one row, for which nobody borrows anything."""
-    rows = sum(sizes)
-    layers = [Layer("convolution", 16, 16, rows, kernel=1), Layer("convolution", 16, 16, rows, kernel=3, padding=1)]
-    return trace(program(sizes, way, forget), layers=layers, ranks=len(sizes), batches=2)
+    return [Layer("convolution", 8, 8, rows, kernel=1), Layer("convolution", 8, 8, rows, kernel=3, padding=1)]
+
+
+def by_batches(sizes: Sequence[int], way: str, forget: int | None = None, batches: int = 2) -> Trace:
+    return trace(program(sizes, way, forget), layers=two(sum(sizes)), ranks=len(sizes), batches=batches)
 
 
 def arrows(picture: Picture, back: bool) -> list[Poly]:
@@ -134,6 +136,7 @@ RUNS = {
     },
     "overlapped": (run(overlapped(FOUR), FOUR), FOUR),
     "16 ranks": (SIXTEEN, [4] * 16),
+    "of many batches one picture": (by_batches([4] * 16, "messages", batches=8), [4] * 16),
     "none on rank 1": (run(step([4, 0, 5]), [4, 0, 5]), [4, 0, 5]),
     "none on the last": (run(step([3, 3, 3, 0]), [3, 3, 3, 0]), [3, 3, 3, 0]),
     **{way: (by_batches(FOUR, way), FOUR) for way in ("all rows gathered", "edges gathered", "passed on", "messages")},
@@ -180,8 +183,7 @@ def test_one_that_came_and_was_not_added_is_not_home() -> None:
         if model.rank:
             _ = part.row(g, 4) + more
 
-    layers = [Layer("convolution", 8, 8, 9, kernel=1), Layer("convolution", 8, 8, 9, kernel=3, padding=1)]
-    picture = draw_halo(trace(not_added, layers=layers, ranks=2, batches=1), 1)
+    picture = draw_halo(trace(not_added, layers=two(9), ranks=2, batches=1), 1)
     assert shown(picture, [4, 5], back=True) == [(1, 0, 4)]
     assert texts(picture, fill=ALARM) == [
         "These gradients stay, and the owners of the rows lack them: row 3 on rank 1."
@@ -215,8 +217,7 @@ def test_ranks_that_have_the_same_rows_of_other_batches_are_one_part() -> None:
             x = x.combine(edge)
         model.forward(1, x, weight)
 
-    layers = [Layer("convolution", 8, 8, 12, kernel=1), Layer("convolution", 8, 8, 12, kernel=3, padding=1)]
-    picture = draw_halo(trace(two_grids, layers=layers, ranks=6, batches=2), 1)
+    picture = draw_halo(trace(two_grids, layers=two(12), ranks=6, batches=2), 1)
     assert {"ranks 0, 3: rows 0-3", "ranks 1, 4: rows 4-7", "ranks 2, 5: rows 8-11"} <= set(texts(picture))
     assert [mark.title for mark in arrows(picture, back=False)] == ["row 4", "row 3", "row 8", "row 7"]
     assert "rank 3 lends rank 4 row 3" in picture.words
@@ -238,8 +239,7 @@ def test_rows_that_came_from_another_stage_are_not_borrowed() -> None:
             x = x.combine(edge)
         model.forward(1, x, model.load_weights(1)[0])
 
-    layers = [Layer("convolution", 8, 8, 8, kernel=1), Layer("convolution", 8, 8, 8, kernel=3, padding=1)]
-    picture = draw_halo(trace(stages, layers=layers, ranks=4, batches=1), 1)
+    picture = draw_halo(trace(stages, layers=two(8), ranks=4, batches=1), 1)
     assert "rank 2: rows 0-3; rank 3: rows 4-7; rank 3 lends rank 2 row 4; rank 2 lends rank 3 row 3." in picture.words
 
 
@@ -259,16 +259,9 @@ def test_a_rank_that_failed_before_its_forward_still_lends() -> None:
         else:
             model.forward(0, weight, x)  # type: ignore[arg-type]
 
-    layers = [Layer("convolution", 8, 8, 9, kernel=3, padding=1)]
-    picture = draw_halo(trace(forgets, layers=layers, ranks=2, batches=1))
+    picture = draw_halo(trace(forgets, layers=two(9)[1:], ranks=2, batches=1))
     assert shown(picture, [4, 5], back=False) == [(0, 1, 3)]
     assert "Backward of this layer has not run on rank 1." in picture.words
-
-
-def test_many_batches_are_one_picture_and_soon_drawn() -> None:
-    layers = [Layer("convolution", 8, 8, 64, kernel=1), Layer("convolution", 8, 8, 64, kernel=3, padding=1)]
-    picture = draw_halo(trace(program([4] * 16, "messages"), layers=layers, ranks=16, batches=8), 1)
-    assert shown(picture, [4] * 16, back=True) == lent([4] * 16)
 
 
 def test_a_halo_that_is_asked_for_before_there_are_any_rows_is_borrowed() -> None:
@@ -280,6 +273,5 @@ def test_a_halo_that_is_asked_for_before_there_are_any_rows_is_borrowed() -> Non
         model.forward(1, x.combine(await coming), model.load_weights(1)[0])
         await sent
 
-    layers = [Layer("convolution", 8, 8, 9, kernel=1), Layer("convolution", 8, 8, 9, kernel=3, padding=1)]
-    picture = draw_halo(trace(early, layers=layers, ranks=2, batches=1), 1)
+    picture = draw_halo(trace(early, layers=two(9), ranks=2, batches=1), 1)
     assert shown(picture, [4, 5], back=False) == lent([4, 5])

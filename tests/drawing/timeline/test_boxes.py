@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw
-from drawing.canvas.scene import TEXT, Text, text_width
+from drawing.canvas.scene import TEXT, text_width
 from drawing.timeline.boxes import LANES, Box, boxes
 from drawing.timeline.memory import levels
 from drawing.timeline.paint import place_label
@@ -19,6 +19,7 @@ from lib.analysis import figures
 from lib.cluster.costs import units
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
+from tests.drawing.marks import texts
 from tests.drawing.runs import RUNS, ddp, trace
 from tests.support.changes import changed
 
@@ -94,50 +95,32 @@ def test_operations_of_the_future_are_boxes_too_and_a_rank_without_a_program_is_
     st.floats(0, 90),
     st.floats(0, 40),
 )
-def test_a_label_stays_inside_its_box(texts: list[str], layer: str, width: float, height: float) -> None:
-    texts = sorted(texts, key=lambda text: -text_width(text, TEXT))
-    lines = place_label(texts, layer, width, height)
+def test_a_label_stays_inside_its_box(words: list[str], layer: str, width: float, height: float) -> None:
+    words = sorted(words, key=lambda text: -text_width(text, TEXT))
+    lines = place_label(words, layer, width, height)
     for line in lines:
         long = text_width(line.text, line.size)
         across, along = (line.size / 2, long) if line.turned else (long, line.size / 2)  # letters are half their size
         assert across <= width
         assert abs(line.below) + along / 2 <= height / 2
-    assert [line.text for line in lines if line.text in texts] == [line.text for line in lines if line.text != layer]
-    spare = [text for text in texts if text_width(text, TEXT) + 3 <= width]
+    assert [line.text for line in lines if line.text in words] == [line.text for line in lines if line.text != layer]
+    spare = [text for text in words if text_width(text, TEXT) + 3 <= width]
     if spare and height >= 22:
         assert lines  # the longest of these, or a longer one that just fits
-        assert texts.index(lines[-1].text) <= texts.index(spare[0])
+        assert words.index(lines[-1].text) <= words.index(spare[0])
 
 
-def texts(run: Trace) -> list[str]:
-    return [mark.text for mark in draw(run, fold=True).scene.marks if isinstance(mark, Text)]
-
-
-def test_a_layer_is_the_last_label_to_go() -> None:
-    shown = [[line.text for line in place_label(["0 1 2 3"], "L3", width, 30, kept=True)] for width in (60, 17, 10, 7)]
-    assert shown == [["L3", "0 1 2 3"], ["L3"], ["L3"], []]
-    assert [line.turned for width in (17, 10) for line in place_label(["0 1 2 3"], "L3", width, 30, kept=True)] == [
-        False,
-        True,
-    ]
-
-
-def test_what_the_colour_does_not_say_stays_before_the_layer() -> None:
+def test_a_layer_is_the_last_label_to_go_but_for_what_no_colour_says_and_where_it_is_always_the_same() -> None:
+    lines = [place_label(["0 1 2 3"], "L3", width, 30, kept=True) for width in (60, 17, 10, 7)]
+    assert [[line.text for line in some] for some in lines] == [["L3", "0 1 2 3"], ["L3"], ["L3"], []]
+    assert [line.turned for some in lines for line in some] == [False, False, False, True]
     assert [line.text for line in place_label(["all-reduce", "AR"], "L3", 17, 22)] == ["AR"]
+    assert [place_label(["7"], "L1", 12, 20, kept=kept)[0].text for kept in (False, True)] == ["7", "L1"]
 
 
-def test_batches_of_which_each_rank_has_one_have_no_label() -> None:
-    found = texts(trace(ddp, ranks=4, layers=8, batches=4))
+def test_batches_have_labels_but_for_those_of_which_each_rank_has_one() -> None:
+    assert {"0", "1"} <= {*texts(draw(RUNS["relay"], fold=True))}
+    found = texts(draw(trace(ddp, ranks=4, layers=8, batches=4), fold=True))
     assert {f"L{layer}" for layer in range(8)} <= {*found}
     assert not [text for text in found if text.startswith("own")]
     assert "forward (each rank on its own batch)" in found
-
-
-@pytest.mark.parametrize(("layers", "label"), [(1, ""), (2, "L1")])
-def test_a_layer_that_is_always_the_same_is_left_out_first(layers: int, label: str) -> None:
-    shown = [line.text for line in place_label(["7"], "L1", 12, 20, kept=layers > 1)]
-    assert shown == [label or "7"]
-
-
-def test_batches_of_a_pipeline_stay_where_a_rank_has_one_layer() -> None:
-    assert {"0", "1"} <= {*texts(RUNS["relay"])}
