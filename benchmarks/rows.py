@@ -272,7 +272,7 @@ def _replayed(name: str, function: Any, batches: int, library: str) -> None:
 
 _replayed("DDP with overlap", ddp_overlap, 4, "ddp")
 _replayed("FSDP with prefetching", fetching(1, 1), 4, "fsdp")
-_replayed("1F1B", program_of(one_f_one_b(4, 8)), 8, "1f1b")
+_replayed("1F1B", program_of(one_f_one_b(4, 8)), 8, "torch-pipelining")
 
 
 def _begun(ranks: int) -> None:

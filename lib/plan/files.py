@@ -1,4 +1,4 @@
-"""Models, clusters and plans in files: TOML of ours, a `config.json` of Hugging Face, a configuration of torchtitan."""
+"""Models, clusters and plans in files: TOML of ours, or a `config.json` of Hugging Face."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
-
-__all__ = ["LARGEST_FILE", "cluster_named", "cluster_text", "model_named", "torchtitan"]
+from lib.plan.records import CLUSTERS, MODELS, Cluster, Transformer, record_from
 
 LARGEST_FILE: Final = 1 << 20
 """Bytes, at most, of a file that describes a model or a cluster."""
@@ -45,10 +43,7 @@ def model_named(name: str) -> Transformer:
     for one that there is not, or that says something else."""
     if name in MODELS or not _is_file(name):
         return MODELS[name]
-    text = _text(name)
-    if Path(name).suffix == ".json":
-        return _from_config(name, text)
-    return _from_toml(Transformer, name, text)
+    return _from_config(name) if Path(name).suffix == ".json" else _from_toml(Transformer, name)
 
 
 def cluster_named(name: str) -> Cluster:
@@ -56,7 +51,7 @@ def cluster_named(name: str) -> Cluster:
     has the others of that one."""
     if name in CLUSTERS or not _is_file(name):
         return CLUSTERS[name]
-    return _from_toml(Cluster, name, _text(name))
+    return _from_toml(Cluster, name)
 
 
 def _is_file(name: str) -> bool:
@@ -79,9 +74,9 @@ def _text(name: str) -> str:
         raise ValueError(f"{name} is no text in UTF-8") from None
 
 
-def _from_toml(kind: type[T], name: str, text: str) -> T:
+def _from_toml(kind: type[T], name: str) -> T:
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(_text(name))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is no TOML: {error}") from None
     like = data.pop("like", None)
@@ -89,7 +84,8 @@ def _from_toml(kind: type[T], name: str, text: str) -> T:
     return record_from(kind, data, name, None if like is None else known[str(like)])
 
 
-def _from_config(name: str, text: str) -> Transformer:
+def _from_config(name: str) -> Transformer:
+    text = _text(name)
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -107,10 +103,9 @@ def _from_config(name: str, text: str) -> Transformer:
         for field, names in CONFIG.items()
         if (value := next((told[key] for key in names if told.get(key) is not None), None)) is not None
     }
-    if missing := [
-        f"{field} ({CONFIG[field][0]})" for field in ("layers", "hidden", "heads", "vocab") if field not in found
-    ]:
-        raise ValueError(f"{name} has no {', '.join(missing)}: it is no config.json of a decoder")
+    if missing := [field for field in ("layers", "hidden", "heads", "vocab") if field not in found]:
+        lacks = ", ".join(f"{field} ({CONFIG[field][0]})" for field in missing)
+        raise ValueError(f"{name} has no {lacks}: it is no config.json of a decoder")
     found.setdefault("ffn", 4 * found["hidden"] if isinstance(found["hidden"], int) else found["hidden"])
     if "experts" in found:
         found.setdefault("expert_ffn", found["ffn"])
@@ -123,42 +118,3 @@ def cluster_text(cluster: Cluster) -> str:
     """Return a cluster as TOML, which `cluster_named` takes."""
     told = {one.name: getattr(cluster, one.name) for one in fields(Cluster)}
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in told.items() if value != "")
-
-
-def torchtitan(plan: Plan) -> str:
-    """Return a plan as the `[parallelism]`, `[training]` and `[activation_checkpoint]` of torchtitan's configuration.
-
-    ValueError for an order that it does not know.
-    """
-    schedules = {"1f1b": "Interleaved1F1B" if plan.v > 1 else "1F1B", "gpipe": "GPipe", "dualpipe": "DualPipeV"}
-    if plan.pp > 1 and plan.schedule not in schedules:
-        raise ValueError(f"torchtitan has no {plan.schedule}; it has {', '.join(schedules)}")
-    sharded = plan.zero > 0
-    parallelism: dict[str, Any] = {
-        "data_parallel_replicate_degree": 1 if sharded else plan.dp,
-        "data_parallel_shard_degree": plan.dp if sharded else 1,
-        "fsdp_reshard_after_forward": "always" if plan.zero == 3 else "never",
-        "tensor_parallel_degree": plan.tp,
-        "context_parallel_degree": plan.cp,
-        "pipeline_parallel_degree": plan.pp,
-        "expert_parallel_degree": plan.ep,
-    }
-    if plan.pp > 1:
-        parallelism["pipeline_parallel_schedule"] = schedules[plan.schedule]
-        parallelism["pipeline_parallel_microbatch_size"] = plan.micro
-    training = {
-        "local_batch_size": plan.micro * (plan.microbatches if plan.pp > 1 else 1),
-        "global_batch_size": plan.batch,
-        "seq_len": plan.sequence,
-    }
-    modes = {"none": "none", "selective": "selective", "half": "selective", "full": "full"}
-    checkpoint: dict[str, Any] = {"mode": modes[plan.recompute]}
-    if plan.recompute == "half":
-        checkpoint["selective_ac_option"] = "2"
-    elif plan.recompute == "selective":
-        checkpoint["selective_ac_option"] = "op"
-    tables = {"parallelism": parallelism, "training": training, "activation_checkpoint": checkpoint}
-    return "\n".join(
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
-        for name, table in tables.items()
-    )

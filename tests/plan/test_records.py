@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib.plan import CLUSTERS, MODELS, Plan, Transformer
-from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
+from lib.plan.files import cluster_named, cluster_text, model_named
 from lib.plan.records import MOST, Cluster
 
 LLAMA = MODELS["llama3-8b"]
@@ -165,17 +164,3 @@ def test_what_is_unwise_is_a_warning() -> None:
     far, few = Plan(64, 4, tp=16, pp=4).warnings(CLUSTERS["h100"]), Plan(64, 8, pp=8, tp=4).warnings(CLUSTERS["h100"])
     assert next(iter(far)).startswith("tp 16 leaves the host of 8 GPUs")
     assert next(iter(few)).startswith("4 microbatches cannot fill 8 stages")
-
-
-def test_torchtitan_gets_its_sizes() -> None:
-    told = tomllib.loads(torchtitan(Plan(512, 1024, 8192, tp=8, pp=8, v=2, zero=2, recompute="selective")))
-    assert told["parallelism"] == {
-        "data_parallel_replicate_degree": 1, "data_parallel_shard_degree": 8, "fsdp_reshard_after_forward": "never",
-        "tensor_parallel_degree": 8, "context_parallel_degree": 1, "pipeline_parallel_degree": 8,
-        "expert_parallel_degree": 1, "pipeline_parallel_schedule": "Interleaved1F1B",
-        "pipeline_parallel_microbatch_size": 1,
-    }  # fmt: skip
-    assert told["training"] == {"local_batch_size": 128, "global_batch_size": 1024, "seq_len": 8192}
-    assert told["activation_checkpoint"] == {"mode": "selective", "selective_ac_option": "op"}
-    with pytest.raises(ValueError, match="torchtitan has no zb-h1; it has 1f1b, gpipe, dualpipe"):
-        torchtitan(Plan(8, 8, pp=8, schedule="zb-h1"))

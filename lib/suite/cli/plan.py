@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Column, Table
 
 from lib.files import ready, write_whole
 from lib.plan.candidates import ALIKE, ROOM, Candidate, Found, one_step_away, search
-from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
+from lib.plan.files import cluster_named, cluster_text, model_named
 from lib.plan.memory import memory_of
 from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
@@ -22,7 +22,6 @@ from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Trans
 from lib.plan.timing import Step, step
 from lib.suite.cli.console import Jobs, fail, numbers, option, output, progress, say, show_table
 
-EXPORTS: Final = ("torchtitan",)
 Timed = tuple[Candidate, Step]
 """A candidate of a search, and its step as the order timer has it."""
 
@@ -62,7 +61,6 @@ def plan(
     zero: Annotated[str | None, option("ZeRO stages to try: 0 is DDP, 3 is FSDP.")] = None,
     top: Annotated[int, option("How many plans to show, each of another mesh.", min=1, max=100)] = 5,
     why: Annotated[bool, option("Say what limits the first plan, and what each choice costs one step away.")] = False,
-    export: Annotated[str | None, option(f"Print the first plan as a configuration: {', '.join(EXPORTS)}.")] = None,
     as_json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
     jobs: Jobs = 1,
     out: Annotated[
@@ -74,8 +72,6 @@ def plan(
     Times and bytes are closed forms, fitted to what was published: see how well with `puzzles predictions`. Memory is
     a lower bound, so plans fill 95 percent of a GPU at most; times that differ by less than 2 percent are alike.
     """
-    if export is not None and export not in EXPORTS:
-        raise typer.BadParameter(f"--export is {' or '.join(EXPORTS)}; got {export!r}")
     if stack not in STACKS:
         raise typer.BadParameter(f"--stack is one of {', '.join(STACKS)}; got {stack!r}")
     shape, machine = _known("model", model, model_named), _known("gpu", gpu, cluster_named)
@@ -91,8 +87,6 @@ def plan(
     first, exact = best[0]
     if as_json:
         print(json.dumps(_as_data(title, machine, found, best), indent=1))
-    elif export is not None:
-        print(f"# {title}\n# {first.plan.mesh}, by `puzzles plan`\n\n{torchtitan(first.plan)}", end="")
     else:
         _show(title, machine, found, best)
         if why:

@@ -1,7 +1,6 @@
 """`puzzles plan` and `puzzles predictions`: what they print, what they write, and what they refuse."""
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,12 +39,6 @@ def test_json_has_the_plans_and_the_front() -> None:
         assert one["memory"]["total"] <= 0.95 * CLUSTERS["h100"].memory
     seconds = [one["seconds"] for one in found["front"]]
     assert seconds == sorted(seconds)
-
-
-def test_a_configuration_for_torchtitan() -> None:
-    told = tomllib.loads(puzzles(*LLAMA, "--export", "torchtitan").output)
-    assert told["parallelism"]["tensor_parallel_degree"] == 2
-    assert told["training"]["global_batch_size"] == 1024
 
 
 def test_ones_own_model_and_cluster(tmp_path: Path) -> None:
@@ -87,7 +80,6 @@ def test_where_nothing_fits_the_nearest_is_said_and_by_how_much() -> None:
         (["--gpus", "0"], "greater than or equal to 1"),
         (["--batch", "1000000000"], "less than or equal to 100000000"),
         (["--tp", "two"], "--tp takes whole numbers with commas between, such as 1,2,4; got 'two'"),
-        (["--export", "megatron"], "--export is torchtitan; got 'megatron'"),
         (["--stack", "mine"], "--stack is one of usual, megatron"),
         (["-o", "plans.txt"], "the plans that nothing beats is .svg, .png, .pdf or .html"),
         (["--jobs", "0"], "some process has to do it"),

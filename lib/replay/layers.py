@@ -109,8 +109,8 @@ class RealLayer:
         return (y - target).square().sum() * (0.5 / rows)
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        """Return the gradient of the loss by y. Takes the memory of `target`, which must be the caller's own."""
-        return target.neg_().add_(y).mul_(1.0 / rows)
+        """Return the gradient of the loss by y."""
+        return (y - target).mul_(1.0 / rows)
 
 
 class Linear(RealLayer):
@@ -307,7 +307,7 @@ class CrossEntropy(RealLayer):
         return y.sum() / rows
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        return target.fill_(1.0 / rows)
+        return torch.full_like(y, 1.0 / rows)
 
 
 class _Routed(RealLayer):
