@@ -256,7 +256,7 @@ def graded(quick: bool) -> Iterator[Sample]:
 
 
 def _replayed(name: str, function: Any, batches: int, library: str) -> None:
-    @row(f"replay {name}, 4 gloo ranks", f"torch's {library}", 1.0)
+    @row(f"replay {name}, 4 gloo ranks", f"torch's {library.removeprefix('torch-')}", 1.0)
     def measure(quick: bool) -> Iterator[Sample]:
         from lib.replay import ReplayOptions, replay
 

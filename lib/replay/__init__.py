@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = ["NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
+__all__ = ["RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
 __all__ += ["UnfitTrace", "WrongWorld", "perfetto", "replay"]
 
 _HOME = {"ReplayOptions": "lib.replay.options", "ReplayResult": "lib.replay.result"}
@@ -56,10 +56,6 @@ class UnfitTrace(ReplayError):
 
 class WrongWorld(ReplayError):
     """There are not as many processes, or devices, as the Trace has ranks."""
-
-
-class NotEnoughMemory(ReplayError):
-    """The replay would need more memory than there is; found out before anything is started."""
 
 
 class RankRaised(ReplayError):

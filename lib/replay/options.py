@@ -41,7 +41,7 @@ def _option(default: Any, help: str, choices: Iterable[str] = (), kind: type = s
     return field(default=default, metadata={"help": help} | allowed)
 
 
-def _whole(default: int | None, help: str, least: int = 1, most: int = 10**6) -> Any:
+def _whole(default: int, help: str, least: int = 1, most: int = 10**6) -> Any:
     """Make an option that is a whole number: what is larger is a slip of the keyboard, or no machine has it."""
     allowed = {"choices": (), "kind": int, "several": False, "least": least, "most": most}
     return field(default=default, metadata={"help": help} | allowed)
@@ -73,7 +73,6 @@ class ReplayOptions:
     backward: str = _option("explicit", "who differentiates: kernels of ours, or torch", ("explicit", "autograd"))
     verify: bool = _option(True, "compare with ordinary training", kind=bool)
     against: tuple[str, ...] = _option((), "run these libraries beside it", LIBRARIES)
-    memory_limit: int | None = _whole(None, "bytes that may be used; default what is free", most=2**60)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "against", tuple(self.against))

@@ -1,4 +1,4 @@
-"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors; and what memory they need.
+"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
 
 Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
 and its optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. What
@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import inf, prod
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.analysis.figures import samples
-from lib.replay import NotEnoughMemory, UnfitTrace
+from lib.replay import UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.trace.event import STORES
 from lib.trace.trace import Trace
-from lib.values.dims import SPACE
+from lib.values.dims import SPACE, RunSet
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
@@ -67,15 +64,7 @@ def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
 
 def common(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
     """Return what is in both."""
-    found, others, at = list[Range](), [*right, (inf, inf)], 0
-    for start, stop in left:
-        while others[at][0] < stop:
-            low, high = max(start, others[at][0]), min(stop, others[at][1])
-            found += [(int(low), int(high))] if low < high else []
-            if others[at][1] > stop:
-                break
-            at += 1
-    return found
+    return [*(RunSet(*left) & RunSet(*right)).runs]
 
 
 def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
@@ -208,8 +197,6 @@ class Sizes:
 
 IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
 """The operations that take tensors in the form of their dims, where others take the numbers of a line."""
-PROCESS = 60 * 2**20
-"""Bytes that a forked rank adds of its own before it holds a tensor: measured 13 MB, with room for workspaces."""
 
 
 def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
@@ -219,47 +206,3 @@ def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
         sample.index: sum(float(elements * scales[kind]) for kind, elements in sample.by_kind.items()) * number
         for sample in samples(plan.trace, rank)
     }
-
-
-def refuse_if_too_large(plan: Plan, options: ReplayOptions) -> None:
-    """Raise NotEnoughMemory where a replay on this machine needs more of its main memory than is free, or allowed.
-
-    It needs at least what the simulator says that ranks hold at their peaks, the numbers that training starts from,
-    and what is compared; all once more, and in float64, for ordinary training. A GPU is not asked: what does not fit
-    there is an error of its operation, where a system that runs out of main memory kills whom it likes.
-    """
-    sizes, layers, batches = plan.sizes, range(plan.trace.layers + 1), plan.trace.shape.items
-    peaks = [round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks)]
-    weights = sum(map(sizes.weight, layers[:-1]))
-    first = weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers[-1]))
-    host = (first + sum(rank_plan.kept for rank_plan in plan.rank_plans)) * sizes.bytes
-    host += 0 if options.transport == "local" else PROCESS * plan.ranks
-    host += 0 if options.on_gpu else sum(peaks)
-    if options.verify:  # weights, gradients and states, and the activations that autograd keeps
-        host += 8 * (weights * (2 + sizes.moments) + batches * sum(map(sizes.batch, layers)))
-    limit = _available() if options.memory_limit is None else options.memory_limit
-    if limit is not None and host > limit:
-        most = peaks.index(max(peaks))
-        raise NotEnoughMemory(
-            f"this replay needs about {_say(host)} of memory (rank {most} alone holds "
-            f"{_say(peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
-            "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
-            rank=most,
-        )
-
-
-def _available() -> int | None:
-    """Return the bytes of main memory that are free for us, where the system says so, as Linux does."""
-    found: list[int] = []
-    with suppress(OSError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    with suppress(OSError, ValueError):  # there is no number where there is no limit
-        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii") for name in ("max", "current"))
-        found.append(int(limit) - int(used))
-    return min(found, default=None)
-
-
-def _say(number: float) -> str:
-    power = min(len(f"{int(number)}") - 1, 12) // 3
-    return f"{number / 1000**power:,.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"

@@ -129,11 +129,10 @@ def _fork_ranks(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
             try:
                 home.close()
                 os.close(lifeline[1])
-                outcome = outcome_of(rank)
-                away.send(outcome)
+                away.send(outcome := outcome_of(rank))
                 code = int("error" in outcome)
-                if not code:
-                    with contextlib.suppress(Exception):
+                with contextlib.suppress(Exception):
+                    if not code:
                         dist.destroy_process_group()
             finally:
                 os._exit(code)

@@ -124,8 +124,7 @@ class Clock:
         """Begin the step."""
         if self.on_gpu:
             torch.cuda.synchronize()  # the device is idle, so that the first event happens now
-        self.begun = time.perf_counter_ns()
-        self.base = self._mark()
+        self.begun, self.base = time.perf_counter_ns(), self._mark()
 
     def begin(self, index: int) -> None:
         """Note that event `index` begins."""
@@ -167,12 +166,9 @@ class Interpreter:
         # on, the rest when it is asked for.
         for index, event in enumerate(events):
             if event.op in PREPARED:
-                made = PREPARED[event.op](self._call(index, event), ())
-                for number, tensor in zip(event.outputs, made, strict=True):
-                    if number in self.plan.at_rest:
-                        self.tensors[number] = tensor.to(context.device)
-                    else:
-                        self.prepared[number] = tensor
+                self.prepared.update(zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True))
+        for number in self.plan.at_rest & self.prepared.keys():
+            self.tensors[number] = self.prepared.pop(number).to(context.device)
 
     def run(self) -> Iterator[Handle]:
         """Do the whole program. Yields what it has to wait for."""
@@ -212,8 +208,6 @@ class Interpreter:
         yield from self._until_over([*self.under_way])
         self._note()
 
-    # -- communication in the background ------------------------------------------------------------------------
-
     def _settle(self, index: int) -> Iterator[Handle]:
         """Wait for communication `index`, and take what it brought. A sender does not wait for its receiver."""
         work = self.under_way.get(index)
@@ -243,8 +237,6 @@ class Interpreter:
             self.clock.end(index)
             work.noticed = True
 
-    # -- memory ---------------------------------------------------------------------------------------------------
-
     def _sample(self, index: int) -> None:
         """Take the memory at an event: bytes of values, and of buffers besides, by communication and where they lie."""
         values = _storages(self.tensors.values())
@@ -260,24 +252,21 @@ class Interpreter:
         A message leaves its sender at the instant of its receive, and what ranks do at the same simulated time they do
         one after the other.
         """
+        events = self.plan.program.events
         for index, values, flying in self.samples:
             left: dict[int, int] = {}
             for number, buffers in flying.items():
-                if number in self.under_way or self.plan.program.events[number].op != "pass_to":
-                    left |= buffers
+                left |= buffers if number in self.under_way or events[number].op != "pass_to" else {}
             self.memory.append((index, values, sum(left.values())))
         self.samples.clear()
-
-    # -- operations on this rank ----------------------------------------------------------------------------------
 
     def _call(self, index: int, event: Event) -> Call:
         return Call(self.context, self.plan, index, event, self.tensors)
 
     def _do(self, index: int, event: Event) -> None:
         if event.op in PREPARED:
-            for number in event.outputs:
-                if number in self.prepared:
-                    self.tensors[number] = self.prepared.pop(number).to(self.context.device)
+            for number in self.prepared.keys() & event.outputs:
+                self.tensors[number] = self.prepared.pop(number).to(self.context.device)
             return
         inputs = [self.tensors[number] for number in event.inputs]
         self.tensors.update(zip(event.outputs, KERNELS[event.op](self._call(index, event), inputs), strict=False))
@@ -332,13 +321,13 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
                 yield from _wait(barrier())
                 interpreter.clock.start()
                 yield from interpreter.run()
-                times, found = interpreter.clock.stop(), report["steps"]
+                times, steps_of = interpreter.clock.stop(), report["steps"]
                 del interpreter
             else:
                 yield from _wait(barrier())
-                times, found = library.step(), report["libraries"][library.name]["steps"]
+                times, steps_of = library.step(), report["libraries"][library.name]["steps"]
             if number >= options.warmup:
-                found.append(times)
+                steps_of.append(times)
     yield from _wait(barrier())
     report["read"] = len(context.read), sum(initial("data", batch).nbytes for batch in context.read)
 

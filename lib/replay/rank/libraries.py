@@ -12,6 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -41,9 +42,6 @@ STATES: Final = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}
 """What torch's optimizers call the numbers that they keep for a weight."""
 
 
-# -- what each rank trains ----------------------------------------------------------------------------------------
-
-
 def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict[str, tuple[int, Sequence[int]]], int]:
     """Return from which number on a rank keeps gradient, weight and state of which layers of each library's step, and
     how many numbers it keeps in all. ReplayError where a library cannot train this model."""
@@ -57,15 +55,15 @@ def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict
 
 
 def _refuse(plan: Plan, name: str) -> None:
-    if plan.trace.descriptions != USUAL:
-        wrong = "linear layers of one size, and nothing else"
-    elif plan.ranks == 1:
-        wrong = "more than one rank"
-    elif name != TORCH and plan.trace.batches < plan.ranks:
-        wrong = f"a batch for every rank: there are {plan.trace.batches} for {plan.ranks}"
-    else:
-        return
-    raise ReplayError(f"{name} cannot train beside this Trace: it needs {wrong}")
+    ranks, batches = plan.ranks, plan.trace.batches
+    needs = {
+        "linear layers of one size, and nothing else": plan.trace.descriptions == USUAL,
+        "more than one rank": ranks > 1,
+        f"a batch for every rank: there are {batches} for {ranks}": name == TORCH or batches >= ranks,
+    }
+    for need, met in needs.items():
+        if not met:
+            raise ReplayError(f"{name} cannot train beside this Trace: it needs {need}")
 
 
 def _layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
@@ -133,16 +131,10 @@ def _class_of_torch(order: Order, stages: int, batches: int) -> str | None:
     for row in SCHEDULES.values():
         chunks = stages // ranks if "chunks" in row.takes else row.chunks
         if row.torch is not None and chunks * ranks == stages:
-            try:
-                named = row.order(ranks, batches, chunks=chunks)
-            except ValueError:  # it has none of this size
-                continue
-            if words(named) == words(order):
-                return row.torch
+            with suppress(ValueError):  # it has none of this size
+                if words(row.order(ranks, batches, chunks=chunks)) == words(order):
+                    return row.torch
     return None
-
-
-# -- how they train it --------------------------------------------------------------------------------------------
 
 
 def preload(names: Sequence[str]) -> None:
@@ -342,10 +334,8 @@ class Pipelined(LibraryStep):
         self.by = self.pipeline.torch
         kind: Any = getattr(schedules, self.by)
         single = issubclass(kind, schedules.PipelineScheduleSingle)
-        try:
+        with suppress(ValueError):
             return kind(self.stages[0] if single else self.stages, **told)
-        except ValueError:
-            return None
 
     def executed(self, told: dict[str, Any]) -> Any:
         """Make torch's executor with our order, in the file that it reads."""

@@ -35,7 +35,6 @@ from lib.replay.plan import plan_of, raised
 from lib.replay.rank.interpreter import Job, RankContext, Report, steps
 from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, ProcessTransport, SocketCounters, drive
 from lib.replay.result import Comparison, Deviation, ReplayResult, assembled
-from lib.replay.sizes import refuse_if_too_large
 from lib.trace.trace import Trace
 
 STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
@@ -53,7 +52,6 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
         job = Job.of(plan, options, hook, share=False)
         rank, reports, comparison = _as_torchrun_does(job)
         return replace(assembled(plan, options, reports, 0, comparison), rank=rank)
-    refuse_if_too_large(plan, options)  # under torchrun each machine has a part of it, whose size the system tells
     job, begun = Job.of(plan, options, hook), time.perf_counter_ns()
     if options.transport == "local":
         reports, results = _in_turns(job)
