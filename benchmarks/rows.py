@@ -256,7 +256,7 @@ def graded(quick: bool) -> Iterator[Sample]:
 
 
 def _replayed(name: str, function: Any, batches: int, library: str) -> None:
-    @row(f"replay {name}, 4 gloo ranks", f"torch's {library}", 1.0)
+    @row(f"replay {name}, 4 gloo ranks", f"torch's {library.removeprefix('torch-')}", 1.0)
     def measure(quick: bool) -> Iterator[Sample]:
         from lib.replay import ReplayOptions, replay
 
@@ -272,7 +272,7 @@ def _replayed(name: str, function: Any, batches: int, library: str) -> None:
 
 _replayed("DDP with overlap", ddp_overlap, 4, "ddp")
 _replayed("FSDP with prefetching", fetching(1, 1), 4, "fsdp")
-_replayed("1F1B", program_of(one_f_one_b(4, 8)), 8, "1f1b")
+_replayed("1F1B", program_of(one_f_one_b(4, 8)), 8, "torch-pipelining")
 
 
 def _begun(ranks: int) -> None:

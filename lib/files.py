@@ -32,7 +32,7 @@ def ready(path: str | Path) -> Path:
 
 
 def write_whole(path: str | Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Writes text in UTF-8, or bytes: a file of that name is replaced at once, or left as it was. A link stays a link.
+    """Write text in UTF-8, or bytes: a file of that name is replaced at once, or left as it was. A link stays a link.
 
     `mode` are the permissions of the new file, of which the system's mask is taken away. OSError where it cannot be
     written; then nothing is left behind.
@@ -54,10 +54,9 @@ def write_whole(path: str | Path, content: str | bytes, mode: int = 0o666) -> No
 
 
 def child_environment(path: Iterable[str] = (), **more: str) -> dict[str, str]:
-    """The variables of this process for a Python that it starts, which then imports this package and not another.
+    """Return the variables of this process for a Python that it starts, which then imports this package and no other.
 
     `path` are folders to import from after the package's own, `more` are variables to add.
     """
-    above = os.environ.get("PYTHONPATH")
-    folders = [str(ROOT), *path, *([above] if above else [])]
+    folders = filter(None, (str(ROOT), *path, os.environ.get("PYTHONPATH")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), **more}

@@ -234,8 +234,7 @@ def test_mistakes_are_told_in_the_words_of_the_row() -> None:
 def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel each, for every transport, and the step trains what ordinary training trains."""
     from lib.replay import replay
-    from lib.replay.rank.context import Call
-    from lib.replay.rank.kernels import COLLECTIVE_KERNELS, KERNELS, CollectiveCall, Started
+    from lib.replay.rank.kernels import COLLECTIVE_KERNELS, KERNELS, Call, CollectiveCall, Started
 
     def half(call: Call, wanted: tuple[bool, bool]) -> Sequence[Any]:
         x, grad, weight = map(call.held, range(3))

@@ -9,28 +9,10 @@ if TYPE_CHECKING:
     from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Stack, Transformer
     from lib.plan.timing import Step, step
 
-__all__ = [
-    "CLUSTERS",
-    "GIB",
-    "MODELS",
-    "STACKS",
-    "Cluster",
-    "Found",
-    "Memory",
-    "Plan",
-    "Stack",
-    "Step",
-    "Transformer",
-    "memory_of",
-    "search",
-    "step",
-]
-HOMES = {
-    "candidates": "Found search",
-    "memory": "Memory memory_of",
-    "records": "CLUSTERS GIB MODELS STACKS Cluster Plan Stack Transformer",
-    "timing": "Step step",
-}
+__all__ = ["CLUSTERS", "GIB", "MODELS", "STACKS", "Cluster", "Found", "Memory", "Plan", "Stack", "Step", "Transformer"]
+__all__ += ["memory_of", "search", "step"]
+HOMES = {"candidates": "Found search", "memory": "Memory memory_of", "timing": "Step step"}
+HOMES["records"] = "CLUSTERS GIB MODELS STACKS Cluster Plan Stack Transformer"
 """Each name is imported when it is first asked for: a graded answer may have all but the search."""
 HOME = {name: module for module, names in HOMES.items() for name in names.split()}
 

@@ -12,8 +12,6 @@ from lib.plan.memory import memory_of
 from lib.plan.records import Cluster, Plan, Transformer
 from lib.plan.timing import step
 
-__all__ = ["ALIKE", "ROOM", "Candidate", "Found", "candidate", "grid", "one_step_away", "search"]
-
 ROOM: Final = 0.95
 """The share of a GPU's memory that a plan may fill: what is counted is a lower bound."""
 ALIKE: Final = 0.02
@@ -148,7 +146,7 @@ def one_step_away(model: Transformer, cluster: Cluster, plan: Plan) -> dict[str,
         mine = getattr(plan, name)
         ordered = list(values) if mine in values else sorted([*values, mine])
         at = ordered.index(mine)
-        for value in ordered[max(0, at - 1) : at] + ordered[at + 1 : at + 2]:
+        for value in (*ordered[max(0, at - 1) : at], *ordered[at + 1 : at + 2]):
             other = replace(plan, **{name: value})
             if next(other.problems(model), None) is None:
                 found.setdefault(name, []).append(candidate(model, cluster, other))

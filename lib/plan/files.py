@@ -11,8 +11,6 @@ from typing import Any, Final, TypeVar, cast
 
 from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
 
-__all__ = ["LARGEST_FILE", "cluster_named", "cluster_text", "model_named", "torchtitan"]
-
 LARGEST_FILE: Final = 1 << 20
 """Bytes, at most, of a file that describes a model or a cluster."""
 T = TypeVar("T", Transformer, Cluster)
@@ -45,10 +43,7 @@ def model_named(name: str) -> Transformer:
     for one that there is not, or that says something else."""
     if name in MODELS or not _is_file(name):
         return MODELS[name]
-    text = _text(name)
-    if Path(name).suffix == ".json":
-        return _from_config(name, text)
-    return _from_toml(Transformer, name, text)
+    return _from_config(name) if Path(name).suffix == ".json" else _from_toml(Transformer, name)
 
 
 def cluster_named(name: str) -> Cluster:
@@ -56,7 +51,7 @@ def cluster_named(name: str) -> Cluster:
     has the others of that one."""
     if name in CLUSTERS or not _is_file(name):
         return CLUSTERS[name]
-    return _from_toml(Cluster, name, _text(name))
+    return _from_toml(Cluster, name)
 
 
 def _is_file(name: str) -> bool:
@@ -79,9 +74,9 @@ def _text(name: str) -> str:
         raise ValueError(f"{name} is no text in UTF-8") from None
 
 
-def _from_toml(kind: type[T], name: str, text: str) -> T:
+def _from_toml(kind: type[T], name: str) -> T:
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(_text(name))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is no TOML: {error}") from None
     like = data.pop("like", None)
@@ -89,7 +84,8 @@ def _from_toml(kind: type[T], name: str, text: str) -> T:
     return record_from(kind, data, name, None if like is None else known[str(like)])
 
 
-def _from_config(name: str, text: str) -> Transformer:
+def _from_config(name: str) -> Transformer:
+    text = _text(name)
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -107,10 +103,9 @@ def _from_config(name: str, text: str) -> Transformer:
         for field, names in CONFIG.items()
         if (value := next((told[key] for key in names if told.get(key) is not None), None)) is not None
     }
-    if missing := [
-        f"{field} ({CONFIG[field][0]})" for field in ("layers", "hidden", "heads", "vocab") if field not in found
-    ]:
-        raise ValueError(f"{name} has no {', '.join(missing)}: it is no config.json of a decoder")
+    if missing := [field for field in ("layers", "hidden", "heads", "vocab") if field not in found]:
+        lacks = ", ".join(f"{field} ({CONFIG[field][0]})" for field in missing)
+        raise ValueError(f"{name} has no {lacks}: it is no config.json of a decoder")
     found.setdefault("ffn", 4 * found["hidden"] if isinstance(found["hidden"], int) else found["hidden"])
     if "experts" in found:
         found.setdefault("expert_ffn", found["ffn"])

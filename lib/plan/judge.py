@@ -13,8 +13,6 @@ from lib.plan.pipeline import step_in_order
 from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.timing import Step
 
-__all__ = ["Judged", "Task", "judge", "plan_of"]
-
 PARTS: Final = {
     "again": "computing again",
     "tp": "tensor parallelism in the open",
@@ -96,12 +94,12 @@ def judge(task: Task, answer: object, allowed: float = float("inf"), room: float
         return Judged(plan, None, problems)
     warnings = tuple(plan.warnings(task.cluster))
     room = ROOM * task.cluster.memory if room is None else room
-    one = step_in_order(task.shape, task.cluster, plan)
+    one, faults = step_in_order(task.shape, task.cluster, plan), tuple[str, ...]()
     if one.memory.total > room:
-        return Judged(plan, one, (_too_large(task, plan, one, room),), warnings)
-    if one.seconds > allowed:
-        return Judged(plan, one, (_too_slow(one, allowed),), warnings)
-    return Judged(plan, one, (), warnings)
+        faults = (_too_large(task, plan, one, room),)
+    elif one.seconds > allowed:
+        faults = (_too_slow(one, allowed),)
+    return Judged(plan, one, faults, warnings)
 
 
 def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
@@ -114,12 +112,11 @@ def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
         *((("micro", plan.micro // 2),) if plan.micro > 1 else ()),
         *((name, 2 * getattr(plan, name)) for name in ("tp", "cp", "pp")),
     )
-    others = [(name, value, replace(plan, **{name: value})) for name, value in changes]
-    held = [
-        (memory_of(task.shape, other).total, f"{name} = {value!r}")
-        for name, value, other in others
-        if next(other.problems(task.shape), None) is None
-    ]
+    held: list[tuple[float, str]] = []
+    for name, value in changes:
+        other = replace(plan, **{name: value})
+        if next(other.problems(task.shape), None) is None:
+            held.append((memory_of(task.shape, other).total, f"{name} = {value!r}"))
     helps = "; ".join(f"{change} needs {total / GIB:.1f}" for total, change in sorted(held)[:3] if total < memory.total)
     largest = max(zip(memory, memory._fields, strict=True))
     return (

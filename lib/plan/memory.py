@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from lib.plan.records import GIB, Plan, Transformer
 
-__all__ = ["Memory", "layer_activations", "layers_in_flight", "memory_of", "state_bytes"]
-
 
 class Memory(NamedTuple):
     """The bytes of the GPU of a plan that holds most. `logits` are those of the last stage, where that is the one."""

@@ -14,8 +14,6 @@ from lib.schedules.pipelines.action import Action, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS
 from lib.schedules.pipelines.timing import Timed, time_order
 
-__all__ = ["Pass", "layers_of_stages", "order_of", "passes", "step_in_order", "time_pipeline", "timeline"]
-
 MS: Final = 1e3
 MOST: Final = 20_000
 """Stages times microbatches, at most, that are timed one by one: a second of work."""

@@ -12,8 +12,6 @@ from lib.files import packaged
 from lib.plan.records import CLUSTERS, MODELS, STACKS, Cluster, Plan, Transformer, read_toml
 from lib.plan.timing import Step, step
 
-__all__ = ["METRICS", "Published", "RunSet", "error", "mean_error", "measured", "published", "sets"]
-
 SIZES: Final = ("gpus", "batch", "sequence", "tp", "cp", "pp", "ep", "micro", "v", "zero")
 METRICS: Final = {
     "seconds": "s a step",
@@ -64,17 +62,15 @@ def published() -> tuple[Published, ...]:
     """Return all runs, set by set."""
     lines = packaged("lib.plan", "published.csv").splitlines()
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    found = [_published(row) for row in rows]
-    return tuple(sorted(found, key=lambda run: list(sets()).index(run.set)))
+    return tuple(sorted(map(_published, rows), key=lambda run: list(sets()).index(run.set)))
 
 
 def _published(row: Mapping[str, str]) -> Published:
     told: dict[str, Any] = {name: int(row[name]) for name in SIZES}
     told |= {name: row[name] for name in ("schedule", "recompute")}
     plan = Plan(**told, sp=row["sp"] == "yes", stack=STACKS[row["stack"]])
-    return Published(
-        row["set"], row["model"], row["cluster"], _model(row["model"]), plan, row["metric"], float(row["value"])
-    )
+    names, model = (row["set"], row["model"], row["cluster"]), _model(row["model"])
+    return Published(*names, model, plan, row["metric"], float(row["value"]))
 
 
 def _model(name: str) -> Transformer:
@@ -87,12 +83,8 @@ def _model(name: str) -> Transformer:
 
 def measured(one: Step, metric: str, cluster: Cluster) -> float:
     """Return a step by the metric of a published run."""
-    return {
-        "seconds": one.seconds,
-        "tok": one.tokens,
-        "mfu": one.mfu,
-        "tflops_hw": one.hfu * cluster.flops / 1e12,
-    }[metric]
+    recomputed = one.hfu * cluster.flops / 1e12
+    return {"seconds": one.seconds, "tok": one.tokens, "mfu": one.mfu, "tflops_hw": recomputed}[metric]
 
 
 def error(run: Published, clusters: Mapping[str, Cluster] = CLUSTERS) -> float:

@@ -15,20 +15,6 @@ from lib.errors.arguments import written
 from lib.files import packaged
 from lib.values.table import Lazy
 
-__all__ = [
-    "CLUSTERS",
-    "GIB",
-    "MODELS",
-    "RECOMPUTE",
-    "SCHEDULES",
-    "STACKS",
-    "Cluster",
-    "Plan",
-    "Stack",
-    "Transformer",
-    "record_from",
-]
-
 GIB: Final = 2**30
 MOST: Final = 10**9
 """No size of a record is larger: beyond it there is no model and no cluster, only a slip of the keyboard."""
@@ -202,15 +188,12 @@ class Stack:
 
 
 STACKS: Final = {
-    stack.name: stack
-    for stack in (
-        Stack(),
-        Stack("megatron", flash=False, dp_hidden=0, pp_hidden=0),
-        Stack("zero3", flash=False, gradient=2),
-        Stack("fsdp8", fp8=1.5),
-        Stack("nemo8", tp_hidden=0.5, fp8=1.8),
-        Stack("deepseek", ep_hidden=1, fp8=1.5, stored=0.6),
-    )
+    "usual": Stack(),
+    "megatron": Stack("megatron", flash=False, dp_hidden=0, pp_hidden=0),
+    "zero3": Stack("zero3", flash=False, gradient=2),
+    "fsdp8": Stack("fsdp8", fp8=1.5),
+    "nemo8": Stack("nemo8", tp_hidden=0.5, fp8=1.8),
+    "deepseek": Stack("deepseek", ep_hidden=1, fp8=1.5, stored=0.6),
 }
 """The software of the published runs. The factors of fp8, and what waits in it, are assumed: they were not printed."""
 
@@ -286,25 +269,21 @@ class Plan:
 
     def problems(self, model: Transformer) -> Iterator[str]:
         """Yield what makes the plan impossible for this model, a sentence each with its numbers."""
-        for name in ("gpus", "batch", "sequence", "tp", "cp", "pp", "ep", "micro", "v"):
-            size = getattr(self, name)
-            if type(size) is not int or not 1 <= size <= MOST:
-                yield f"{name} is a whole number from 1 to {MOST:,}; got {written(size)[:60]}"
-                return
+        sizes = {name: getattr(self, name) for name in ("gpus", "batch", "sequence", *CHOSEN[:6])}
+        wrong = [name for name, size in sizes.items() if type(size) is not int or not 1 <= size <= MOST]
+        rules = dict.fromkeys(wrong, f"a whole number from 1 to {MOST:,}")
         if self.schedule not in tuple(SCHEDULES):  # whatever it is, it may have no hash
-            yield f"schedule is one of {', '.join(SCHEDULES)}; got {written(self.schedule)[:60]}"
-            return
+            rules["schedule"] = f"one of {', '.join(SCHEDULES)}"
         if self.recompute not in RECOMPUTE:
-            yield f"recompute is one of {', '.join(RECOMPUTE)}; got {written(self.recompute)[:60]}"
-            return
+            rules["recompute"] = f"one of {', '.join(RECOMPUTE)}"
         if type(self.zero) is not int or not 0 <= self.zero <= 3:
-            yield f"zero is 0, 1, 2 or 3; got {written(self.zero)[:60]}"
+            rules["zero"] = "0, 1, 2 or 3"
+        for name, rule in rules.items():  # one is enough: the rest would be worked out with it
+            yield f"{name} is {rule}; got {written(getattr(self, name))[:60]}"
             return
-        product = self.tp * self.cp * self.pp
-        if self.gpus % product:
-            yield (
-                f"tp {self.tp} x cp {self.cp} x pp {self.pp} make {product:,}, which does not divide {self.gpus:,} GPUs"
-            )
+        each = self.tp * self.cp * self.pp
+        if self.gpus % each:
+            yield f"tp {self.tp} x cp {self.cp} x pp {self.pp} make {each:,}, which does not divide {self.gpus:,} GPUs"
             return
         if self.batch % (self.dp * self.micro):
             yield (
@@ -322,22 +301,18 @@ class Plan:
                 f"{model.layers} layers on pp {self.pp} x v {self.v} = {stages} stages leave {free} places for a layer "
                 "free: a rank may leave one, and only the two ends may be without any"
             )
+        ranks = self.dp * self.cp * self.tp
         if self.ep > 1 and not model.experts:
             yield f"ep {self.ep} shares out experts, and the model has none"
-        elif self.ep > 1 and (model.experts % self.ep or self.dp * self.cp * self.tp % self.ep):
-            yield (
-                f"ep {self.ep} has to divide the {model.experts} experts, and the "
-                f"{self.dp * self.cp * self.tp:,} ranks of a stage"
-            )
+        elif self.ep > 1 and (model.experts % self.ep or ranks % self.ep):
+            yield f"ep {self.ep} has to divide the {model.experts} experts, and the {ranks:,} ranks of a stage"
         if self.pp == 1 and (self.v > 1 or self.schedule != "1f1b"):
             yield f"without a pipeline there is no schedule {self.schedule} of v {self.v}"
         elif self.v > 1 and self.schedule != "1f1b":
             yield f"{self.schedule} has its own stages: v is 1; got {self.v}"
-        elif self.v > 1 and self.microbatches % self.pp:
-            yield (
-                f"interleaving takes microbatches in groups of pp {self.pp}; there are {self.microbatches}, so "
-                f"{self.microbatches % self.pp} are left over"
-            )
+        elif self.v > 1 and (over := self.microbatches % self.pp):
+            groups = f"interleaving takes microbatches in groups of pp {self.pp}"
+            yield f"{groups}; there are {self.microbatches}, so {over} are left over"
         if self.schedule == "dualpipe" and (self.pp % 2 or self.microbatches < 2 * self.pp):
             yield f"dualpipe needs an even pp and {2 * self.pp} microbatches; got {self.microbatches} and pp {self.pp}"
         if self.zero == 3 and self.pp > 1:
@@ -346,10 +321,8 @@ class Plan:
     def warnings(self, cluster: Cluster) -> Iterator[str]:
         """Yield what is possible and unwise."""
         if self.tp > cluster.host_size:
-            yield (
-                f"tp {self.tp} leaves the host of {cluster.host_size} GPUs: its all-reduces go over the network, in "
-                "the open, four times a layer"
-            )
+            far = "its all-reduces go over the network, in the open, four times a layer"
+            yield f"tp {self.tp} leaves the host of {cluster.host_size} GPUs: {far}"
         if self.pp > 1 and self.microbatches < self.pp:
             yield f"{self.microbatches} microbatches cannot fill {self.pp} stages: most ranks wait most of the time"
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 from lib.plan.records import Cluster, Plan, Transformer
 from lib.plan.timing import LayerTime, layer_time, ring
 
-__all__ = ["hides_from", "roofline"]
-
 Curve = list[tuple[int, float]]
 HOSTS: Final = 64
 """Over so many hosts weights are gathered."""

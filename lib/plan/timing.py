@@ -7,14 +7,13 @@ behind what is the software's to say (`Stack`). What each constant is, and what 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
 from lib.plan.memory import Memory, memory_of
 from lib.plan.records import Cluster, Matrix, Plan, Transformer
-
-__all__ = ["LayerTime", "Span", "Stages", "Step", "layer_time", "ring", "stages", "step"]
 
 
 def product(cluster: Cluster, plan: Plan, m: float, matrix: Matrix, times: float = 1) -> float:
@@ -68,29 +67,27 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
     rows = model.hidden / (t if plan.sp else 1)
 
     # The products: attention's and the MLP's, and of experts those of all tokens that come to a rank.
+    def all_of(matrices: Iterable[Matrix], rows: float = tokens, times: float = 1) -> float:
+        return sum([product(cluster, plan, rows, matrix, times) for matrix in matrices])
+
     attention = model.attention(t)
-    products = sum([product(cluster, plan, tokens, matrix) for matrix in attention])
+    products = all_of(attention)
     if model.sparse < 1:
-        dense = sum([product(cluster, plan, tokens, matrix) for matrix in model.mlp(model.ffn, t)])
-        products += (1 - model.sparse) * dense
+        products += (1 - model.sparse) * all_of(model.mlp(model.ffn, t))
     if model.experts:
         here = model.experts / plan.ep
-        each = tokens / t * model.experts_per_token / here
-        routed = sum([product(cluster, plan, each, matrix, here) for matrix in model.mlp(model.expert_ffn)])
+        routed = all_of(model.mlp(model.expert_ffn), tokens / t * model.experts_per_token / here, here)
         shared = model.mlp(model.shared_experts * model.expert_ffn, t) if model.shared_experts else ()
-        products += model.sparse * (routed + sum([product(cluster, plan, tokens, matrix) for matrix in shared]))
+        products += model.sparse * (routed + all_of(shared))
 
     # The square of attention: flash keeps it on the chip and skips what the mask hides; backward makes it again.
     hbm = cluster.hbm * cluster.hbm_share
     pairs = plan.tokens * plan.sequence * model.heads / t
     if stack.flash:
         square = pairs * (2 * model.d + model.rope_dim) / (cluster.flops * cluster.attention)
-        square_back = 2.5 * square
     else:
-        heads = plan.micro * model.heads / t / plan.cp
-        score = product(cluster, plan, plan.sequence, (plan.sequence, model.d), heads)
-        square = 2 * score + 9 * pairs / hbm
-        square_back = 2 * square
+        score = [(plan.sequence, model.d)]
+        square = 2 * all_of(score, plan.sequence, plan.micro * model.heads / t / plan.cp) + 9 * pairs / hbm
 
     # Everything else reads and writes HBM: norms, residuals, activations, and the sorting of tokens for experts.
     sorting = model.sparse * 8 * model.experts_per_token * model.hidden
@@ -109,15 +106,14 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
         again = square
         tp += 0.5 * all_reduce * plan.sp  # rows are gathered once more
     elif plan.recompute == "selective":
-        up = attention[1:4:2] if model.kv_lora else ()
-        again = rest / 2 + sum([product(cluster, plan, tokens, matrix) for matrix in up])
+        again = rest / 2 + all_of(attention[1:4:2] if model.kv_lora else ())
 
     # Context parallel gathers keys and values: forward, again in backward, and sums their gradients.
     keys = model.kv_lora + model.rope_dim if model.kv_lora else 2 * model.groups * model.d / t
     in_a_host = max(1, min(plan.cp, cluster.host_size // t))
     gather = ring(2 * keys * plan.micro * plan.sequence, plan.cp, in_a_host, cluster)
     cp = (1 - stack.cp_hidden) * 3 * gather
-    forward, backward = products + square + rest, 2 * products + square_back + 2 * rest
+    forward, backward = products + square + rest, 2 * products + (2.5 if stack.flash else 2) * square + 2 * rest
     ep = _exchange_with_experts(model, cluster, plan, forward + backward + again)
     return LayerTime(forward, backward, products, again, tp, cp, ep)
 
@@ -264,8 +260,7 @@ def bubble(plan: Plan, pipeline: Stages) -> float:
     idle = pipeline.through(plan.pp) - pipeline.slowest(plan.pp)
     if plan.schedule == "dualpipe":
         return (plan.pp / 2 - 1) * max(0, f + 2 * b - 3 * w)
-    halves = {"zb-h1": 2, "zb-h2": 3}.get(plan.schedule)
-    if halves is not None:
+    if (halves := {"zb-h1": 2, "zb-h2": 3}.get(plan.schedule)) is not None:
         return idle * max(0, f + b - halves * w) / (f + b)
     return idle / (plan.v if plan.schedule == "1f1b" else 1)
 

@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = ["NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
+__all__ = ["RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
 __all__ += ["UnfitTrace", "WrongWorld", "perfetto", "replay"]
 
-_HOME: dict[str, str] = {
-    "ReplayOptions": "lib.replay.options",
-    "ReplayResult": "lib.replay.result",
-    "perfetto": "lib.schedules.formats.perfetto",
-}
+_HOME = {"ReplayOptions": "lib.replay.options", "ReplayResult": "lib.replay.result"}
+_HOME["perfetto"] = "lib.schedules.formats.perfetto"
 """Where other public names live. They are imported when first asked for: the `puzzles` command reads our options."""
 _ABSENT = (
     "a notebook that brings the puzzles along brings no replay: it is in the folder that it was made in. There "
@@ -61,10 +58,6 @@ class WrongWorld(ReplayError):
     """There are not as many processes, or devices, as the Trace has ranks."""
 
 
-class NotEnoughMemory(ReplayError):
-    """The replay would need more memory than there is; found out before anything is started."""
-
-
 class RankRaised(ReplayError):
     """An operation failed on a rank."""
 
@@ -86,11 +79,10 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
     """
     from lib.trace.trace import trace_of
 
-    chosen: ReplayOptions
-    chosen = replace(options, **choices) if options is not None else __getattr__("ReplayOptions")(**choices)
+    chosen: ReplayOptions = __getattr__("ReplayOptions")(**choices) if options is None else replace(options, **choices)
     trace = trace_of(schedule, "replay takes a Trace, or the Models that simulate returned")
     need_torch("a replay")
-    from lib.replay.run import run  # here and not above: it imports torch
+    from lib.replay.rank.run import run  # here and not above: it imports torch
 
     return run(trace, chosen)
 

@@ -18,7 +18,7 @@ from lib.trace.trace import Trace
 
 
 class Outputs(NamedTuple):
-    """The files to write of a result."""
+    """The files to write of a result: its figures, the measured Trace, and both timelines for ui.perfetto.dev."""
 
     json: Path | None = None
     save: Path | None = None
@@ -30,22 +30,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lib.replay", description=__doc__)
     parser.add_argument("trace", help="a Trace, as Trace.save wrote it")
     for option in fields(ReplayOptions):
-        name, allowed, default = option.name.replace("_", "-"), option.metadata, option.default
-        more: dict[str, Any] = {"choices": allowed["choices"]} if allowed["choices"] else {"type": allowed["kind"]}
+        flag, allowed = option.name.replace("_", "-"), option.metadata
+        more: dict[str, Any] = {"dest": option.name, "default": option.default}
         if allowed["kind"] is bool:
-            more = {"action": "store_false"}
-        if allowed["several"]:
-            more["action"], default = "append", []
-        flag, help = (
-            (f"--no-{name}", f"do not {allowed['help']}") if allowed["kind"] is bool else (f"--{name}", allowed["help"])
-        )
-        parser.add_argument(flag, dest=option.name, default=default, help=help, **more)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--save", type=Path, help="write the measured Trace here")
-    parser.add_argument("--perfetto", type=Path, help="write both timelines here, for ui.perfetto.dev")
+            parser.add_argument(f"--no-{flag}", action="store_false", help=f"do not {allowed['help']}", **more)
+            continue
+        more |= {"choices": allowed["choices"]} if allowed["choices"] else {"type": allowed["kind"]}
+        more |= {"action": "append", "default": []} if allowed["several"] else {}
+        parser.add_argument(f"--{flag}", help=allowed["help"], **more)
+    for name, what in zip(Outputs._fields, ("the figures", "the measured Trace", "both timelines"), strict=True):
+        parser.add_argument(f"--{name}", type=Path, help=f"write {what} here")
     chosen = vars(parser.parse_args(arguments))
-    path = chosen.pop("trace")
-    return replay_and_tell(path, chosen, Outputs(*(chosen.pop(name) for name in Outputs._fields)))
+    path, outputs = chosen.pop("trace"), Outputs(*(chosen.pop(name) for name in Outputs._fields))
+    return replay_and_tell(path, chosen, outputs)
 
 
 def replay_and_tell(
@@ -53,22 +50,21 @@ def replay_and_tell(
     chosen: dict[str, Any],
     outputs: Outputs,
     load: Callable[[str], Trace] = Trace.load,
-    show: Callable[[ReplayResult], None] | None = None,
+    show: Callable[[ReplayResult], None] = lambda result: None,
 ) -> int:
     """Replay what `load` makes of a path with the options `chosen`, print the result and write the outputs.
 
     `show` is called with the result, once. The exit status is that of `main`.
     """
     try:
-        options = ReplayOptions.from_json(chosen)
+        options = ReplayOptions(**chosen)
         result = replay(load(path), options)
     except (ReplayError, TraceError, ImportError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 1
     if result.rank == 0:
         print(result.text(), flush=True)
-        if show is not None:
-            show(result)
+        show(result)
         if outputs.json is not None:
             write_whole(outputs.json, json.dumps(result.to_json(), indent=1) + "\n")
         if outputs.save is not None:

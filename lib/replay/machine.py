@@ -25,8 +25,7 @@ from lib.plan.timing import product, ring
 from lib.replay import ReplayError, replay
 from lib.replay.options import ReplayOptions
 from lib.replay.rank.interpreter import Clock
-from lib.schedules.steps import backward, forward, load, loss, mine, step
-from lib.simulator.model import Model
+from lib.schedules.data_parallel import fully_sharded
 from lib.simulator.simulator import simulate
 
 RATES: Final = {"product": ("flops", "gemm"), "copy": ("hbm", "hbm_share"), "all-gather": ("nvlink", "link_share")}
@@ -86,7 +85,7 @@ def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
     """Time all-gathers, products and copies. The ranks come first: until it has used CUDA, a process can be forked."""
     timed: list[Timed] = []
     for (side,) in sizes["all-gather"] if ranks > 1 else ():
-        result = replay(simulate(_gathering, ranks=ranks, layers=1, batches=ranks), options, hidden=side)
+        result = replay(simulate(fully_sharded(), ranks=ranks, layers=1, batches=ranks), options, hidden=side)
         seconds = next(one.measured for one in result.spreads if one.op == "allgather")
         timed.append(Timed("all-gather", (side * side * options.number.bytes,), seconds))
     device, dtype = torch.device("cuda" if options.on_gpu else "cpu"), getattr(torch, options.dtype)
@@ -102,17 +101,6 @@ def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
     finally:
         torch.set_num_threads(threads)
     return timed
-
-
-async def _gathering(model: Model) -> None:
-    """Do a training step of one layer, whose weight is gathered by all ranks."""
-    load(model, shard=model.rank, total=model.RANKS)
-    whole = await model.allgather(model.weights[0], 0)
-    model.activations[0] = model.get_activation(mine(model))
-    forward(model, 0, whole)
-    loss(model)
-    model.grad_weights[0] = await model.scatterreduce(backward(model, 0, whole), 0)
-    step(model, 0)
 
 
 def _seconds(work: Callable[..., Any], *inputs: torch.Tensor) -> float:

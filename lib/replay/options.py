@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
@@ -31,30 +31,20 @@ class DType(NamedTuple):
 DTYPES: Final = {"float64": DType(8, 1e-12), "float32": DType(4, 2e-5), "bfloat16": DType(2, 6e-2)}
 OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
 """The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
-DATA: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp")
-TENSOR: Final = ("tensor_parallel", "sequence_parallel")
-LIBRARIES: Final = (*DATA, *TENSOR, "gpipe", "1f1b", "torch-pipelining")
-"""Those of data parallelism, those that cut each layer, so that each rank has all batches, and pipelines."""
+LIBRARIES: Final = ("ddp", "fsdp", "torch-pipelining")
+"""Training steps of torch that a replay can be compared with."""
 
 
-def _option(
-    default: Any,
-    help: str,
-    kind: type = str,
-    choices: Iterable[str] = (),
-    least: int | None = None,
-    most: int | None = None,
-) -> Any:
-    """Make an option: its default, what it means, and what it may be. `several`: any number of values, each of that
-    kind."""
-    metadata = {"help": help, "kind": kind, "choices": tuple(choices), "several": default == ()}
-    return field(default=default, metadata=metadata | {"least": least, "most": most})
+def _option(default: Any, help: str, choices: Iterable[str] = (), kind: type = str) -> Any:
+    """Make an option: its default, what it means, and what it may be; several where the default is a tuple."""
+    allowed = {"choices": tuple(choices), "kind": kind, "several": default == (), "least": None, "most": None}
+    return field(default=default, metadata={"help": help} | allowed)
 
 
-def _whole(default: int | None, help: str, least: int = 1, most: int = 10**6) -> Any:
-    """Make an option that is a whole number. What is larger than the most is a slip of the keyboard, or no machine has
-    it."""
-    return _option(default, help, int, least=least, most=most)
+def _whole(default: int, help: str, least: int = 1, most: int = 10**6) -> Any:
+    """Make an option that is a whole number: what is larger is a slip of the keyboard, or no machine has it."""
+    allowed = {"choices": (), "kind": int, "several": False, "least": least, "most": most}
+    return field(default=default, metadata={"help": help} | allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,39 +56,35 @@ class ReplayOptions:
     transport: str = _option(
         "gloo",
         "local runs all ranks in this process, gloo as processes on CPU or GPU, nccl with one GPU a rank",
-        choices=("local", "gloo", "nccl"),
+        ("local", "gloo", "nccl"),
     )
-    dtype: str = _option("float64", "type of all numbers", choices=DTYPES)
+    dtype: str = _option("float64", "type of all numbers", DTYPES)
     optimizer: str = _option(
-        "sgd",
-        "sgd with momentum keeps a state of the simulated size, adam two moments: twice as much",
-        choices=OPTIMIZERS,
+        "sgd", "sgd with momentum keeps a state of the simulated size, adam two moments: twice as much", OPTIMIZERS
     )
     steps: int = _whole(1, "measured steps; medians are shown", most=10_000)
     warmup: int = _whole(0, "unmeasured steps before them", least=0, most=10_000)
     hidden: int = _whole(PRICED.inputs, "a weight has hidden x hidden elements")
     length: int = _whole(PRICED.rows, "a batch of activations has length x hidden elements")
-    device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
+    device: str | None = _option(None, "default: cuda for nccl, else cpu", ("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
     threads: int = _whole(1, "of torch, for each rank", most=1024)
     seed: int = _whole(0, "of the numbers that training starts from", least=0, most=2**32)
-    backward: str = _option(
-        "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")
-    )
+    backward: str = _option("explicit", "who differentiates: kernels of ours, or torch", ("explicit", "autograd"))
     verify: bool = _option(True, "compare with ordinary training", kind=bool)
-    against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
-    memory_limit: int | None = _whole(None, "bytes that may be used; default what is free", most=2**60)
+    against: tuple[str, ...] = _option((), "run these libraries beside it", LIBRARIES)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "against", tuple(self.against))
         for option in fields(self):
             value: Any = getattr(self, option.name)
-            allowed = option.metadata
+            allowed, choices = option.metadata, option.metadata["choices"]
+            least, most = allowed["least"], allowed["most"]
             if (value, option.default) == (None, None):
                 continue
             for one in value if allowed["several"] else (value,):
-                if allowed["choices"] and one not in allowed["choices"]:
-                    raise ValueError(f"{option.name} is one of {', '.join(allowed['choices'])}; got {one!r}")
-            least, most = allowed["least"], allowed["most"]
+                if choices and one not in choices:
+                    raise ValueError(f"{option.name} is one of {', '.join(choices)}; got {one!r}")
             if least is not None and not (type(value) is int and least <= value <= most):
                 raise ValueError(f"{option.name} is a whole number from {least} to {most}; got {written(value)}")
         if not 0 < self.timeout < 10**6:
@@ -126,11 +112,3 @@ class ReplayOptions:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain data."""
         return {**asdict(self), "against": list(self.against)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ReplayOptions:
-        """Return the options that `to_json` gave. ValueError where a field is unknown or has a wrong value."""
-        if unknown := set(data) - {field.name for field in fields(cls)}:
-            raise ValueError(f"replay has no options {sorted(unknown)}")
-        chosen: dict[str, Any] = {**data, "against": tuple(data.get("against", ()))}
-        return cls(**chosen)

@@ -7,7 +7,7 @@ values is not believed: they are made anew by `rebuild`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -73,8 +73,7 @@ class RankPlan:
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
     not needed afterwards, `used` the values that are used at all. `keeps` are the activations whose softmaxes a
-    backward needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for
-    comparison.
+    backward needs, which are no value. `kept` is how many numbers are kept for comparison.
     """
 
     program: Program
@@ -87,7 +86,7 @@ class RankPlan:
     used: set[int] = field(default_factory=set[int])
     updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
     final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
-    keeps: dict[int, int] = field(default_factory=dict[int, int])
+    keeps: set[int] = field(default_factory=set[int])
     kept: int = 0
 
     def value(self, number: int) -> Value:
@@ -137,8 +136,7 @@ def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
 def _must_be_a_training_step(trace: Trace) -> None:
     if trace.sandbox:
         raise UnfitTrace("this Trace is that of a sandbox, where gradients may be made up: simulate it with a Dist")
-    verdict = check(trace)
-    if not verdict.correct:
+    if not (verdict := check(trace)).correct:
         no_truth = "this Trace is not one correct training step, so it has no truth to compare with:"
         raise UnfitTrace("\n  ".join([no_truth, *verdict.faults]))
 
@@ -165,15 +163,15 @@ def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
                 )
 
 
-def _values(trace: Trace) -> Iterator[tuple[Value, bool]]:
-    """Give a value of each place, and whether an event takes it in the form of its dims."""
-    known: set[tuple[Place, bool]] = set()
+def _values(trace: Trace) -> list[tuple[Value, bool]]:
+    """Return a value of each place, and whether an event takes it in the form of its dims."""
+    known: dict[tuple[Place, bool], Value] = {}
     for program in trace.programs:
         in_form = {number for event in program.events if _by_dims(program, event) for number in event.inputs}
         for number, value in enumerate(program.values):
-            if value is not None and (key := (value.place, number in in_form)) not in known:
-                known.add(key)
-                yield value, number in in_form
+            if value is not None:
+                known.setdefault((value.place, number in in_form), value)
+    return [(value, by_dims) for (_, by_dims), value in known.items()]
 
 
 def _by_dims(program: Program, event: Event) -> bool:
@@ -198,9 +196,8 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
         planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned
-        if len(members) > 1:
-            groups.add(members)
-    return sorted(groups)
+        groups.add(members)
+    return sorted(group for group in groups if len(group) > 1)
 
 
 def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
@@ -226,8 +223,7 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
 def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
     """Note what is there before the step, and which events may overwrite an input, because it is not needed again;
     return before which event each value is freed."""
-    program = plan.program
-    count = len(program.values)  # what is never waited for has no id, and the interpreter drops it
+    program, count = plan.program, len(plan.program.values)  # what is never waited for has no id, and is dropped
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
@@ -278,11 +274,10 @@ def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activatio
     return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
 
 
-def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[int, int]:
-    """Return the softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not
-    finished them itself."""
-    events, needs = plan.program.events, dict[int, int]()
-    finished: dict[int, list[Range]] = {}
+def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int]:
+    """Return the activations whose softmaxes a rank keeps for its backwards. UnfitTrace where it has not finished them
+    itself."""
+    events, needs, finished = plan.program.events, set[int](), defaultdict[int, list[Range]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         at = event.arg[0] if event.op == "wait" else index
         over = events[at]
@@ -291,17 +286,17 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[in
             of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
             for value in plan.program.values_of(over.outputs):
                 if _finishes(value, of):
-                    finished.setdefault(value.layer, []).extend(sizes.ranges(value))
+                    finished[value.layer] += sizes.ranges(value)
         wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
         if wanted is not None:
             line = Dim("line", sizes.batch(wanted.layer) * shape.items)
-            if not line.part(*finished.get(wanted.layer, ())).covers(line.part(*sizes.ranges(wanted))):
+            if not line.part(*finished[wanted.layer]).covers(line.part(*sizes.ranges(wanted))):
                 raise UnfitTrace(
                     f"{event.op} of layer {event.layer} on rank {rank} needs the maximum and the sum of a softmax. A "
                     "rank keeps those where it has added up the last part itself, and no message carries them: go back "
                     "on the rank that has, or give backward everything at once"
                 )
-            needs[wanted.layer] = int(length(finished[wanted.layer]) * (1 + wanted.place.schema.running))
+            needs.add(wanted.layer)
     return needs
 
 
@@ -309,10 +304,9 @@ def _finishes(value: Value, of: Sequence[Value]) -> bool:
     """Tell whether a value is a softmax that is done, made of something that was not."""
     if not value.place.schema.running or value.place.open:
         return False
-    if any(one.layer != value.layer for one in of):  # by forward
-        return True
     here = [one.place for one in of]
-    return value.place not in here and any(place.open and not place.zero for place in here)
+    by_forward = any(one.layer != value.layer for one in of)
+    return by_forward or (value.place not in here and any(place.open and not place.zero for place in here))
 
 
 # -- what is compared ---------------------------------------------------------------------------------------------
@@ -341,11 +335,10 @@ def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
         return None
     values = plan.program.values
     taken, given = ({type(values[number]): number for number in ids} for ids in (event.inputs, event.outputs))
-    if not (Weight in taken and WeightGrad in taken and Weight in given and OptState in given):
+    if not ({Weight, WeightGrad} <= taken.keys() and {Weight, OptState} <= given.keys()):
         return None
-    before, after = values[taken[Weight]], values[given[Weight]]
-    first = isinstance(before, Weight) and isinstance(after, Weight) and (before.step, after.step) == (0, 1)
-    return (taken[WeightGrad], given[Weight], given[OptState]) if first else None
+    steps = [getattr(values[numbers[Weight]], "step", None) for numbers in (taken, given)]
+    return (taken[WeightGrad], given[Weight], given[OptState]) if steps == [0, 1] else None
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:

@@ -1,16 +1,34 @@
-"""What a replay gives: was it right, how long did it take, what did it hold and move; and the same as simulated."""
+"""What a replay gives: was it right, how long did it take, what did it hold and move; and the same as simulated.
+
+It is put together from what the ranks report. The measured Trace has the same events with the times that they really
+took. A measured time unit is the median forward of one batch. A collective starts when its last member has called it, a
+receive when the message was sent. Shown is the step whose whole time is the median, not a mixture.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 from lib.analysis.figures import end
+from lib.cluster.costs import TICKS
 from lib.replay.options import ReplayOptions
+from lib.replay.plan import Plan
+from lib.replay.sizes import simulated_curve
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL
+from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
+from lib.values.values import Activation
+
+Times = tuple[list[int], list[int], int, int]
+"""Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
+Report = dict[str, Any]
+"""What a rank has measured, as plain data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,10 @@ class Deviation:
         )
 
 
+Comparison = dict[str, list[Deviation]]
+"""The worst deviations in each respect: those of the replay under "", and of each library that ran beside it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The times of operations of one kind, simulated and measured: how many, and the median of one, in seconds."""
@@ -91,8 +113,8 @@ class RankFigures:
 class LibraryResult:
     """A library's own training step in the same launch: its numbers, its time, and how often it communicated.
 
-    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay; `rank_counts`
-    are the library's, rank by rank. `by` is what of the library ran, where its name does not say it.
+    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay. `by` is what
+    of the library ran, where its name does not say it.
     """
 
     name: str
@@ -100,7 +122,6 @@ class LibraryResult:
     seconds: tuple[float, ...]
     counts: dict[str, int]
     replay_counts: dict[str, int]
-    rank_counts: tuple[dict[str, int], ...] = ()
     by: str = ""
 
     @property
@@ -114,7 +135,7 @@ class ReplayResult:
     """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a time unit.
 
     `errors` has the worst deviation from ordinary training in each respect, `seconds` the time of each measured step,
-    `startup` the time until all ranks were ready, `lengths` the median seconds of every event of every rank.
+    `startup` the time until all ranks were ready.
     Under torchrun every process has the result; `rank` is then its own, so that one of them can print it.
     """
 
@@ -127,7 +148,6 @@ class ReplayResult:
     errors: tuple[Deviation, ...]
     spreads: tuple[Spread, ...]
     ranks: tuple[RankFigures, ...]
-    lengths: tuple[tuple[float, ...], ...]
     libraries: tuple[LibraryResult, ...] = ()
     rank: int = 0
 
@@ -240,3 +260,138 @@ def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> lis
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
     return lines + [f"and {len(rows) - len(shown)} more {noun}"] * (len(shown) < len(rows))
+
+
+# -- from reports to figures --------------------------------------------------------------------------------------
+
+
+def assembled(
+    plan: Plan, options: ReplayOptions, reports: Sequence[Report], begun: int, comparison: Comparison
+) -> ReplayResult:
+    """Put the result together, from the reports of all ranks and what the comparison gave. `begun` is when the start
+    of the ranks began, in nanoseconds."""
+    steps = [[report["steps"][n] for report in reports] for n in range(len(reports[0]["steps"]))]
+    shared, unit = all(report["shared_clock"] for report in reports), _unit(plan, reports)
+    whole = [_whole_step([times[2:] for times in step], shared) for step in steps]
+    runs = [_programs(plan, step, shared, unit) for step in steps]
+    middle = sorted(range(len(steps)), key=whole.__getitem__)[(len(steps) - 1) // 2]
+    second = TICKS * 1e9 / unit
+    by_event = [
+        [[event.length / second for event in same] for same in zip(*(run[rank].events for run in runs), strict=True)]
+        for rank in range(plan.ranks)
+    ]
+    return ReplayResult(
+        simulated=plan.trace,
+        measured=replace(plan.trace, programs=runs[middle]),
+        options=options,
+        unit=unit / 1e9,
+        seconds=tuple(n / 1e9 for n in whole),
+        startup=(max(report["ready"] for report in reports) - begun) / 1e9,
+        errors=tuple(comparison[""]),
+        spreads=tuple(_spreads(plan, by_event)),
+        ranks=tuple(_figures(plan, rank, report) for rank, report in enumerate(reports)),
+        libraries=tuple(_library(plan, name, reports, shared, comparison[name]) for name in options.against),
+    )
+
+
+def _library(
+    plan: Plan, name: str, reports: Sequence[Report], shared: bool, errors: Sequence[Deviation]
+) -> LibraryResult:
+    each = [report["libraries"][name] for report in reports]
+    spans = zip(*(one["steps"] for one in each), strict=True)
+    mine = Counter(event.op for _, event in plan.trace.events() if event.op in COMMUNICATION)
+    theirs = Counter[str]()
+    for one in each:
+        theirs.update(one["counts"])
+    return LibraryResult(
+        name,
+        tuple(errors),
+        seconds=tuple(_whole_step(step, shared) / 1e9 for step in spans),
+        counts=dict(sorted(theirs.items())),
+        replay_counts=dict(sorted(mine.items())),
+        by=each[0]["by"],
+    )
+
+
+def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
+    simulated, rank_plan, sizes = simulated_curve(plan, rank), plan.rank_plans[rank], plan.sizes
+    by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
+    # What it sends according to the simulator: what rows say, and whole messages.
+    sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
+    sends = [event for event in rank_plan.program.events if event.op == "pass_to"]
+    sent += [sizes.simulated(rank_plan.program.values_of(event.inputs)) for event in sends]
+    return RankFigures(
+        rank=rank,
+        simulated=max(simulated.values(), default=0.0),
+        measured=max((measured for _, _, measured in by_event), default=0),
+        in_flight=max((flying for _, _, flying in report["memory"]), default=0),
+        sent=report["sent"],
+        simulated_sent=float(sum(sent) * sizes.bytes),
+        allocator=report["allocator_peak"],
+        wire=report["wire"],
+        examples=report["read"][0],
+        bytes=report["read"][1],
+        by_event=by_event,
+    )
+
+
+def _whole_step(spans: Sequence[Sequence[int]], shared: bool) -> int:
+    """Return the nanoseconds of a whole step, from the first rank's start to the last rank's end."""
+    if shared:
+        return max(end for _, end in spans) - min(start for start, _ in spans)
+    return max(end - start for start, end in spans)
+
+
+def _unit(plan: Plan, reports: Sequence[Report]) -> float:
+    """Return the nanoseconds of the median forward of one batch. What has a part of a weight does a part of that
+    work."""
+    found: list[float] = []
+    for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
+        for i, event in enumerate(rank_plan.program.events):
+            value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
+            if isinstance(value, Activation):
+                inputs = rank_plan.inputs(event)
+                work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(value.batches), inputs)
+                if work:  # of no key that a row may see there is none
+                    found += [(ends[i] - starts[i]) / float(work) for starts, ends, _, _ in report["steps"]]
+    return max(median(found), 1.0) if found else 1e6
+
+
+def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
+    """Return the programs of all ranks in one step, from the moment at which it began, with the times that they
+    took."""
+    first, scale = min(begun for _, _, begun, _ in times), TICKS / unit
+    zeros = [first if shared else begun for _, _, begun, _ in times]
+    starts = [[start - zero for start in started] for (started, *_), zero in zip(times, zeros, strict=True)]
+    made: list[Program] = []
+    for rank, (rank_plan, (_, ended, _, over), zero) in enumerate(zip(plan.rank_plans, times, zeros, strict=True)):
+        events: list[Event] = []
+        for index, event in enumerate(rank_plan.program.events):
+            # What was not waited for, and was not seen to end, ended with the step at the latest.
+            called, end = starts[rank][index], (over if ended[index] < 0 else ended[index]) - zero
+            begun = called
+            if (collective := rank_plan.collectives.get(index)) is not None:
+                begun = max(starts[other][i] for other, i in zip(collective.members, collective.events, strict=True))
+            elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
+                begun = max(called, starts[message.source][message.sent])
+            start = round(min(begun, end) * scale)
+            events.append(event.at(round(called * scale), start, max(0, round(end * scale) - start)))
+        made.append(Program(rank, events, rank_plan.program.values, rank_plan.program.moves))
+    return made
+
+
+def _spreads(plan: Plan, by_event: Sequence[Sequence[Sequence[float]]]) -> list[Spread]:
+    """Return medians by operation, over all ranks and steps: what computes, in the order in which it is first done,
+    then what communicates. Of collectives from the moment at which all were there."""
+    simulated: dict[str, list[float]] = {}
+    measured: dict[str, list[float]] = {}
+    for rank_plan, seconds in zip(plan.rank_plans, by_event, strict=True):
+        for event, same in zip(rank_plan.program.events, seconds, strict=True):
+            simulated.setdefault(event.op, []).append(event.length / TICKS)
+            measured.setdefault(event.op, []).extend(same)
+    return [
+        Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op]))
+        for kind in (COMPUTE, COLLECTIVES, MESSAGES, READS, ("wait",))
+        for op in simulated
+        if op in kind
+    ]

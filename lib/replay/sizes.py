@@ -1,4 +1,4 @@
-"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors; and what memory they need.
+"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
 
 Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
 and its optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. What
@@ -9,22 +9,18 @@ between two elements are rounded down, so shard i of n goes from i x N // n to (
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf, prod
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.analysis.figures import samples
-from lib.replay import NotEnoughMemory, UnfitTrace
+from lib.replay import UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.trace.event import STORES
 from lib.trace.trace import Trace
-from lib.values.dims import SPACE
+from lib.values.dims import SPACE, RunSet
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
@@ -35,8 +31,6 @@ if TYPE_CHECKING:
     from lib.replay.plan import Plan
 
 Range = tuple[int, int]
-
-# -- ranges of a line, ascending ----------------------------------------------------------------------------------
 
 
 def length(ranges: Sequence[Range]) -> int:
@@ -70,28 +64,17 @@ def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
 
 def common(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
     """Return what is in both."""
-    found, one, other = list[Range](), 0, 0
-    while one < len(left) and other < len(right):
-        start, stop = max(left[one][0], right[other][0]), min(left[one][1], right[other][1])
-        if start < stop:
-            found.append((start, stop))
-        if left[one][1] < right[other][1]:
-            one += 1
-        else:
-            other += 1
-    return found
+    return [*(RunSet(*left) & RunSet(*right)).runs]
 
 
 def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
     """Tell whether tensors of these ranges, one after the other, are in the order of the line already."""
-    starts = [start for each in ranges for start, _ in each]
-    return starts == sorted(starts)
+    return all(one <= other for one, other in pairwise(start for each in ranges for start, _ in each))
 
 
 def _ends(part: Part, size: int) -> tuple[Range, ...]:
     """Return a part of a dim as ranges of so many elements."""
-    whole = part.dim.size
-    return merged([(int(low * size // whole), int(high * size // whole)) for low, high in part.ranges])
+    return merged([(int(low * size // part.dim.size), int(high * size // part.dim.size)) for low, high in part.ranges])
 
 
 def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
@@ -103,9 +86,6 @@ def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int)
             if start < stop:
                 yield row * line + first + start - at, row * line + first + stop - at
             at += last - first
-
-
-# -- sizes --------------------------------------------------------------------------------------------------------
 
 
 class Sizes:
@@ -125,6 +105,7 @@ class Sizes:
             scale = Fraction(real.size, counted.size) if real is not None and counted is not None else Fraction(1)
             self.scales[name] = scale * (moments if kind is OptState else 1)
         self._known: dict[Place, tuple[Range, ...]] = {}
+        self._parts: dict[Place, Mapping[str, tuple[Range, ...]]] = {}
 
     @classmethod
     def of(cls, trace: Trace, options: ReplayOptions) -> Sizes:
@@ -136,11 +117,6 @@ class Sizes:
         elif (options.hidden, options.length) != (PRICED.inputs, PRICED.rows):
             raise UnfitTrace("this Trace says how large its layers are: leave out hidden and length")
         return cls(shape, options.moments, options.number.bytes, trace.shape)
-
-    @property
-    def rows(self) -> int:
-        """Rows of one batch."""
-        return self.shape.descriptions[0].rows
 
     @property
     def output_points(self) -> int:
@@ -166,8 +142,10 @@ class Sizes:
 
     def parts(self, value: Value) -> Mapping[str, tuple[Range, ...]]:
         """Return which elements of each dim a value has."""
-        named = zip(value.place.named.items(), self.dims(value), strict=False)
-        return {role: _ends(part, dim.size) for (role, part), dim in named}
+        if (known := self._parts.get(value.place)) is None:
+            named = zip(value.place.named.items(), self.dims(value), strict=False)
+            self._parts[value.place] = known = {role: _ends(part, dim.size) for (role, part), dim in named}
+        return known
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
         """Return the ranges of a value on its line, in ascending order; neighbours are one range."""
@@ -217,12 +195,8 @@ class Sizes:
         return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
 
 
-# -- memory -------------------------------------------------------------------------------------------------------
-
 IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
 """The operations that take tensors in the form of their dims, where others take the numbers of a line."""
-PROCESS = 60 * 2**20
-"""Bytes that a forked rank adds of its own before it holds a tensor: measured 13 MB, with room for workspaces."""
 
 
 def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
@@ -232,52 +206,3 @@ def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
         sample.index: sum(float(elements * scales[kind]) for kind, elements in sample.by_kind.items()) * number
         for sample in samples(plan.trace, rank)
     }
-
-
-def refuse_if_too_large(plan: Plan, options: ReplayOptions) -> None:
-    """Raise NotEnoughMemory where a replay on this machine needs more of its main memory than is free, or allowed.
-
-    It needs at least what the simulator says that ranks hold at their peaks, the numbers that training starts from,
-    and what is compared; all once more, and in float64, for ordinary training. A GPU is not asked: what does not fit
-    there is an error of its operation, where a system that runs out of main memory kills whom it likes.
-    """
-    sizes, number, layers = plan.sizes, options.number.bytes, plan.trace.layers
-    peaks = [round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks)]
-    weights, batches = sum(map(sizes.weight, range(layers))), plan.trace.shape.items
-    first = weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers))
-    host = (first + sum(rank_plan.kept for rank_plan in plan.rank_plans)) * number
-    host += 0 if options.transport == "local" else PROCESS * plan.ranks
-    host += 0 if options.on_gpu else sum(peaks)
-    if options.verify:  # weights, gradients and states, and the activations that autograd keeps
-        host += 8 * (weights * (2 + sizes.moments) + batches * sum(map(sizes.batch, range(layers + 1))))
-    limit = available() if options.memory_limit is None else options.memory_limit
-    if limit is not None and host > limit:
-        most = max(range(len(peaks)), key=peaks.__getitem__)
-        raise NotEnoughMemory(
-            f"this replay needs about {_say(host)} of memory (rank {most} alone holds "
-            f"{_say(peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
-            "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
-            rank=most,
-        )
-
-
-def available() -> int | None:
-    """Return the bytes of main memory that are free for us, where the system says so."""
-    found: list[int] = []
-    with suppress(OSError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    with suppress(OSError, ValueError):  # there is no number where there is no limit
-        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii") for name in ("max", "current"))
-        found.append(int(limit) - int(used))
-    with suppress(AttributeError, OSError, ValueError):
-        return min(found) if found else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def _say(number: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"

@@ -14,7 +14,7 @@ __all__ = ["Hook", "hooked", "skip_unless_forked"]
 
 def hooked(schedule: Trace, hook: Hook, **choices: Any) -> ReplayResult:
     """A replay with a hook, which can change what it finds, stall, or end its process."""
-    from lib.replay.run import run
+    from lib.replay.rank.run import run
 
     try:
         return run(schedule, ReplayOptions(**choices), hook)

@@ -129,7 +129,7 @@ def test_models_will_do_as_well_as_a_trace() -> None:
 
 def test_gloo_by_way_of_main_memory() -> None:
     """What is on a GPU goes through main memory: the same copies, here from main memory to main memory."""
-    from lib.replay.rank import play, transport
+    from lib.replay.rank import run, transport
 
     class Staged(transport.ProcessTransport):
         def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -137,7 +137,7 @@ def test_gloo_by_way_of_main_memory() -> None:
             self.staged = True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(play, "ProcessTransport", Staged)
+        patch.setattr(run, "ProcessTransport", Staged)
         for name in ("odd", "pipeline"):
             assert replay(trace(name), **SMALL).ok
 

@@ -1,6 +1,7 @@
 """The address and the groups of a rank on five axes: the same from PyTorch, and groups of them that really talk."""
 
 import os
+from datetime import timedelta
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,13 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
-from lib.replay.rank.play import (  # noqa: E402
-    Rendezvous,
-    join,
-    loopback,
-)
-
 DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
 def ask_torch(rank: int, sizes: dict[str, int], answers: list[dict[str, Any]], store: Path) -> dict[str, Any]:
     """What a rank of a real world is told: by DeviceMesh, and by sums over the groups of the puzzle's answer."""
-    join(Rendezvous(f"file://{store}", MEET, loopback()), rank, len(answers))
+    timeout = timedelta(seconds=MEET)
+    dist.init_process_group("gloo", f"file://{store}", timeout=timeout, world_size=len(answers), rank=rank)
     mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     sums: list[int] = []
     for axis in sizes:

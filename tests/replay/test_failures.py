@@ -15,7 +15,7 @@ import pytest
 import lib.replay
 from lib import Model, Trace, simulate
 from lib.files import ROOT
-from lib.replay import NotEnoughMemory, RankDied, RankRaised, RankStalled, WrongWorld, replay
+from lib.replay import RankDied, RankRaised, RankStalled, WrongWorld, replay
 from lib.trace.event import Event
 from tests.replay.hooks import Hook, hooked, skip_unless_forked
 from tests.replay.schedules import trace
@@ -136,16 +136,6 @@ def test_what_cannot_be_replayed(call: str) -> None:
     broken = replace(trace("ddp"), error="rank 1 raised")
     public = {name: getattr(lib.replay, name) for name in lib.replay.__all__}
     REFUSED.check(call, public | globals() | {"broken": broken, "parts": CASES[0].run(simulate)})
-
-
-def test_too_little_memory_is_known_before_anything_starts() -> None:
-    def never(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
-        raise AssertionError
-
-    with pytest.raises(NotEnoughMemory, match=r"needs about 2\.\d+ GB of memory \(rank 0 alone .* 1 MB may be used"):
-        hooked(trace("ddp"), never, memory_limit=10**6, hidden=2048, length=1024)
-    with pytest.raises(NotEnoughMemory, match="make hidden or length smaller"):
-        hooked(trace("ddp"), never, hidden=200_000, length=1)
 
 
 def test_ranks_that_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,10 +32,10 @@ from tests.values.numbers import Undivided
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.layers.training import InitialNumbers, select, undivided  # noqa: E402
 from lib.replay.options import ReplayOptions  # noqa: E402
-from lib.replay.rank.context import Call  # noqa: E402
+from lib.replay.rank.kernels import Call  # noqa: E402
 from lib.replay.sizes import Sizes  # noqa: E402
+from lib.replay.training import InitialNumbers, select, undivided  # noqa: E402
 
 
 def run(name: str, mistake: str = "") -> Trace:
@@ -282,7 +282,7 @@ def test_whatever_is_accepted_is_right(net: str, anything_goes: None) -> None:
 @pytest.mark.parametrize("net", NETS)
 def test_torch_and_the_formulas_on_arrays_agree(net: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The truth of a replay, and that of the fuzz: written twice."""
-    monkeypatch.setattr("lib.replay.layers.layers.EPS", 0.1)
+    monkeypatch.setattr("lib.replay.layers.EPS", 0.1)
     trace = fuzzed(net, 0, 1).model.trace
     initial, weights, data = start = initial_of(trace)
     for layer in initial.layers:

@@ -38,7 +38,7 @@ def test_both_commands_have_every_option(capsys: pytest.CaptureFixture[str], mon
 
 def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:
     for options in (ReplayOptions(), ReplayOptions(against=("ddp",), steps=3)):
-        assert ReplayOptions.from_json(options.to_json()) == options
+        assert ReplayOptions(**options.to_json()) == options
     for option in fields(ReplayOptions):
         assert len(option.metadata["help"]) > 5
         several = isinstance(option.default, tuple)

@@ -25,7 +25,7 @@ from tests.support.worlds import as_torchrun
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-import lib.replay.run  # noqa: F401  # once, and not in each of the processes that are forked
+import lib.replay.rank.run  # noqa: F401  # once, and not in each of the processes that are forked
 
 
 @pytest.mark.thorough

@@ -20,11 +20,11 @@ from tests.replay.hooks import hooked
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.layers.layers import RealLayer  # noqa: E402
-from lib.replay.layers.training import InitialNumbers  # noqa: E402
+from lib.replay.layers import RealLayer  # noqa: E402
 from lib.replay.options import ReplayOptions  # noqa: E402
-from lib.replay.rank.context import Call  # noqa: E402
+from lib.replay.rank.kernels import Call  # noqa: E402
 from lib.replay.sizes import Sizes  # noqa: E402
+from lib.replay.training import InitialNumbers  # noqa: E402
 
 TABLES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "support/data/grids.json").read_text())
 Tensor = Any

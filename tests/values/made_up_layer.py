@@ -173,8 +173,8 @@ def replay_it(trace: Trace) -> None:
     from torch.nn import functional
 
     from lib.replay import replay
-    from lib.replay.layers.grids import REAL_LAYERS
-    from lib.replay.layers.layers import Held, RealLayer
+    from lib.replay.grids import REAL_LAYERS
+    from lib.replay.layers import Held, RealLayer
 
     class Real(RealLayer):
         def forward(self, x: Held, other: Held) -> Tensor:

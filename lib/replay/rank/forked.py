@@ -1,13 +1,8 @@
 """Starts the ranks in processes of this machine, watches them, and leaves nothing behind whatever happens.
 
-Processes are forked: 16 are ready in half a second. Each has a pipe, over which its reports come home as JSON and
-whose end says that it is gone; all read one lifeline, whose end says that this process is gone. Where forking is unsafe
-(CUDA or torch.distributed are already in use here, or macOS) a fresh Python does all this in our place:
-
-    python -m lib.replay.rank.forked FOLDER
-
-The folder holds the Trace, the options and the shared state; the outcome is written there, too. That Python ends when
-its standard input does, which is when its parent is gone.
+Ranks are forked, and share memory with their parent: 16 are ready in half a second. Each has a pipe, over which its
+report comes home and whose end says that it is gone; all read one lifeline, whose end says that their parent is gone.
+Where forking is unsafe (CUDA or torch.distributed are already in use here, or macOS) a fresh Python forks them for us.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -15,21 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import gc
 import json
 import mmap
 import multiprocessing
 import os
+import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -40,148 +36,65 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-import lib.replay
 from lib.files import child_environment
-from lib.replay import NotEnoughMemory, RankDied, RankStalled, ReplayError
-from lib.replay.options import ReplayOptions
+from lib.replay import RankDied, RankStalled, ReplayError
 from lib.replay.plan import describe_event, plan_of, raised
-from lib.replay.rank.context import Job, device_of
-from lib.replay.rank.interpreter import Report
-from lib.replay.rank.play import FINISHED, LEFT, STARTING, WAITING, Rendezvous, is_echo, loopback, meet, play
-from lib.trace.trace import Trace
+from lib.replay.rank import transport
+from lib.replay.rank.interpreter import Job, Report
+from lib.replay.rank.run import FINISHED, STARTING, WAITING, device_of, meet, play
+from lib.trace.json_format import decode, encode
 
+LEFT = 3.0
+"""Timeouts of torch.distributed are this much longer than ours, so that it is we who say what happened."""
 GRACE = 1.0
 """Seconds that others have to say what they saw, once one rank has failed."""
 GOODBYE = 5.0
 """Seconds for a rank to end after it has reported."""
 
 
-def fork_is_safe() -> bool:
-    """Tell whether this process can be forked, and its children use torch.distributed."""
-    return sys.platform == "linux" and not _driver_is_in_use() and not dist.is_initialized()
-
-
-def _driver_is_in_use() -> bool:
-    """Tell whether this process has initialised CUDA's driver, whose children can use no GPU, and no autograd either.
-
-    Where there is a GPU, torch's first backward initialises it, on the CPU too, and `torch.cuda.is_initialized` does
-    not say so.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    not_initialized = 3  # CUDA_ERROR_NOT_INITIALIZED
-    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized
-
-
-@contextlib.contextmanager
-def forked(job: Job) -> Iterator[tuple[list[Report], Sequence[Tensor]]]:
-    """Run all ranks as processes: gives their reports, and what they kept to be compared."""
+def forked(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
+    """Run all ranks as processes: return their reports, and what they kept to be compared."""
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
     device_of(job.options, job.plan.ranks - 1)  # WrongWorld while it is still one process that says so
-    folder = Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
+    return _fork_ranks(job) if fork_is_safe() else _in_fresh_python(job)
+
+
+def fork_is_safe() -> bool:
+    """Tell whether this process can be forked, and its children use torch.distributed. They can use no GPU, and no
+    autograd either, once CUDA's driver is initialised: torch's first backward does that where there is a GPU, on the
+    CPU too, and `torch.cuda.is_initialized` does not say so."""
+    if sys.platform != "linux" or dist.is_initialized():
+        return False
     try:
-        state = SharedState(folder / "state", job.kept, job.initial.dtype, create=True)
-        yield (_fork_ranks(job, state, folder) if fork_is_safe() else _in_fresh_python(job, folder)), state.results
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return True
+    not_initialized = 3  # CUDA_ERROR_NOT_INITIALIZED
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == not_initialized
 
 
 class SharedState:
-    """One file, mapped by the forked ranks and their parent: how far each rank is, and the tensors to be compared.
+    """Memory that forked ranks share with their parent: how far each rank is, and the tensors to be compared.
 
-    So a rank that dies has still said where it was, nothing is pickled, and results cost one copy. Of each rank there
-    are its state (see play), the number of its event (-1 before the first) and how often it moved; `results[rank]` is
-    room for `counts[rank]` numbers.
+    So a rank that dies has still said where it was, and results cost one copy. Of each rank there are its state, the
+    number of its event (-1 before the first) and how often it moved; `results[rank]` is room for its numbers.
     """
 
-    def __init__(self, path: Path, counts: Sequence[int], dtype: torch.dtype, create: bool) -> None:
+    def __init__(self, counts: Sequence[int], dtype: torch.dtype) -> None:
         ranks, head = len(counts), len(counts) * 3 * 8
-        size = head + sum(counts) * dtype.itemsize
-        handle = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
-        try:
-            if create:
-                _reserve(handle, size, path)
-            room = mmap.mmap(handle, size)
-        finally:
-            os.close(handle)
+        room = mmap.mmap(-1, head + sum(counts) * dtype.itemsize)
         words = memoryview(room)[:head].cast("q")
         self.states, self.events, self.moves = (words[i * ranks : (i + 1) * ranks] for i in range(3))
         kept = torch.frombuffer(room, dtype=dtype, offset=head) if sum(counts) else torch.empty(0, dtype=dtype)
         self.results: Sequence[Tensor] = kept.split(list(counts))
+        for rank in range(ranks):
+            self.say(rank, STARTING, -1)
 
     def say(self, rank: int, state: int, event: int) -> None:
         """Note what a rank does."""
         self.states[rank], self.events[rank] = state, event
         self.moves[rank] += 1
-
-
-def _reserve(handle: int, size: int, path: Path) -> None:
-    """Take the room on the disk now: a full disk would otherwise kill a rank in the middle."""
-    try:
-        getattr(os, "posix_fallocate", lambda handle, _, size: os.ftruncate(handle, size))(handle, 0, size)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            raise NotEnoughMemory(f"{path.parent} has no room for the {size:,} bytes that are compared") from None
-        os.ftruncate(handle, size)  # a file system that cannot reserve
-
-
-# -- a fresh Python -----------------------------------------------------------------------------------------------
-
-
-def _in_fresh_python(job: Job, folder: Path) -> list[Report]:
-    """Let a fresh Python fork the ranks: see `main`. It ends when this process does."""
-    if job.hook is not None:
-        raise ValueError("a hook cannot follow into another Python")
-    job.plan.trace.save(folder / "trace.json")
-    (folder / "options.json").write_text(json.dumps(job.options.to_json()), "utf-8")
-    environment = child_environment(path or os.getcwd() for path in sys.path)
-    command, log = [sys.executable, "-m", "lib.replay.rank.forked", str(folder)], folder / "log"
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said, env=environment)
-    try:
-        process.wait()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-    outcome = folder / "outcome.json"
-    if not outcome.exists():
-        last = log.read_text("utf-8", "replace").strip().splitlines()[-1:]
-        raise ReplayError(f"the Python that starts the ranks ended with status {process.returncode}: {''.join(last)}")
-    found = json.loads(outcome.read_text("utf-8"))
-    if "kind" in found:
-        kind: type[ReplayError] = getattr(lib.replay, found["kind"])
-        raise kind(found["what"], rank=found["rank"], operation=found["operation"])
-    return found["reports"]
-
-
-def main(folder: Path) -> int:
-    """Run what the folder holds; exit status 1 for an error that the outcome tells of."""
-    options = ReplayOptions.from_json(json.loads((folder / "options.json").read_text("utf-8")))
-    try:
-        job = Job.of(plan_of(Trace.load(folder / "trace.json"), options), options)
-        state = SharedState(folder / "state", job.kept, job.initial.dtype, create=False)
-        ranks = folder / "ranks"
-        ranks.mkdir()
-        outcome: dict[str, object] = {"reports": _fork_ranks(job, state, ranks)}
-    except ReplayError as error:
-        kind = type(error).__name__
-        outcome = {"kind": kind, "what": str(error), "rank": error.rank, "operation": error.operation}
-    (folder / "outcome.json").write_text(json.dumps(outcome), "utf-8")
-    return int("kind" in outcome)
-
-
-def _until_parent_ends(folder: Path) -> None:
-    """Wait until our standard input ends: the parent has what it wants, or is gone. Then its folder goes too."""
-    os.read(0, 1)  # not by sys.stdin, whose lock a child would inherit that closes it
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(75)
-
-
-# -- the processes ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -203,43 +116,34 @@ class Child:
             self.process.close()
 
 
-def _fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
-    """Fork all ranks, and wait for their reports. `folder` is for their logs and data, and for them to meet in."""
-    children: list[Child] = []
+def _fork_ranks(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
+    """Fork all ranks, and wait for their reports, and for what they keep to be compared."""
+    state, folder = SharedState(job.kept, job.initial.dtype), Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
     context, lifeline = cast(Any, multiprocessing.get_context("fork")), os.pipe()
+    children: list[Child] = []
     try:
-        rendezvous = Rendezvous(f"file://{folder / 'store'}", job.options.timeout * LEFT, loopback())
-        examples = folder / "examples"
         job.initial.make_all(job.plan)
-        job.write_examples(examples)
-        if job.options.against:
-            from lib.replay.rank.libraries import preload
-
-            preload(job.options.against)
-        for rank in range(job.plan.ranks):
-            state.say(rank, STARTING, -1)
 
         def be(rank: int, home: Connection, away: Connection) -> None:
             code = 70
             try:
                 home.close()
                 os.close(lifeline[1])
-                outcome = outcome_of(rank)
-                away.send_bytes(json.dumps(outcome).encode())
+                away.send(outcome := outcome_of(rank))
                 code = int("error" in outcome)
-                if not code:
-                    with contextlib.suppress(Exception):
+                with contextlib.suppress(Exception):
+                    if not code:
                         dist.destroy_process_group()
             finally:
                 os._exit(code)
 
         def outcome_of(rank: int) -> dict[str, Any]:
             try:
-                _cut_ties(folder / f"rank{rank}.log", lifeline[0])
-                here = meet(job, rank, rank, rendezvous)
-                return {"report": play(job, here, examples, state.results[rank], partial(state.say, rank))}
+                _cut_ties(lifeline[0])
+                way = meet(job, rank, rank, f"file://{folder / 'store'}", job.options.timeout * LEFT, True)
+                return {"report": play(job, way, state.results[rank], partial(state.say, rank))}
             except BaseException as error:
-                said = {"error": f"{type(error).__name__}: {error}", "echo": is_echo(error)}
+                said = {"error": f"{type(error).__name__}: {error}", "echo": _is_echo(error)}
                 return said | {"rank": rank, "event": state.events[rank], "when": time.monotonic()}
 
         for rank in range(job.plan.ranks):
@@ -256,31 +160,33 @@ def _fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
 
         def all_are_ready() -> None:
             # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
-            # the libraries come back to the store in it, readers to the data set.)
-            if job.options.transport == "gloo" and not job.options.against and not job.reads:
+            # the libraries come back to the store in it.)
+            if job.options.transport == "gloo" and not job.options.against:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        return _watch(job, state, children, all_are_ready)
+        return _watch(job, state, children, all_are_ready), state.results
     finally:
         for child in children:
             child.end()
         for number in lifeline:
             os.close(number)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cut_ties(log: Path, lifeline: int) -> None:
-    """Touch nothing of the parent's any more: its terminal, its event loop, its signals, its garbage."""
+def _cut_ties(lifeline: int) -> None:
+    """Touch nothing of the parent's any more: its terminal, its event loop, its signals, its garbage. Ranks talk over
+    the loopback: no name has to be resolved, and no packet leaves."""
     signal.set_wakeup_fd(-1)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     gc.freeze()
-    number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(number, 1)
-    os.dup2(number, 2)
-    os.close(number)
-    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115 # it lives as long as the process
-    sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # noqa: SIM115
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = open(1, "w", closefd=False)  # noqa: SIM115 # for life
+    for interface in {name for _, name in socket.if_nameindex()} & {"lo", "lo0"}:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
 
     def follow() -> None:
         os.read(lifeline, 1)  # returns only when the parent is gone
@@ -289,7 +195,14 @@ def _cut_ties(log: Path, lifeline: int) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-# -- watching them ------------------------------------------------------------------------------------------------
+def _is_echo(error: BaseException) -> bool:
+    """Tell whether an error comes from torch.distributed, so that it may be that of another rank."""
+    at = error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_globals.get("__name__") == transport.__name__:
+            return True
+        at = at.tb_next
+    return False
 
 
 def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
@@ -301,7 +214,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
         for pipe in wait(left, min(timeout / 4, 1.0 if told else 0.05, deadline - now)):
             child = left.pop(cast(Connection, pipe))
             with contextlib.suppress(EOFError, OSError):  # it is gone without a word
-                child.outcome = json.loads(child.pipe.recv_bytes())
+                child.outcome = child.pipe.recv()
             if "report" not in (child.outcome or {}):
                 deadline = min(deadline, time.monotonic() + GRACE)
         if not told and STARTING not in state.states.tolist():
@@ -349,6 +262,50 @@ def _stalled(job: Job, state: SharedState) -> RankStalled:
     return RankStalled(words, rank=rank, operation=operation)
 
 
-if __name__ == "__main__":
-    threading.Thread(target=_until_parent_ends, args=[Path(sys.argv[1])], daemon=True).start()
-    sys.exit(main(Path(sys.argv[1])))
+# -- a fresh Python, which forks them -----------------------------------------------------------------------------
+
+
+def _in_fresh_python(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
+    """Let a fresh Python fork the ranks. What it gives back is pickled, as it is ours as much as we are."""
+    if job.hook is not None:
+        raise ValueError("a hook cannot follow into another Python")
+    environment = child_environment(path or os.getcwd() for path in sys.path)
+    command = [sys.executable, "-c", f"from {__name__} import fork_for_parent; fork_for_parent()"]
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, env=environment)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                pickle.dump((json.dumps(encode(job.plan.trace)), job.options), cast(Any, process.stdin))
+                cast(Any, process.stdin).flush()
+            said = cast(Any, process.stdout).read()
+        finally:
+            process.kill()
+            process.communicate()
+        log.seek(0)
+        last = log.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+    if not said:
+        raise ReplayError(f"the Python that starts the ranks ended with status {process.returncode}: {''.join(last)}")
+    outcome = pickle.loads(said)
+    if isinstance(outcome, ReplayError):
+        raise outcome
+    return outcome
+
+
+def fork_for_parent() -> None:
+    """Fork the ranks for the Python at the other end of standard input and output; end when it does."""
+    text, options = pickle.load(sys.stdin.buffer)
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+
+    def follow() -> None:
+        os.read(0, 1)  # not by sys.stdin, whose lock a child would inherit that closes it
+        os.kill(os.getpid(), signal.SIGINT)  # so that nothing is left behind
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        outcome: object = _fork_ranks(Job.of(plan_of(decode(json.loads(text)), options), options))
+    except ReplayError as error:
+        outcome = error
+    with answer:
+        pickle.dump(outcome, answer)

@@ -10,23 +10,99 @@ operation before which it was found to be over.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lib.replay.layers.training import select
-from lib.replay.rank.context import Call, RankContext
-from lib.replay.rank.kernels import KERNELS, PREPARED, Started, bytes_sent, issue
-from lib.replay.rank.transport import Handle
+from lib.replay.options import Hook, ReplayOptions
+from lib.replay.plan import Plan
+from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, bytes_sent, issue
+from lib.replay.rank.transport import Handle, Transport
+from lib.replay.result import Comparison, Report, Times
+from lib.replay.sizes import Range
+from lib.replay.training import InitialNumbers, compared, select
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
+from lib.values.placement import Place
 
-Report = dict[str, Any]
-"""Plain data, so that it can go home as JSON."""
-Times = tuple[list[int], list[int], int, int]
-"""Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
+
+@dataclass(frozen=True)
+class Job:
+    """The work of all ranks of a replay, however they were started."""
+
+    plan: Plan
+    options: ReplayOptions
+    initial: InitialNumbers
+    hook: Hook | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
+        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers."""
+        dtype = getattr(torch, options.dtype)
+        return cls(plan, options, InitialNumbers(plan.sizes, dtype, options.seed, share, plan.trace.batches), hook)
+
+    @cached_property
+    def library_results(self) -> list[tuple[dict[str, tuple[int, Sequence[int]]], int]]:
+        """What each rank keeps of each library, and how many numbers in all: see the function of that name."""
+        if not self.options.against:
+            return [({}, rank_plan.kept) for rank_plan in self.plan.rank_plans]
+        from lib.replay.rank.libraries import library_results, preload  # here and not above: it imports much of torch
+
+        kept = [library_results(self.plan, self.options.against, rank) for rank in range(self.plan.ranks)]
+        preload(self.options.against)  # once, and not in each of the ranks that are forked
+        return kept
+
+    @property
+    def kept(self) -> list[int]:
+        """How many numbers each rank keeps to be compared. ReplayError if a library cannot train this model."""
+        return [count for _, count in self.library_results]
+
+    def compared(self, results: Sequence[Tensor]) -> Comparison:
+        """Compare what each rank has kept with ordinary training."""
+        libraries = {name: [kept[name] for kept, _ in self.library_results] for name in self.options.against}
+        return compared(self.plan, self.options, self.initial, results, libraries)
+
+
+@dataclass
+class RankContext:
+    """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
+
+    `softmaxes` are those that this step has finished, by activation, before their numbers were divided, `read` the
+    batches that it has read; `targets` are those of the outputs that a loss was taken of. `now` is the number of the
+    event, and `moved` is told it.
+    """
+
+    job: Job
+    rank: int
+    transport: Transport
+    device: torch.device
+    results: Tensor
+    moved: Callable[[int], None] = lambda index: None
+    now: int = -1
+    softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = field(default_factory=dict)
+    targets: dict[Place, Tensor] = field(default_factory=dict)
+    read: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.plan, self.options, self.initial = self.job.plan, self.job.options, self.job.initial
+        self.mine, self.sizes = self.plan.rank_plans[self.rank], self.plan.sizes
+        self.rows = self.plan.trace.batches * self.sizes.output_points
+
+    def now_in(self, index: int) -> None:
+        """Note the event that the rank comes to."""
+        self.now = index
+        self.moved(index)
+
+    def empty(self, numel: int) -> Tensor:
+        """Make a new flat tensor on the rank's device."""
+        return torch.empty(numel, dtype=self.initial.dtype, device=self.device)
+
+
+# -- one step -----------------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -48,8 +124,7 @@ class Clock:
         """Begin the step."""
         if self.on_gpu:
             torch.cuda.synchronize()  # the device is idle, so that the first event happens now
-        self.begun = time.perf_counter_ns()
-        self.base = self._mark()
+        self.begun, self.base = time.perf_counter_ns(), self._mark()
 
     def begin(self, index: int) -> None:
         """Note that event `index` begins."""
@@ -85,18 +160,15 @@ class Interpreter:
         self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
         self.now, self.sent = -1, 0.0
-        context.step += 1
         context.softmaxes.clear()
+        context.read.clear()
         # What operations will load is made before the step begins. What is at rest is among the rank's values from then
         # on, the rest when it is asked for.
         for index, event in enumerate(events):
             if event.op in PREPARED:
-                made = PREPARED[event.op](self._call(index, event), ())
-                for number, tensor in zip(event.outputs, made, strict=True):
-                    if number in self.plan.at_rest:
-                        self.tensors[number] = tensor.to(context.device)
-                    else:
-                        self.prepared[number] = tensor
+                self.prepared.update(zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True))
+        for number in self.plan.at_rest & self.prepared.keys():
+            self.tensors[number] = self.prepared.pop(number).to(context.device)
 
     def run(self) -> Iterator[Handle]:
         """Do the whole program. Yields what it has to wait for."""
@@ -136,8 +208,6 @@ class Interpreter:
         yield from self._until_over([*self.under_way])
         self._note()
 
-    # -- communication in the background ------------------------------------------------------------------------
-
     def _settle(self, index: int) -> Iterator[Handle]:
         """Wait for communication `index`, and take what it brought. A sender does not wait for its receiver."""
         work = self.under_way.get(index)
@@ -167,8 +237,6 @@ class Interpreter:
             self.clock.end(index)
             work.noticed = True
 
-    # -- memory ---------------------------------------------------------------------------------------------------
-
     def _sample(self, index: int) -> None:
         """Take the memory at an event: bytes of values, and of buffers besides, by communication and where they lie."""
         values = _storages(self.tensors.values())
@@ -184,24 +252,21 @@ class Interpreter:
         A message leaves its sender at the instant of its receive, and what ranks do at the same simulated time they do
         one after the other.
         """
+        events = self.plan.program.events
         for index, values, flying in self.samples:
             left: dict[int, int] = {}
             for number, buffers in flying.items():
-                if number in self.under_way or self.plan.program.events[number].op != "pass_to":
-                    left |= buffers
+                left |= buffers if number in self.under_way or events[number].op != "pass_to" else {}
             self.memory.append((index, values, sum(left.values())))
         self.samples.clear()
-
-    # -- operations on this rank ----------------------------------------------------------------------------------
 
     def _call(self, index: int, event: Event) -> Call:
         return Call(self.context, self.plan, index, event, self.tensors)
 
     def _do(self, index: int, event: Event) -> None:
         if event.op in PREPARED:
-            for number in event.outputs:
-                if number in self.prepared:
-                    self.tensors[number] = self.prepared.pop(number).to(self.context.device)
+            for number in self.prepared.keys() & event.outputs:
+                self.tensors[number] = self.prepared.pop(number).to(self.context.device)
             return
         inputs = [self.tensors[number] for number in event.inputs]
         self.tensors.update(zip(event.outputs, KERNELS[event.op](self._call(index, event), inputs), strict=False))
@@ -236,7 +301,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
 
     Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
     """
-    barrier, options = context.transport.barrier, context.options
+    barrier, options, initial = context.transport.barrier, context.options, context.initial
     yield from _wait(barrier())
     report["ready"] = time.perf_counter_ns()
     report["shared_clock"] = context.transport.shared_clock
@@ -256,15 +321,15 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
                 yield from _wait(barrier())
                 interpreter.clock.start()
                 yield from interpreter.run()
-                times, found = interpreter.clock.stop(), report["steps"]
+                times, steps_of = interpreter.clock.stop(), report["steps"]
                 del interpreter
             else:
                 yield from _wait(barrier())
-                times, found = library.step(), report["libraries"][library.name]["steps"]
+                times, steps_of = library.step(), report["libraries"][library.name]["steps"]
             if number >= options.warmup:
-                found.append(times)
+                steps_of.append(times)
     yield from _wait(barrier())
-    report["read"] = context.reader.counts
+    report["read"] = len(context.read), sum(initial("data", batch).nbytes for batch in context.read)
 
 
 def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:

@@ -11,23 +11,102 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar, cast
+from functools import partial, reduce
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from lib.replay.layers.grids import Averages
-from lib.replay.layers.layers import Gradients, Held
-from lib.replay.layers.training import join, select, step
-from lib.replay.plan import PlannedCollective, softmax_of
-from lib.replay.rank.context import Call
+from lib.replay.grids import Averages
+from lib.replay.layers import Gradients, Held, RealLayer
+from lib.replay.plan import PlannedCollective, RankPlan, softmax_of
 from lib.replay.rank.transport import Handle, Handles
-from lib.replay.sizes import common, in_order, length, merged, within
+from lib.replay.sizes import common, in_order, length, within
+from lib.replay.training import join, select, step
+from lib.trace.event import Event
 from lib.values.dims import NAMES
 from lib.values.laws import cut
 from lib.values.operations import READS
 from lib.values.values import Value, WeightGrad
+
+if TYPE_CHECKING:
+    from lib.replay.rank.interpreter import RankContext
+
+
+@dataclass
+class Call:
+    """One operation of a rank, as its kernel sees it. Inputs and outputs are numbered as in the Trace, from 0.
+
+    `tensors` are those of the rank, by the id of their value. All are flat: see `sizes`.
+    """
+
+    context: RankContext
+    plan: RankPlan
+    index: int
+    event: Event
+    tensors: dict[int, Tensor]
+
+    def __post_init__(self) -> None:
+        self.ranges, self.numel, self.empty = self.context.sizes.ranges, self.context.sizes.numel, self.context.empty
+
+    def input(self, place: int) -> Value:
+        """Return what the Trace says of an input."""
+        return self.plan.value(self.event.inputs[place])
+
+    def output(self, place: int) -> Value:
+        """Return what the Trace says of an output."""
+        return self.plan.value(self.event.outputs[place])
+
+    @property
+    def layer(self) -> RealLayer:
+        """The layer that it is a call of."""
+        return self.context.initial.layers[self.event.layer or 0]
+
+    def held(self, place: int) -> Held:
+        """Return an input in the form of its dims, as layers take it."""
+        return self.form(self.input(place), self.tensors[self.event.inputs[place]])
+
+    def form(self, value: Value, flat: Tensor) -> Held:
+        """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
+        stands for all where they are not looked at."""
+        parts = self.context.sizes.parts(value)
+        sizes = [length(ranges) for ranges in parts.values()]
+        if value.place.schema.route is not None:
+            sizes = [self.numel(value) // max(sizes[-1], 1), sizes[-1]]
+        return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
+
+    def made(self, place: int, tensor: Tensor) -> Tensor:
+        """Return an output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
+        value, flat = self.output(place), tensor.reshape(-1)
+        if value.place.schema.running and not value.place.open and flat.numel() != self.numel(value):
+            if value.layer in self.plan.keeps:
+                self.context.softmaxes.setdefault(value.layer, []).append((self.ranges(value), flat))
+            flat = self.context.initial.layers[value.layer - 1].finish(flat)
+        return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
+
+    def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
+        """Return an output that is the sum of these values, of which some are nothing, and some have a softmax
+        running."""
+        some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
+        softmax = values[0].place.schema.running
+        add = self.context.initial.layers[values[0].layer - 1].merge if softmax else torch.add
+        return self.made(place, reduce(add, some) if len(some) > 1 else some[0].clone())
+
+    def may_overwrite(self, place: int) -> bool:
+        """Tell whether an input is not needed afterwards."""
+        return (self.index, self.event.inputs[place]) in self.plan.overwritable
+
+    def own(self, place: int) -> Tensor:
+        """Return an input to work in: its own tensor if that is not needed afterwards, else a copy."""
+        tensor = self.tensors[self.event.inputs[place]]
+        return tensor if self.may_overwrite(place) else tensor.clone()
+
+    def is_used(self, place: int) -> bool:
+        """Tell whether anybody uses an output."""
+        return self.event.outputs[place] in self.plan.used
+
+
+# -- operations on one rank ---------------------------------------------------------------------------------------
 
 Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 K = TypeVar("K")
@@ -42,9 +121,12 @@ class KernelTable(dict[str, K]):
 
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     context, y = call.context, call.input(0)
-    batches, each = sorted(y.place.batches), context.sizes.batch(y.layer)
-    have = merged([(batch * each, (batch + 1) * each) for batch in batches])
-    target = select(context.initial.rows("target", batches).view(-1), have, call.ranges(y)).to(context.device)
+    batches = sorted(y.place.batches)
+    if (target := context.targets.get(y.place)) is None:
+        each = context.sizes.batch(y.layer)
+        have, rows = [(batch * each, (batch + 1) * each) for batch in batches], context.initial.rows("target", batches)
+        target = select(rows.view(-1), have, call.ranges(y)).to(context.device)
+        context.targets[y.place] = target
     grad = call.made(0, context.initial.layers[-1].loss_gradient(inputs[0], target, context.rows))
     padding = [place for place, batch in enumerate(batches) if batch >= context.plan.trace.batches]
     if padding:
@@ -61,6 +143,10 @@ def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     if both or not found:
         found.append(call.empty(inputs[0].numel()) if by_input is None else by_input)
     return [call.made(place, one) for place, one in enumerate(found)]
+
+
+def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    return [call.made(0, cast(Tensor, _gradients(call, call.held(2), (False, True))[1]))]
 
 
 def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -81,13 +167,12 @@ def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
 
 def _softmax(call: Call) -> Tensor | None:
     """Return the running sums of the rows that go back, where they do not follow of what is here."""
-    context = call.context
-    value = softmax_of(context.plan.trace.shape, call.event, call.plan.inputs(call.event))
+    value = softmax_of(call.context.plan.trace.shape, call.event, call.plan.inputs(call.event))
     if value is None:
         return None
     want, width = call.ranges(value), 1 + value.place.schema.running
     found = call.empty(int(length(want) * width))
-    for have, tensor in context.softmaxes[value.layer]:
+    for have, tensor in call.context.softmaxes[value.layer]:
         both = common(have, want)
         for (low, high), (first, last) in zip(within(want, both), within(have, both), strict=True):
             found[int(low * width) : int(high * width)] = tensor[int(first * width) : int(last * width)]
@@ -132,9 +217,9 @@ def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Read from files, which the reader of the rank opens once a step."""
-    data = call.context.reader.read(sorted(call.event.batches), call.context.step)
-    return [torch.frombuffer(bytearray(data), dtype=call.context.initial.dtype).to(call.context.device)]
+    """Read from the data set, of which the rank notes what it has read in a step: that is not read again."""
+    call.context.read.update(call.event.batches)
+    return [call.context.initial.rows("data", sorted(call.event.batches)).view(-1).to(call.context.device)]
 
 
 KERNELS: KernelTable[Kernel] = KernelTable(
@@ -142,9 +227,7 @@ KERNELS: KernelTable[Kernel] = KernelTable(
         "forward": lambda call, inputs: [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))],
         "loss": _loss,
         "backward": _backward,
-        "backward_input": lambda call, _: [
-            call.made(0, cast(Tensor, _gradients(call, call.held(2), (False, True))[1]))
-        ],
+        "backward_input": _backward_input,
         "backward_weight": _backward_weight,
         "update": _update,
         "add": _add,
@@ -162,7 +245,7 @@ KERNELS: KernelTable[Kernel] = KernelTable(
 PREPARED: dict[str, Kernel] = {
     "load_weights": _load_weights,
     "get_activation": lambda call, _: [
-        call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1),
+        call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1)
     ],
 }
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
@@ -173,13 +256,15 @@ PREPARED: dict[str, Kernel] = {
 
 class CollectiveCall(Call):
     """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group: `me` and
-    `root` are the numbers of this one and of the root, `brought` the values that each brings."""
+    `root` are the numbers of this one and of the root, `brought` the values that each brings, `width` the numbers of
+    each element of them."""
 
     def __init__(self, call: Call, collective: PlannedCollective) -> None:
         super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
         self.transport = call.context.transport
         self.group, self.brought, self.root = collective.members, collective.brought, collective.root
         self.me = self.group.index(call.context.rank)
+        self.width = call.context.sizes.width(self.brought[self.me][0])
 
 
 @dataclass(slots=True)
@@ -200,22 +285,16 @@ CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
 def issue(call: Call) -> Started:
     """Issue one communication of a rank. What never takes place is over at once, as it is not waited for."""
     op, transport = call.event.op, call.context.transport
+    inputs = [call.tensors[number] for number in call.event.inputs]
     if op in READS:
         return Started(Handles(), KERNELS[op](call, ()))
-    if op in ("pass_to", "receive"):
-        message = call.plan.messages.get(call.index)
-        if message is None:
-            return Started(Handles(), is_send=op == "pass_to")
+    if (message := call.plan.messages.get(call.index)) is not None:
         if op == "pass_to":
-            tensors = [call.tensors[number] for number in call.event.inputs]
-            sent = [transport.send(message.target, tensor) for tensor in tensors]
-            return Started(Handles(*sent), tensors, is_send=True)
+            return Started(Handles(*[transport.send(message.target, one) for one in inputs]), inputs, is_send=True)
         buffers = [call.empty(call.numel(value)) for value in message.values]
         return Started(Handles(*[transport.receive(message.source, buffer) for buffer in buffers]), buffers)
-    collective = call.plan.collectives.get(call.index)
-    if collective is None:
-        return Started(Handles())
-    inputs = [call.tensors[number] for number in call.event.inputs]
+    if (collective := call.plan.collectives.get(call.index)) is None:
+        return Started(Handles(), is_send=op == "pass_to")
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
         return Started(Handles(), own)
@@ -232,9 +311,6 @@ def bytes_sent(call: Call) -> float:
     return 0
 
 
-# -- collectives --------------------------------------------------------------------------------------------------
-
-
 def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     value = call.input(0)
     if value.place.schema.running and call.context.sizes.shape.kinds[value.layer - 1].softmax:
@@ -246,14 +322,10 @@ def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     """Average means without the numbers of points that they are of, which are the same everywhere."""
-    layer = cast(Averages, call.context.initial.layers[call.input(0).layer - 1])
-    sums, count = layer.split(inputs[0])
+    sums, count = cast(Averages, call.context.initial.layers[call.input(0).layer - 1]).split(inputs[0])
     buffer, members = sums / count, len(call.group)
-
-    def outputs() -> Sequence[Tensor]:
-        return [call.made(0, torch.cat([buffer * count, count * members], 1))]
-
-    return Started(call.transport.all_reduce(call.group, buffer), [buffer], outputs)
+    handle = call.transport.all_reduce(call.group, buffer)
+    return Started(handle, [buffer], lambda: [call.made(0, torch.cat([buffer * count, count * members], 1))])
 
 
 def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -285,48 +357,40 @@ def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     values = [brought[0] for brought in call.brought]
-    sizes, ranges = [call.numel(value) for value in values], [call.ranges(value) for value in values]
+    sizes, ranges = [*map(call.numel, values)], [*map(call.ranges, values)]
     out = call.empty(sum(sizes))
     handle = call.transport.all_gather(call.group, out, inputs[0], sizes)
     if in_order(ranges):
         return Started(handle, [out])
-    width = call.context.sizes.width(values[0])
-    return Started(handle, [out], lambda: [join(list(zip(out.split(sizes), ranges, strict=True)), width)])
+    return Started(handle, [out], lambda: [join(list(zip(out.split(sizes), ranges, strict=True)), call.width)])
 
 
 def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members, role = range(len(call.group)), NAMES[call.root] or None  # along a dim that the call may name
-    values = [brought[0] for brought in call.brought]
+    members, role = len(call.group), NAMES[call.root] or None  # along a dim that the call may name
+    values, whole = [brought[0] for brought in call.brought], inputs[0]
     mine = values[call.me]
-    wants = [call.ranges(cut(mine, i, len(members), role)) for i in members]
-    if call.brought[call.me][0].place.schema.running:
-        widths = [call.context.sizes.width(value) for value in values]
-        parts = [select(inputs[0], call.ranges(mine), want, widths[call.me]) for want in wants]
-        sizes = [int(length(wants[call.me]) * width) for width in widths]
-        out = call.empty(sum(sizes))
+    have, wants = call.ranges(mine), [call.ranges(cut(mine, i, members, role)) for i in range(members)]
+    if mine.place.schema.running:
+        sizes = [int(length(wants[call.me]) * call.context.sizes.width(value)) for value in values]
+        parts, out = [select(whole, have, want, call.width) for want in wants], call.empty(sum(sizes))
         handle = call.transport.all_to_all(call.group, out, parts, sizes)
         return Started(handle, [out], lambda: [call.sum(0, values, out.split(sizes))])
-    whole = inputs[0]
     if not in_order(wants):
-        whole = torch.cat([select(whole, call.ranges(mine), want) for want in wants])
+        whole = torch.cat([select(whole, have, want) for want in wants])
     sizes = [*map(length, wants)]
     out = call.empty(sizes[call.me])
     return Started(call.transport.reduce_scatter(call.group, out, whole, sizes), [out])
 
 
 def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor], padded: bool = False) -> Started:
-    sizes = [call.numel(brought[call.me]) for brought in call.brought]
-    rooms = sizes
+    sizes = rooms = [call.numel(brought[call.me]) for brought in call.brought]
     if padded:
         largest = max(call.numel(value) for brought in call.brought for value in brought)
         rooms = [largest] * len(sizes)
         inputs = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
     out = call.empty(sum(rooms))
-    handle, pieces = (
-        call.transport.all_to_all(call.group, out, inputs, rooms),
-        zip(out.split(rooms), sizes, strict=True),
-    )
-    return Started(handle, [out], lambda: [part[:size].clone() for part, size in pieces])
+    handle, pieces = call.transport.all_to_all(call.group, out, inputs, rooms), out.split(rooms)
+    return Started(handle, [out], lambda: [part[:size].clone() for part, size in zip(pieces, sizes, strict=True)])
 
 
 def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -356,7 +420,7 @@ def _some_to_some(call: CollectiveCall, parts: Mapping[int, Tensor], coming: Map
     """Exchange between few, by an all-to-all: parts for some members, and values that come from some, in their
     order."""
     sizes = {member: call.numel(value) for member, value in coming.items()}
-    members, nothing = range(len(call.group)), next(iter(parts.values()))[:0]
+    members, nothing = range(len(call.group)), call.empty(0)
     out = call.empty(sum(sizes.values()))
     sent, got = [parts.get(one, nothing) for one in members], [sizes.get(one, 0) for one in members]
     handle = call.transport.all_to_all(call.group, out, sent, got)

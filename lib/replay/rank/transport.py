@@ -14,7 +14,6 @@ backend gathers them. Gloo moves what is on a GPU by way of main memory. What is
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
@@ -94,10 +93,11 @@ class Handles:
 
 
 class LocalHandle:
-    """A communication between local ranks, done when the last one that it needs has come."""
+    """A communication between local ranks, done when the last one that it needs has come: then `keep` is let go."""
 
-    def __init__(self, *keep: Any) -> None:
-        self.keep, self.over = keep, False
+    def __init__(self, keep: Any) -> None:
+        self.keep: Any = keep
+        self.over = False
 
     def done(self) -> bool:
         return self.over
@@ -108,28 +108,26 @@ class LocalHandle:
 
     def finish(self) -> None:
         """End it: its tensors are no longer needed."""
-        self.keep, self.over = (), True
+        self.keep, self.over = None, True
 
 
 class LocalWorld:
-    """The meetings and messages of local ranks that are under way."""
+    """The meetings and messages of local ranks that are under way: what each has brought, with its handle."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        self.open: dict[tuple[Group, int], dict[int, tuple[Any, LocalHandle]]] = defaultdict(dict)
-        self.mail: dict[tuple[int, int], tuple[deque[tuple[Tensor, LocalHandle]], ...]]
-        self.mail = defaultdict(lambda: (deque(), deque()))
+        self.meetings: dict[tuple[Group, int], dict[int, LocalHandle]] = defaultdict(dict)
+        self.sent: dict[tuple[int, int], deque[LocalHandle]] = defaultdict(deque)
+        self.wanted: dict[tuple[int, int], deque[LocalHandle]] = defaultdict(deque)
 
-    def post(self, source: int, target: int, buffer: Tensor, *, asked: bool) -> Handle:
-        """Put a tensor into the mail, or ask for one; hand over what is both sent and asked for."""
-        handle, (sent, wanted) = LocalHandle(), self.mail[source, target]
-        (wanted if asked else sent).append((buffer, handle))
+    def deliver(self, source: int, target: int) -> None:
+        """Hand over what is both sent and asked for."""
+        sent, wanted = self.sent[source, target], self.wanted[source, target]
         while sent and wanted:
-            (tensor, out), (room, coming) = sent.popleft(), wanted.popleft()
-            room.copy_(tensor)
+            out, coming = sent.popleft(), wanted.popleft()
+            coming.keep.copy_(out.keep)
             out.finish()
             coming.finish()
-        return handle
 
 
 class LocalTransport:
@@ -141,17 +139,16 @@ class LocalTransport:
         self.rank, self.world = rank, world
         self.count: dict[Group, int] = defaultdict(int)
 
-    def _meet(self, group: Group, brought: Any, act: Callable[[list[Any]], None]) -> Handle:
+    def _meet(self, group: Group, brought: Any, act: Callable[[list[Any]], object]) -> Handle:
         """Bring something to the next meeting of a group; the last one who comes does what is to be done."""
-        number = self.count[group]
-        self.count[group] = number + 1
-        meeting = self.world.open[group, number]
-        handle = LocalHandle(brought)
-        meeting[self.rank] = (brought, handle)
+        at = group, self.count[group]
+        self.count[group] += 1
+        meeting, handle = self.world.meetings[at], LocalHandle(brought)
+        meeting[self.rank] = handle
         if len(meeting) == len(group):
-            del self.world.open[group, number]
-            act([meeting[rank][0] for rank in group])
-            for _, other in meeting.values():
+            del self.world.meetings[at]
+            act([meeting[rank].keep for rank in group])
+            for other in meeting.values():
                 other.finish()
         return handle
 
@@ -182,17 +179,17 @@ class LocalTransport:
         return self._meet(group, (out, parts), act)
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
-        def act(buffers: list[Tensor]) -> None:
-            for one in buffers:
-                one.copy_(buffers[root])
-
-        return self._meet(group, buffer, act)
+        return self._meet(group, buffer, lambda buffers: [one.copy_(buffers[root]) for one in buffers])
 
     def send(self, target: int, buffer: Tensor) -> Handle:
-        return self.world.post(self.rank, target, buffer, asked=False)
+        self.world.sent[self.rank, target].append(handle := LocalHandle(buffer))
+        self.world.deliver(self.rank, target)
+        return handle
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
-        return self.world.post(source, self.rank, buffer, asked=True)
+        self.world.wanted[source, self.rank].append(handle := LocalHandle(buffer))
+        self.world.deliver(source, self.rank)
+        return handle
 
     def barrier(self) -> Handle:
         return self._meet(tuple(range(self.world.ranks)), None, lambda _: None)
@@ -209,31 +206,15 @@ def drive(jobs: Sequence[Iterator[Handle]]) -> None:
         if not ready:
             raise AssertionError(f"ranks {sorted(waiting)} wait for each other, though the Trace does not")
         for rank in ready:
-            handle = waiting.pop(rank)
-            while handle.done():
+            while waiting[rank].done():
                 following = next(jobs[rank], None)
                 if following is None:
+                    del waiting[rank]
                     break
-                handle = following
-            else:
-                waiting[rank] = handle
+                waiting[rank] = following
 
 
 # -- processes ----------------------------------------------------------------------------------------------------
-
-
-def exchange(said: Any, device: torch.device) -> list[Any]:
-    """Give every process what all say, as plain data: it goes round as JSON in tensors, never pickled."""
-    mine = torch.frombuffer(bytearray(json.dumps(said).encode()), dtype=torch.uint8).to(device)
-    world = dist.get_world_size()
-    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
-    dist.all_gather(sizes, torch.tensor([mine.numel()], device=device))
-    lengths = [int(size) for size in sizes]
-    padded = torch.zeros(max(lengths), dtype=torch.uint8, device=device)
-    padded[: mine.numel()] = mine
-    every = [torch.empty_like(padded) for _ in range(world)]
-    dist.all_gather(every, padded)
-    return [json.loads(bytes(one[:length].tolist())) for one, length in zip(every, lengths, strict=True)]
 
 
 class WorkHandle:
@@ -254,7 +235,8 @@ class WorkHandle:
 
 
 class ProcessTransport:
-    """One rank's way to the others. torch.distributed is initialised already, with all processes of the replay.
+    """One rank's way to the others. torch.distributed is initialised already, with all processes of the replay, which
+    have met in `store`.
 
     Of a group that is not named in ascending order, `orders` has the places of its members in that order.
     """
@@ -264,11 +246,13 @@ class ProcessTransport:
         rank: int,
         plan: Plan,
         device: torch.device,
-        timeout: float,
+        timeout: timedelta,
         shared_clock: bool,
         sockets: SocketCounters,
+        store: Any,
     ) -> None:
-        self.rank, self.device, self.shared_clock, self.sockets = rank, device, shared_clock, sockets
+        self.rank, self.device, self.shared_clock = rank, device, shared_clock
+        self.sockets, self.store = sockets, store
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
         self.alone = plan.ranks == 1
@@ -277,12 +261,11 @@ class ProcessTransport:
         for group in plan.groups:
             own = tuple(sorted(group))
             if own not in self.groups:
-                self.groups[own] = dist.new_group(list(own), timeout=timedelta(seconds=timeout))
+                self.groups[own] = dist.new_group(list(own), timeout=timeout)
             if own != group:
                 self.groups[group] = self.groups[own]
                 self.orders[group] = [group.index(rank) for rank in own]
-        pairs = plan.pairs if nccl else ()
-        self.channels = {pair: dist.new_group(list(pair), timeout=timedelta(seconds=timeout)) for pair in pairs}
+        self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in plan.pairs if nccl}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _stage(self, tensor: Tensor) -> Tensor:
@@ -305,24 +288,23 @@ class ProcessTransport:
         inp, largest, order = self._stage(inp), max(sizes), self.orders.get(group)
         if min(sizes) == largest and order is None:
             room = self._room(out)
-            work = _all_gather(room, inp, group=self.groups[group], async_op=True)
-            return self._handle(work, [room, inp], room, out)
+            return self._handle(_all_gather(room, inp, self.groups[group], True), [room, inp], room, out)
         padded = inp.new_empty(largest)
         padded[: inp.numel()] = inp
         room = inp.new_empty(largest * len(sizes))
-        work = _all_gather(room, padded, group=self.groups[group], async_op=True)
-        pieces = room.split(largest)
+        work, pieces = _all_gather(room, padded, self.groups[group], True), room.split(largest)
         return WorkHandle(work, [room, padded], lambda: _put(out, sizes, order or range(len(sizes)), pieces))
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
         inp, room, order = self._stage(inp), self._room(out), self.orders.get(group)
+        parts = inp.split(list(sizes))
         if order is not None:
-            parts = inp.split(list(sizes))
-            inp, sizes = torch.cat([parts[place] for place in order]), [sizes[place] for place in order]
+            parts = [parts[place] for place in order]
+            inp = torch.cat(parts)
         if min(sizes) == max(sizes):
             work = _reduce_scatter(room, inp, group=self.groups[group], async_op=True)
         else:
-            work = dist.reduce_scatter(room, list(inp.split(list(sizes))), group=self.groups[group], async_op=True)
+            work = dist.reduce_scatter(room, list(parts), group=self.groups[group], async_op=True)
         return self._handle(work, [room, inp], room, out)
 
     def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
@@ -399,13 +381,9 @@ def _sockets() -> dict[str, int]:
 
 
 def _sent(number: int) -> int:
-    try:
-        with socket.socket(fileno=os.dup(number)) as one:
-            if one.type != socket.SOCK_STREAM or one.family not in (socket.AF_INET, socket.AF_INET6):
-                return 0
+    with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:  # closed in the meantime, or no connection
+        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    except OSError:  # closed in the meantime, or no connection
-        return 0
-    if len(info) < _BYTES_SENT + 8:
-        return 0
-    return int(struct.unpack_from("Q", info, _BYTES_SENT)[0])
+            if len(info) >= _BYTES_SENT + 8:
+                return int(struct.unpack_from("Q", info, _BYTES_SENT)[0])
+    return 0

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lib.replay.layers import layers
-from lib.replay.layers.layers import Attention, Gradients, Held, Kept, RealLayer, Wanted
+from lib.replay import layers
+from lib.replay.layers import Attention, Gradients, Held, Kept, RealLayer, Wanted
 from lib.values.dims import RunSet
 from lib.values.kinds import attention, grid
 from lib.values.kinds.grid import Stencil

@@ -109,8 +109,8 @@ class RealLayer:
         return (y - target).square().sum() * (0.5 / rows)
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        """Return the gradient of the loss by y. Takes the memory of `target`, which must be the caller's own."""
-        return target.neg_().add_(y).mul_(1.0 / rows)
+        """Return the gradient of the loss by y."""
+        return (y - target).mul_(1.0 / rows)
 
 
 class Linear(RealLayer):
@@ -210,10 +210,9 @@ class Attention(RealLayer):
     def merge(self, one: Tensor, other: Tensor) -> Tensor:
         mine, its = (self.parts(each.view(-1, self.unit + 2)) for each in (one, other))
         highest = torch.maximum(mine[1], its[1])
-        (my_total, my_sum), (its_total, its_sum) = (
-            [each[part] * torch.exp(each[1] - _finite(highest)) for part in (0, 2)] for each in (mine, its)
-        )
-        return torch.cat([my_total + its_total, highest, my_sum + its_sum], 1).flatten()
+        (my_scale, its_scale) = (torch.exp(each[1] - _finite(highest)) for each in (mine, its))
+        total, divides = (mine[part] * my_scale + its[part] * its_scale for part in (0, 2))
+        return torch.cat([total, highest, divides], 1).flatten()
 
     def queries(self, x: Held) -> Tensor:
         """Return it by batch, head, row, and number in the head."""
@@ -307,7 +306,7 @@ class CrossEntropy(RealLayer):
         return y.sum() / rows
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        return target.fill_(1.0 / rows)
+        return torch.full_like(y, 1.0 / rows)
 
 
 class _Routed(RealLayer):
@@ -337,12 +336,9 @@ class _Routed(RealLayer):
             for place, expert in enumerate(experts)
             for row in self.route.rows_of(expert, batch, frozenset(rows))
         ]
-        columns, kinds = zip(*found, strict=True) if found else ((), (), ()), (torch.long, torch.long, x.tensor.dtype)
-        device = x.tensor.device
-        one, other, gates = (
-            torch.tensor(each, dtype=kind, device=device) for each, kind in zip(columns, kinds, strict=True)
-        )
-        return one, other, gates[:, None]
+        at, places, gates = zip(*found, strict=True) if found else ((), (), ())
+        one, other = (torch.tensor(each, dtype=torch.long, device=x.tensor.device) for each in (at, places))
+        return one, other, x.tensor.new_tensor(gates)[:, None]
 
     def gates(self, x: Held) -> Tensor:
         """Return by batch, expert and row how much it counts, 0 where the row is not there; for all of a step."""

@@ -21,11 +21,11 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from lib.replay import UnfitTrace
-from lib.replay.layers.grids import REAL_LAYERS
-from lib.replay.layers.layers import Held, normal
+from lib.replay.grids import REAL_LAYERS
+from lib.replay.layers import Held, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
-from lib.replay.result import Deviation
+from lib.replay.result import Comparison, Deviation
 from lib.replay.sizes import Range, Sizes, common, length, within
 from lib.values.placement import Elements, Schema
 
@@ -35,9 +35,6 @@ CLASSES = 2**30
 RATE, MOMENTUM, BETAS, EPS = 0.05, 0.9, (0.9, 0.999), 1e-8
 AGE = 10
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
-
-
-# -- ranges of flat tensors ---------------------------------------------------------------------------------------
 
 
 def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: Elements = 1) -> Tensor:
@@ -56,9 +53,6 @@ def join(parts: Sequence[tuple[Tensor, Sequence[Range]]], width: Elements = 1) -
         pieces += zip([start for start, _ in ranges], flat.split(sizes), strict=True)
     pieces.sort(key=lambda piece: piece[0])
     return torch.cat([tensor for _, tensor in pieces] or [parts[0][0]])
-
-
-# -- initial numbers ----------------------------------------------------------------------------------------------
 
 
 class InitialNumbers:
@@ -91,21 +85,21 @@ class InitialNumbers:
 
     def __call__(self, kind: str, index: int) -> Tensor:
         """Return one whole tensor, flat, on the CPU. Not to be written to."""
-        found = self._kept.get((kind, index))
-        if found is None:
-            found = self._make(kind, index)
-            if self.share or kind in ("data", "target"):
-                self._kept[kind, index] = found
-        return found
+        if (kept := self._kept.get((kind, index))) is not None:
+            return kept
+        made = self._make(kind, index)
+        if self.share or kind in ("data", "target"):
+            self._kept[kind, index] = made
+        return made
 
     def slice(self, kind: str, index: int, ranges: Sequence[Range], width: int = 1) -> Tensor:
         """Return a copy of some ranges of the weight or the state of a layer."""
-        found = self._parts.get((kind, index, tuple(ranges)))
-        if found is None:
-            found = select(self(kind, index), [(0, self.sizes.weight(index))], ranges, width)
+        part = self._parts.get((kind, index, tuple(ranges)))
+        if part is None:
+            part = select(self(kind, index), [(0, self.sizes.weight(index))], ranges, width)
             if not self.share:
-                self._parts[kind, index, tuple(ranges)] = found = found.clone()
-        return found.clone()
+                self._parts[kind, index, tuple(ranges)] = part = part.clone()
+        return part.clone()
 
     def rows(self, kind: str, batches: Sequence[int]) -> Tensor:
         """Return a copy of the data or targets of some batches, one under the other, as a matrix."""
@@ -120,8 +114,7 @@ class InitialNumbers:
         return self("weight", layer).view([dim.size for dim in schema.spaces])
 
     def _make(self, kind: str, index: int) -> Tensor:
-        sizes = self.sizes
-        numbers = sizes.batch(sizes.shape.layers if kind == "target" else 0)
+        sizes, numbers = self.sizes, self.sizes.batch(self.sizes.shape.layers if kind == "target" else 0)
         if kind in ("data", "target") and self.batches is not None and index >= self.batches:
             return torch.zeros(numbers, dtype=self.dtype)
         generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
@@ -138,9 +131,6 @@ class InitialNumbers:
             case _:
                 made = normal(numbers, generator)
         return made.to(self.dtype)
-
-
-# -- optimizers, on flat tensors ----------------------------------------------------------------------------------
 
 
 def step(name: str, grad: Tensor, weight: Tensor, state: Tensor) -> None:
@@ -184,8 +174,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
 
     def held(tensor: Tensor, schema: Schema) -> Held:
         sizes = {role: dim.size for role, dim in zip(schema.roles[: schema.ndim], schema.spaces, strict=False)}
-        if "batch" in sizes:
-            sizes["batch"] = len(batches)
+        sizes |= {"batch": len(batches)} if "batch" in sizes else {}
         return Held(tensor.view(*sizes.values()), {role: ((0, size),) for role, size in sizes.items()})
 
     for number, (kind, layer) in enumerate(zip(shape.kinds, initial.layers, strict=True)):
@@ -209,10 +198,6 @@ def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[
     return [dict(zip(weighted, results, strict=True)) for results in (gradients, after, states)]
 
 
-Comparison = dict[str, list[Deviation]]
-"""The worst deviations in each respect: those of the replay under "", and of each library that ran beside it."""
-
-
 def compared(
     plan: Plan,
     options: ReplayOptions,
@@ -224,34 +209,32 @@ def compared(
     plan.Compared), of `libraries` from which number on, and of which layers."""
     if not options.verify:
         return {name: [] for name in ("", *libraries)}
-    truth, found = _train(plan, options, initial), Comparison()
+    truth, sizes = _train(plan, options, initial), plan.sizes
 
     def deviation(what: str, rank: int, layer: int, event: int | None, mine: Tensor, true: Tensor) -> Deviation:
         return Deviation(what, *difference(mine, true), rank, layer, event, options.number.tolerance)
 
+    def of_updated(rank: int, layer: int, event: int | None, ranges: Sequence[Range], at: int) -> Iterator[Deviation]:
+        for what, of_layer in zip(WHATS, truth, strict=False):
+            true, whole = of_layer[layer], sizes.weight(layer)
+            true = select(true, [(0, whole)], ranges, true.numel() // whole)
+            yield deviation(what, rank, layer, event, results[rank][at : at + len(true)], true)
+            at += len(true)
+
     def of_library(ranks: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Deviation]:
         for rank, (at, layers) in enumerate(ranks):
             for layer in layers:
-                for what, of_layer in zip(WHATS, truth, strict=False):
-                    true = of_layer[layer]
-                    yield deviation(what, rank, layer, None, results[rank][at : at + true.numel()], true)
-                    at += true.numel()
+                yield from of_updated(rank, layer, None, [(0, sizes.weight(layer))], at)
+                at += sizes.weight(layer) * (2 + sizes.moments)
 
     def of_replay() -> Iterator[Deviation]:
         seen: dict[tuple[int, tuple[Range, ...]], Tensor] = {}
-        for rank, (rank_plan, kept) in enumerate(zip(plan.rank_plans, results, strict=True)):
+        for rank, rank_plan in enumerate(plan.rank_plans):
             for event, (layer, ranges, _, at) in rank_plan.updates.items():
-                whole = plan.sizes.weight(layer)
-                for what, of_layer in zip(WHATS, truth, strict=False):
-                    width = of_layer[layer].numel() // whole
-                    mine = kept[at : at + length(ranges) * width]
-                    yield deviation(
-                        what, rank, layer, event, mine, select(of_layer[layer], [(0, whole)], ranges, width)
-                    )
-                    at += len(mine)
+                yield from of_updated(rank, layer, event, ranges, at)
             for event, (layer, ranges, _, at) in rank_plan.final_weights.items():
-                mine = kept[at : at + length(ranges)]
-                true = select(truth[1][layer], [(0, plan.sizes.weight(layer))], ranges)
+                mine = results[rank][at : at + length(ranges)]
+                true = select(truth[1][layer], [(0, sizes.weight(layer))], ranges)
                 yield deviation("final weight", rank, layer, event, mine, true)
                 for (of, theirs), other in seen.items():
                     if of == layer and (both := common(ranges, theirs)):
@@ -259,9 +242,7 @@ def compared(
                         yield deviation("replicas", rank, layer, event, *pair)
                 seen.setdefault((layer, ranges), mine)
 
-    for name, ranks in libraries.items():
-        found[name] = _worst([*of_library(ranks)])
-    return {"": _worst([*of_replay()]), **found}
+    return {"": _worst([*of_replay()])} | {name: _worst([*of_library(ranks)]) for name, ranks in libraries.items()}
 
 
 def _worst(deviations: Sequence[Deviation]) -> list[Deviation]:
@@ -274,7 +255,5 @@ def difference(found: Tensor, true: Tensor) -> tuple[float, float]:
     """Return the largest difference of two tensors, and the same divided by the largest entry of the second."""
     if found.numel() == 0:
         return 0.0, 0.0
-    found, true = found.double(), true.double()
-    absolute = (found - true).abs().max().item()
-    scale = true.abs().max().item()
+    absolute, scale = (found.double() - true).abs().max().item(), true.abs().max().item()
     return absolute, absolute / scale if scale else (0.0 if absolute == 0 else math.inf)

@@ -1,1 +1,0 @@
-"""Real layers, optimizers and tensors."""

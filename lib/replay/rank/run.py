@@ -1,0 +1,219 @@
+"""replay: from a Trace to a result. Runs the ranks in this process, forked from it, or as one process of torchrun.
+
+A rank is played alike everywhere; what differs is where ranks meet, whom they tell how far they are, and how their
+reports come home. torchrun starts them on one machine or on many,
+
+    torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m lib.replay trace.json
+
+and ends all processes when one fails; a rank that waits in vain says in which operation, after the timeout.
+"""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, replace
+from datetime import timedelta
+from functools import cache, partial
+from itertools import count
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from lib.replay import ReplayError, WrongWorld
+from lib.replay.options import Hook, ReplayOptions
+from lib.replay.plan import plan_of, raised
+from lib.replay.rank.interpreter import Job, RankContext, Report, steps
+from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, ProcessTransport, SocketCounters, drive
+from lib.replay.result import Comparison, Deviation, ReplayResult, assembled
+from lib.trace.trace import Trace
+
+STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
+"""What a rank does. Who is waiting waits for other ranks."""
+Progress = Callable[[int, int], None]
+"""Is told what the rank does and the number of its event (-1 before the first), whenever it has moved."""
+REPLAYS = count()
+"""One after the other in the processes of torchrun: what one has said in the store is not for the next."""
+
+
+def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
+    """Replay a Trace: in this process, as one process of torchrun, or in processes of its own."""
+    plan = plan_of(trace, options)
+    if options.transport != "local" and torchrun_is_here():
+        job = Job.of(plan, options, hook, share=False)
+        rank, reports, comparison = _as_torchrun_does(job)
+        return replace(assembled(plan, options, reports, 0, comparison), rank=rank)
+    job, begun = Job.of(plan, options, hook), time.perf_counter_ns()
+    if options.transport == "local":
+        reports, results = _in_turns(job)
+    else:
+        from lib.replay.rank.forked import forked  # here and not above: it imports what plays a rank from here
+
+        reports, results = forked(job)
+    return assembled(plan, options, reports, begun, job.compared(results))
+
+
+def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
+    """Return the device of a rank: the CPU, or the GPUs in turn. WrongWorld where there are too few."""
+    if not options.on_gpu:
+        return torch.device("cpu")
+    gpus = torch.cuda.device_count()
+    if gpus == 0:
+        raise WrongWorld("there is no GPU here that torch can use: transport='gloo', device='cpu' needs none")
+    if options.transport == "nccl" and local_rank >= gpus:
+        raise WrongWorld(
+            f"nccl needs a GPU for each rank of a machine: this one has {gpus}, and a rank number {local_rank}. "
+            "With transport='gloo', device='cuda' several ranks share one"
+        )
+    return torch.device("cuda", local_rank % gpus)
+
+
+# -- all ranks in this process ------------------------------------------------------------------------------------
+
+
+def _in_turns(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
+    """Run all ranks in this process, taking turns."""
+    threads, world = torch.get_num_threads(), LocalWorld(job.plan.ranks)
+    reports: list[Report] = [{} for _ in job.kept]
+    results = [torch.zeros(kept, dtype=job.initial.dtype) for kept in job.kept]
+
+    def played(rank: int) -> Iterator[Handle]:
+        context = RankContext(job, rank, LocalTransport(rank, world), device_of(job.options, rank), results[rank])
+        try:
+            yield from steps(context, reports[rank])
+        except Exception as error:
+            raise raised(job.plan, rank, context.now, f"{type(error).__name__}: {error}") from error
+
+    torch.set_num_threads(job.options.threads)
+    try:
+        drive([played(rank) for rank in range(job.plan.ranks)])
+    finally:
+        torch.set_num_threads(threads)
+    return reports, results
+
+
+# -- a rank of its own process ------------------------------------------------------------------------------------
+
+
+def meet(
+    job: Job, rank: int, local_rank: int, address: str, timeout: float, one_machine: bool, before: int = 0
+) -> ProcessTransport:
+    """Meet the other processes at an address as torch's `init_method`, as the `local_rank`th of this machine, after so
+    many replays there `before`. From then on this process is but its rank; torch waits `timeout` seconds at most."""
+    torch.set_num_threads(job.options.threads)
+    _keep_freed_memory()
+    sockets, device = SocketCounters(), device_of(job.options, local_rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    nccl, ranks, most = job.options.transport == "nccl", job.plan.ranks, timedelta(seconds=timeout)
+    store = PrefixStore(f"puzzles-replay/{before}", _store(address, rank, ranks, most))
+    dist.init_process_group(
+        job.options.transport,
+        store=store,
+        rank=rank,
+        world_size=ranks,
+        timeout=most,
+        device_id=device if nccl else None,
+    )
+    return ProcessTransport(rank, job.plan, device, most, one_machine, sockets, store)
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep what a step frees for the next one, as the allocator of a GPU does. Left to itself glibc
+    gives it back to the system whenever much is free, and every step takes its tensors again, page by page."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # it is another C library
+        tell = ctypes.CDLL(None).mallopt
+        for trim_threshold_or_map_threshold, value in ((-1, -1), (-3, 2**25)):
+            tell(trim_threshold_or_map_threshold, value)
+
+
+@cache
+def _store(address: str, rank: int, ranks: int, timeout: timedelta) -> Any:
+    """Open the store where processes meet, and to which all can write. Replays one after the other meet in the same."""
+    store, _, _ = next(rendezvous(address, rank, ranks, timeout=timeout))
+    return store
+
+
+def play(job: Job, way: ProcessTransport, results: Tensor, progress: Progress) -> Report:
+    """Do all that the rank of this process has to do; what is compared with ordinary training is written to `results`.
+    What goes wrong is raised here, without a word to the others."""
+    report: Report = {}
+    context = RankContext(job, way.rank, way, way.device, results, partial(progress, RUNNING))
+    progress(READY, context.now)
+    for handle in steps(context, report):
+        progress(WAITING, context.now)
+        handle.wait()
+        progress(RUNNING, context.now)
+    progress(FINISHED, context.now)
+    return report
+
+
+# -- a process of torchrun ----------------------------------------------------------------------------------------
+
+
+def torchrun_is_here() -> bool:
+    """Tell whether torchrun (or another that sets its variables) has started this process."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def _as_torchrun_does(job: Job) -> tuple[int, list[Report], Comparison]:
+    """Play this process's rank. Every process gets its rank, the reports of all, and the comparison."""
+    rank, world = int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
+    if int(world) != job.plan.ranks:
+        raise WrongWorld(
+            f"the Trace has {job.plan.ranks} ranks, torchrun started {world} processes: "
+            f"--nnodes times --nproc-per-node must be {job.plan.ranks}"
+        )
+    begun, local = time.perf_counter_ns(), int(os.environ.get("LOCAL_RANK", rank))
+    one_machine, now = os.environ.get("LOCAL_WORLD_SIZE") == world, -1
+
+    def progress(state: int, event: int) -> None:
+        nonlocal now
+        now = event
+
+    try:
+        way = meet(job, rank, local, "env://", job.options.timeout, one_machine, next(REPLAYS))
+        results = torch.zeros(job.kept[rank], dtype=job.initial.dtype)
+        report = play(job, way, results, progress)
+        report["ready"] -= begun
+        reports: list[Any] = [None] * job.plan.ranks
+        dist.all_gather_object(reports, report)
+        return rank, reports, _compared_on_rank_0(job, results, way)
+    except ReplayError:
+        raise
+    except Exception as error:
+        raise raised(job.plan, rank, now, f"{type(error).__name__}: {error}") from error
+    finally:
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+
+
+def _compared_on_rank_0(job: Job, results: Tensor, way: ProcessTransport) -> Comparison:
+    """Collect what all kept on rank 0, which compares, and tells the others: that may take longer than any timeout."""
+    if not job.options.verify:
+        return job.compared(())
+    device = way.token.device
+    if way.rank != 0:
+        if results.numel():
+            dist.send(results.to(device), 0)
+        way.store.wait(["verdict"], timedelta(hours=6))
+        verdict: dict[str, list[Any]] = json.loads(way.store.get("verdict"))
+        return {name: [Deviation(*each) for each in found] for name, found in verdict.items()}
+    everything = [results]
+    for rank in range(1, job.plan.ranks):
+        room = torch.empty(job.kept[rank], dtype=results.dtype, device=device)
+        if room.numel():
+            dist.recv(room, rank)
+        everything.append(room.cpu())
+    found = job.compared(everything)
+    way.store.set("verdict", json.dumps({name: [*map(astuple, each)] for name, each in found.items()}))
+    return found
