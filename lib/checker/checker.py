@@ -94,6 +94,14 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
     return _verdict(trace, record, goals)
 
 
+@without_collector()
+def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
+    """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
+    trace = _plain(trace_of(models, ""), record)
+    faults, rebuilt = _rebuilt(trace, record, False)
+    return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
+
+
 def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
     that is kept with the Trace is asked: somebody may have changed it since."""
@@ -191,12 +199,17 @@ def _against(
         said.append(notes.over_sent(timed, found.sent, goals[over], alone=over > 0))
     if record is None:
         return over, said
-    # These make a puzzle easier than it is: work left out, a batch on one rank that a domain is to share.
-    left_out = notes.left_out(timed, rebuilt.flaws.keys())
     said += [odd] if (odd := notes.other_layer(timed)) is not None else []
-    reasons = [left_out, notes.undivided(timed, record.domain)]
-    easier = [reason for reason in reasons if reason is not None]
+    easier = _easier(timed, record, rebuilt)
     return 0 if easier else over, said + easier
+
+
+def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
+    """Say what makes a puzzle easier than it is: work left out, a batch on one rank that a domain is to share."""
+    from lib.checker import notes
+
+    reasons = [notes.left_out(run, rebuilt.flaws.keys()), notes.undivided(run, record.domain)]
+    return [reason for reason in reasons if reason is not None]
 
 
 class Forgotten(NamedTuple):

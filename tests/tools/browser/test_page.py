@@ -347,19 +347,16 @@ SOLVED = notebooks_below(ROOT / "solutions")
 WORKER = """async ([start, cells]) => {
   const worker = new Worker("worker.js", {type: "module"});
   const outputs = [];
-  let shown, ended;
+  let ended;
   const turn = new Promise((resolve, reject) => (ended = {resolve, reject}));
-  const next = () => {
-    if (outputs.length === cells.length) return ended.resolve();
-    outputs.push(shown = []);
-    worker.postMessage({type: "run", source: cells[outputs.length - 1]});
-  };
   worker.onmessage = ({data}) => {
     if (data.type === "broken") ended.reject(new Error(data.text));
-    if (data.type === "output") shown.push(data.output);
-    if (data.type === "ready" || data.type === "done") next();
+    if (data.type === "begins") outputs.push([]);
+    if (data.type === "output") outputs.at(-1).push(data.output);
+    if (data.type === "done" && (!data.fine || outputs.length === cells.length)) ended.resolve();
   };
   worker.postMessage({type: "start", ...start, files: {}, progress: null});
+  worker.postMessage({type: "run", cells, progress: null});
   await turn;
   worker.terminate();
   return outputs;

@@ -1,7 +1,7 @@
-// Python itself: Pyodide with the package, and one kernel. It tells "ready" or "broken", and for each cell "begins",
-// any number of "output", and "done"; one cell is asked for at a time. It also takes a "file", and answers "share" with the
-// last run. A worker that is told to "remember" keeps the memory of a Python that is ready in the browser, and the next
-// page begins with it, which takes a fifth of the time.
+// Python itself: Pyodide with the package, and one kernel. It tells "ready" or "broken". It is asked to "run" some cells,
+// and tells for each that it "begins", any number of "output", and "done"; after one that fails it runs no more of these.
+// It also takes a "file", and answers "share" with the last run. A worker that is told to "remember" keeps the memory of a
+// Python that is ready in the browser, and the next page begins with it, which takes a fifth of the time.
 // No await at the top: messages that come before its end would be lost.
 
 import {loadPyodide} from "./pyodide/pyodide.mjs";
@@ -54,7 +54,7 @@ async function load(lock, more = {}) {
   const lost = new Promise((_, reject) => {
     console.warn = (text) => String(text).startsWith("wasm instantiation") && reject(new Error("the connection was lost"));
   });
-  const env = {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0"};
+  const env = {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0", PYTHONDONTWRITEBYTECODE: "1"};
   const indexURL = new URL("./pyodide/", self.location).href;
   return Promise.race([loadPyodide({indexURL, lockFileContents: lock, packages: [], env, ...more}), lost]);
 }
@@ -105,14 +105,18 @@ function progressNow() {
   return python.FS.analyzePath(PROGRESS).exists ? python.FS.readFile(PROGRESS, {encoding: "utf8"}) : null;
 }
 
-async function run({source, progress}) {
+/** Runs cells, one after the other, until one fails. */
+async function run({cells, progress}) {
   await ready;
   setProgress(progress);
-  self.postMessage({type: "begins"});
-  const begun = performance.now();
-  const fine = await shell.run(source);
-  const ms = Math.round(performance.now() - begun);
-  self.postMessage({type: "done", fine, ms, count: shell.count, progress: progressNow()});
+  for (const source of cells) {
+    self.postMessage({type: "begins"});
+    const begun = performance.now();
+    const fine = await shell.run(source);
+    const ms = Math.round(performance.now() - begun);
+    self.postMessage({type: "done", fine, ms, count: shell.count, progress: progressNow()});
+    if (!fine) return;
+  }
 }
 
 async function answer({type, name, text}) {
