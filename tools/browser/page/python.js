@@ -5,6 +5,12 @@ import * as store from "./store.js";
 
 const QUIET = 2000; // milliseconds
 
+/** A worker that obeys the Content-Security-Policy of the page, as one does whose address is a blob: it asks no other host. */
+function worker() {
+  const program = new Blob([`import ${JSON.stringify(new URL("worker.js", location))};`], {type: "text/javascript"});
+  return new Worker(URL.createObjectURL(program), {type: "module"});
+}
+
 export class Python {
   /**
    * `say(text)` tells the reader, `busy(yes)` whether there is something to stop; `files()` gives what Python finds in
@@ -19,7 +25,7 @@ export class Python {
     Object.assign(this, {queue: [], asked: 0, lost: null});
     this.busy(false);
     this.forget();
-    this.worker = new Worker("worker.js", {type: "module"});
+    this.worker = worker();
     this.worker.onmessage = ({data}) => this[data.type](data);
     this.worker.onerror = () => this.broken({text: "its worker did not start"});
     this.worker.postMessage({type: "start", ...PYTHON, files: this.files(), progress: store.get("progress")});
@@ -84,7 +90,7 @@ export class Python {
   /** Lets another worker keep a memory for the next page. */
   remember() {
     if (this.helper) return;
-    this.helper = new Worker("worker.js", {type: "module"});
+    this.helper = worker();
     this.helper.postMessage({type: "remember", ...PYTHON});
     this.helper.onmessage = () => {
       this.helper.terminate(); // and it is not asked again

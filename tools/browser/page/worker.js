@@ -10,12 +10,13 @@ const HOME = "/home/pyodide";
 const PROGRESS = `${HOME}/progress.json`;
 const FOLDER = `${HOME}/my_puzzles`; // what was written in other notebooks lies there
 const MEMORY = "puzzles-memory"; // a cache for all sites of this host; entries have addresses below their site
+const HERE = import.meta.url; // the worker itself has an address of a blob, so that it obeys the policy of the page
 const BEGIN = "import importlib; importlib.invalidate_caches(); import kernel; kernel.begin";
 
 let python, shell, ready;
 
 async function unpacked(name) {
-  const answer = await fetch(name);
+  const answer = await fetch(new URL(name, HERE));
   if (!answer.ok) throw new Error(`${name} is not there`);
   return new Uint8Array(await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
 }
@@ -33,7 +34,7 @@ function unpack(bytes, folder) {
 
 async function remembered(name) {
   try {
-    const kept = await (await caches.open(MEMORY)).match(name);
+    const kept = await (await caches.open(MEMORY)).match(new URL(name, HERE));
     return kept && new Uint8Array(await kept.arrayBuffer());
   } catch {
     return null; // storage is forbidden: Python starts anew each time
@@ -55,7 +56,7 @@ async function load(lock, more = {}) {
     console.warn = (text) => String(text).startsWith("wasm instantiation") && reject(new Error("the connection was lost"));
   });
   const env = {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0", PYTHONDONTWRITEBYTECODE: "1"};
-  const indexURL = new URL("./pyodide/", self.location).href;
+  const indexURL = new URL("./pyodide/", HERE).href;
   return Promise.race([loadPyodide({indexURL, lockFileContents: lock, packages: [], env, ...more}), lost]);
 }
 
@@ -91,9 +92,9 @@ async function remember({archive, lock, site, memory}) {
   python.runPython(`${BEGIN}(with_all=True)`);
   const held = python.makeMemorySnapshot();
   const cache = await caches.open(MEMORY);
-  const here = new URL("./memory-", self.location).href;
+  const here = new URL("./memory-", HERE).href;
   for (const {url} of await cache.keys()) if (url.startsWith(here)) await cache.delete(url); // of other versions
-  await cache.put(memory, new Response(held));
+  await cache.put(new URL(memory, HERE), new Response(held));
 }
 
 /** Another tab may have written the progress since. */
