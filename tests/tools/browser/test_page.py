@@ -582,6 +582,14 @@ def test_a_keyboard_is_enough(visit: Open) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     expect(cell(page, "ddp-3").locator(".cm-content")).not_to_be_focused()
+    summary, first = page.locator("#menu summary"), page.locator("#menu").get_by_role("link", name="Colab")
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(summary).to_be_focused()
+    expect(first).to_be_hidden()
 
 
 def test_a_course_has_pages_of_its_own(chromium: Browser, tmp_path: Path) -> None:

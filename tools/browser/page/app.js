@@ -369,6 +369,11 @@ function connect() {
   $("stop").onclick = () => python.stop("Stopped.");
   $("save").onclick = download;
   document.addEventListener("click", ({target}) => ($("menu").open &&= target.closest("summary") !== null));
+  $("menu").onkeydown = ({key}) => {
+    if (key !== "Escape") return;
+    $("menu").open = false;
+    $("menu").firstElementChild.focus();
+  };
   $("code").onclick = () => share("code");
   $("run").onclick = () => share("run");
   $("colab").onclick = () => take("In Colab choose File, Upload notebook, and then this file.");
