@@ -193,6 +193,22 @@ def test_what_was_changed_above_runs_first_with_all_that_depends_on_it(visit: Op
     expect(cell(page, "ddp-20").locator(".out")).to_contain_text("again")
 
 
+def test_what_is_asked_for_meanwhile_comes_after_and_what_fails_ends_it(visit: Open) -> None:
+    page = visit("04_ddp")
+    write(page, "ddp-3", "import time\ntime.sleep(2)\n'first'")
+    cell(page, "ddp-3").get_by_role("button", name="+ cell").click()
+    page.keyboard.insert_text("'second'")
+    cell(page, "ddp-3").get_by_role("button", name="Run").click()
+    expect(page.get_by_role("status")).to_have_text("Running…")
+    expect(run(page, "own-1")).to_have_text("'second'")
+    expect(cell(page, "ddp-3").locator(".out")).to_have_text("'first'")
+    write(page, "ddp-3", "1 / 0")
+    write(page, "own-1", "'third'")
+    expect(run(page, "own-1", ends="Cell 1 failed: see its message.")).to_have_text("'second'")
+    write(page, "ddp-3", "1")
+    expect(run(page, "own-1")).to_have_text("'third'")
+
+
 def test_a_wrong_answer_shows_the_lines_of_the_student_and_marks_the_last(visit: Open) -> None:
     page = visit("04_ddp")
     text = solved()
