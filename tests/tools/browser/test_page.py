@@ -121,13 +121,13 @@ def more(page: Page, name: str) -> None:
     page.locator("#menu").get_by_text(name).click()
 
 
-def wait_for(page: Page, mark: str) -> None:
-    """Waits until the page has marked something; its policy allows no script of ours that would look for it."""
+def until(page: Page, script: str) -> None:
+    """Waits until something is true in a page, whose policy allows no script that would look for it there."""
     for _ in range(PATIENCE // 200):
-        if page.evaluate(f"performance.getEntriesByName('{mark}').length"):
+        if page.evaluate(script):
             return
         page.wait_for_timeout(200)
-    raise AssertionError(f"there is no mark {mark!r}")
+    raise AssertionError(f"it is never true: {script}")
 
 
 def source(stem: str, name: str) -> str:
@@ -329,6 +329,7 @@ def test_what_two_tabs_write_at_once_is_kept_twice(visit: Open) -> None:
     one, other = visit("04_ddp"), visit("04_ddp")
     cell(other, "ddp-3").locator(".cm-content").click()
     write(one, "ddp-3", "'one'")
+    until(other, "Object.values(localStorage).includes(\"'one'\")")  # tabs may hear of each other late
     other.keyboard.press("ControlOrMeta+A")
     other.keyboard.insert_text("'other'")
     expect(other.get_by_role("alert")).to_have_text(
@@ -516,7 +517,7 @@ def test_a_link_brings_a_run_and_two_people_compare(
 def test_the_memory_of_a_ready_python_is_kept_and_a_damaged_one_not_used(visit: Open) -> None:
     page = visit("04_ddp")
     expect(page.get_by_role("status")).to_have_text("Python is ready.")
-    wait_for(page, "remembered")
+    until(page, "performance.getEntriesByName('remembered').length")
     for damage in (False, True):
         if damage:
             page.evaluate(
