@@ -16,6 +16,9 @@ PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
 # One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
 WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
 PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The page's kernel runs all solved notebooks at every commit (tests/tools/test_browser_kernel.py); Jupyter's those of which
+# each chapter has one, and all for `make test-all`.
+JUPYTER      = $(if $(ONLY)$(filter thorough,$(TESTS)),solutions,$(sort $(wildcard solutions/00_*.ipynb solutions/*/01_*.ipynb)))
 NBVAL       := -p lib.suite.notebooks.kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
 # Pythons to try, first that runs and is new enough wins. `make setup PYTHON=/path/to/python` skips the search.
@@ -84,9 +87,9 @@ generated: $(ALL)  ##   only the notebooks: are they what solutions/*.py give, a
 	$(call step,Puzzles and generated notebooks (puzzles check))
 	@$(BIN)/puzzles check $(if $(filter thorough,$(TESTS)),,--stored)
 
-unit: $(ALL)  ##   only tests/ and the solved notebooks, outputs compared byte for byte (nbval), in WORKERS processes
+unit: $(ALL)  ##   only tests/, and solved notebooks in Jupyter's kernel (nbval), outputs byte for byte, in WORKERS processes
 	$(call step,Tests (pytest and nbval))
-	@$(PYTEST) $(NBVAL) $(if $(ONLY),-k '$(ONLY)') tests solutions
+	@$(PYTEST) $(NBVAL) $(if $(ONLY),-k '$(ONLY)') tests $(JUPYTER)
 
 fuzz: $(ALL)  ## write random correct and dishonest schedules (FUZZ_MINUTES=5, FUZZ_EXAMPLES, FUZZ_SEED)
 	@PYTHONPATH=. PUZZLES_PROGRESS=off $(BIN)/python -m tests.adversary.fuzz

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.puzzles.records import Goal, Puzzle
 
+PRETENDED = "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
+Found = tuple[float, float, float]  # what goals are about: a run's end, its peak, what the rank sends that sends most
+
 # What is to be said of a puzzle or a goal (`notes`, `records`) is loaded where it is needed.
 
 
@@ -94,6 +97,13 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
     return _verdict(trace, record, goals)
 
 
+@without_collector()
+def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
+    """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
+    faults, rebuilt = _rebuilt(_plain(trace_of(models, ""), record), record, False)
+    return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
+
+
 def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
     that is kept with the Trace is asked: somebody may have changed it since."""
@@ -106,31 +116,32 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     faults += stale if record is not None else []
     forgotten = Forgotten.of(timed)
-    remarks = [*_pretended(rebuilt, sandbox), *fed(timed)]
+    flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
+    remarks = [PRETENDED] if any(flaw is not None and flaw.pretended for flaw in flaws) else []
+    remarks += fed(timed)
     remarks += forgotten.remarks(timed, judged=len(goals) > 1 and not faults)
     remarks += stale if record is None else []
     end, top = figures.end(timed), figures.peak(timed)
     # What is sent costs a pass over all collectives, so it is only worked out where it can matter.
     limited = any(goal.sent is not None for goal in goals)
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
-    found = _Found(end, float(top.elements), sent)
+    memory = float(top.elements)
     notes: list[str] = []
     counting = len(goals)
-    if record is not None or any(not goal.allows(found.end, found.memory) for goal in goals):
-        counting, notes = _against(trace, timed, record, goals, found, None if faults else rebuilt)
+    if record is not None or any(not goal.allows(end, memory) for goal in goals):
+        counting, notes = _against(trace, timed, record, goals, (end, memory, sent), None if faults else rebuilt)
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
     counting = min(counting, 1) if forgotten.hidden and record is not None else counting
     return Verdict(
         correct=not faults,
         time=end,
         printed=figures.printed(timed),
-        memory=found.memory,
+        memory=memory,
         rank=top.rank,
         faults=tuple(faults),
         notes=(*remarks, *notes),
         goals=tuple(
-            goal._replace(reached=goal.allows(end, found.memory) and number < counting)
-            for number, goal in enumerate(goals)
+            goal._replace(reached=goal.allows(end, memory) and number < counting) for number, goal in enumerate(goals)
         ),
         puzzle=None if record is None else record.id,
         sent=sent,
@@ -153,50 +164,40 @@ def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool) -> tuple[list[s
     return faults, rebuilt
 
 
-def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
-    """Say that a sandbox has got away with what would be a fault elsewhere."""
-    flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
-    if any(flaw is not None and flaw.pretended for flaw in flaws):
-        yield "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
-
-
-class _Found(NamedTuple):
-    """The figures of a run that goals are about: its end, its peak, and what the rank sends that sends most."""
-
-    end: float
-    memory: float
-    sent: float
-
-
 def _against(
-    trace: Trace, timed: Trace, record: Puzzle | None, goals: Sequence[Goal], found: _Found, rebuilt: Rebuilt | None
+    trace: Trace, timed: Trace, record: Puzzle | None, goals: Sequence[Goal], found: Found, rebuilt: Rebuilt | None
 ) -> tuple[int, list[str]]:
     """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first that it
     misses. `rebuilt` is None for a run that is not correct: why it misses what does not matter."""
     from lib.checker import notes
 
-    said: list[str] = []
+    (end, memory, sent), said = found, list[str]()
     # A limit on what is sent belongs to its goal and all harder ones.
-    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and found.sent > goal.sent), len(goals))
+    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
     if record is not None and trace.costs != record.costs:
-        said.append(notes.other_costs(figures.end(trace), found.end))
+        said.append(notes.other_costs(figures.end(trace), end))
     if rebuilt is None:
         return over, said
-    missed = next((goal for goal in goals if not goal.allows(found.end, found.memory)), None)
-    if missed is not None and found.end > missed.time:
-        said.append(notes.over_time(timed, found.end, missed.name, missed.time))
-    if missed is not None and found.memory > missed.memory:
+    missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
+    if missed is not None and end > missed.time:
+        said.append(notes.over_time(timed, end, missed.name, missed.time))
+    if missed is not None and memory > missed.memory:
         said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
-    if over < len(goals) and all(goal.allows(found.end, found.memory) for goal in goals[:over]):
-        said.append(notes.over_sent(timed, found.sent, goals[over], alone=over > 0))
+    if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
+        said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if record is None:
         return over, said
-    # These make a puzzle easier than it is: work left out, a batch on one rank that a domain is to share.
-    left_out = notes.left_out(timed, rebuilt.flaws.keys())
     said += [odd] if (odd := notes.other_layer(timed)) is not None else []
-    reasons = [left_out, notes.undivided(timed, record.domain)]
-    easier = [reason for reason in reasons if reason is not None]
+    easier = _easier(timed, record, rebuilt)
     return 0 if easier else over, said + easier
+
+
+def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
+    """Say what makes a puzzle easier than it is: work left out, a batch on one rank that a domain is to share."""
+    from lib.checker import notes
+
+    reasons = [notes.left_out(run, rebuilt.flaws.keys()), notes.undivided(run, record.domain)]
+    return [reason for reason in reasons if reason is not None]
 
 
 class Forgotten(NamedTuple):

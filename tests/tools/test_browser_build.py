@@ -70,16 +70,17 @@ def test_nothing_of_somebody_else_is_overwritten(tmp_path: Path, monkeypatch: py
         build.build(tmp_path)
 
 
-def test_the_package_is_compiled_and_what_messages_show_keeps_its_lines() -> None:
-    files = {"lib/a.py": b"x = 1\n", "lib/schedules/steps.py": b"y = 2\n", "lib/_notebooks/z.py": b"z\n", "a.toml": b""}
-    made = dict(compiled.package(files.items(), "/site"))
+def test_what_is_loaded_first_is_compiled_and_what_messages_show_keeps_its_lines() -> None:
+    files = dict.fromkeys(("lib/a.py", "lib/schedules/steps.py", "lib/later.py", "a.toml"), b"x = 1\n")
+    first = {"/site/lib/a.py", "/site/lib/schedules/steps.py"}
+    made = dict(compiled.package(files.items(), "/site", first))
     assert [name for name in made if name.endswith((".py", ".toml"))] == [
         "lib/schedules/steps.py",
-        "lib/_notebooks/z.py",
+        "lib/later.py",
         "a.toml",
     ]
     assert "lib/a.pyc" in made
-    assert made == dict(compiled.package(files.items(), "/site"))
+    assert made == dict(compiled.package(files.items(), "/site", first))
 
 
 def test_of_the_standard_library_stays_what_is_used() -> None:

@@ -1,8 +1,8 @@
 """Compiles what the page loads, in the very Python that will load it: that is half of the time to the first picture.
 
-`page/compile.mjs` runs this in Pyodide, with the folder that is being built at /out. The package lies without its
-sources then, but for what messages show lines of; of the standard library only what is loaded at the start is compiled,
-as the rest would make the download larger.
+`page/compile.mjs` runs this in Pyodide, with the folder that is being built at /out. Only what a learner's first run
+and first check load is compiled, as the rest would make the download larger by a fifth. The package lies without its
+sources then, but for what messages show lines of.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import invalidate_caches
 from pathlib import Path
 
@@ -24,8 +25,6 @@ SHOWN = (
     "lib/schedules/pipelines/",
 )
 """How the paths begin of what stands for a student's own: messages show its lines."""
-DATA = "lib/_notebooks/"
-"""References are read, and compiled when a puzzle asks for them."""
 ABSENT = re.compile(
     r"_pyrepl/(?!__init__|pager)|(ctypes|curses|dbm|ensurepip|idlelib|multiprocessing|sqlite3|tkinter|turtledemo|venv|wsgiref|xmlrpc)/"
     r"|xml/(dom|sax)/|email/mime/|(_pydatetime|_pydecimal|_pyio|bdb|cmd|doctest|ftplib|imaplib|mailbox|pdb)\.py$"
@@ -34,6 +33,8 @@ ABSENT = re.compile(
 )
 """What of the standard library has no use in a page: processes, terminals, windows, mail, databases, debuggers, and the
 encodings of old files. It is a tenth of what is transferred."""
+FIRST = "ddp"
+"""The puzzle that is run and checked to know what that loads."""
 CHECKED = 0b01
 """The flag of a .pyc whose source is known by its hash, and is not compared: there is no source to compare it with."""
 
@@ -47,11 +48,11 @@ def compiled(data: bytes, file: str, optimize: int = 0) -> bytes:
     return head + marshal.dumps(code)
 
 
-def package(files: Files, site: str) -> Iterator[tuple[str, bytes]]:
-    """Compile the package, which will lie in the folder `site`. Its asserts stay."""
+def package(files: Files, site: str, loaded: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Compile what is `loaded` of the package, which will lie in the folder `site`. Its asserts stay."""
     tag = sys.implementation.cache_tag
     for name, data in files:
-        if not name.endswith(".py") or name.startswith(DATA):
+        if f"{site}/{name}" not in loaded:
             yield name, data
         elif name.startswith(SHOWN):
             folder, _, file = name.rpartition("/")
@@ -87,26 +88,40 @@ def write(path: Path, files: Files) -> None:
 
 
 def loaded() -> set[str]:
-    """Do what a page does until it has drawn something, and return the files that were loaded for it."""
+    """Do what a learner does first, and return the files that were loaded for it: a run that is drawn and checked, and
+    one that stands still."""
     from kernel import begin  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
     begin()
-    from lib import check, goal, hint, predict, review
+    from drawing import draw
+    from lib import Model, PuzzleError, check, goal, hint, predict, review, simulate
+    from lib.suite.course.solutions import reference
+    from lib.suite.submissions.load import load_function
 
-    for function in (check, goal, hint, predict, review):
+    for function in (check, hint, predict, review):
         function.__module__  # noqa: B018 - names of lib are imported when they are first asked for
+
+    async def nobody_sends(model: Model) -> None:
+        await model.receive(0)
+
+    goal(FIRST)
+    models = simulate(load_function(reference(FIRST), FIRST), puzzle=FIRST)
+    draw(models)._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+    Model.check(models, puzzle=FIRST)
+    with suppress(PuzzleError):
+        simulate(nobody_sends, ranks=2)
     return {str(getattr(module, "__file__", "")) for module in [*sys.modules.values()]}
 
 
 def main(out: Path, site: str) -> None:
     """Compile the archives of the folder `out`."""
-    archive = out / "puzzles.zip"
+    archive, site = out / "puzzles.zip", f"/{site.lstrip('/')}"  # it begins with two of them
     sources = read(archive)
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(site)
     invalidate_caches()
     files = loaded()
     place = next(path for path in sys.path if path.endswith(".zip"))
-    write(archive, package(sources, site))
+    write(archive, package(sources, site, files))
     stdlib = out / "pyodide" / "python_stdlib.zip"
     write(stdlib, library(read(stdlib), place, files))

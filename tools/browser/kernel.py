@@ -34,6 +34,8 @@ COMMAND: Final = re.compile(r"\s*(?:!|%{1,2}[a-z])", re.IGNORECASE)
 NO_COMMANDS: Final = "This page runs Python only: a line that begins with ! or % is a command of Jupyter's."
 ABSENT: Final = "This page has no {}: it has Python's standard library, `lib` and `drawing`."
 OURS: Final = ("lib", "drawing")
+YOUNG: Final = 20_000
+"""New objects after which the collector looks for those that nobody has: a run makes many, and keeps most of them."""
 CONTAINERS: Final[tuple[type, ...]] = (dict, list, tuple, set, frozenset)
 """What is shown with a line for each thing in it, where one line is too long."""
 
@@ -278,8 +280,10 @@ def begin(*, with_all: bool = False) -> None:
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             with suppress(ImportError):  # of the doors to what a page has not
                 import_module(module.name)
-    gc.collect()
+    if with_all:
+        gc.collect()
     gc.freeze()  # what was imported stays: the collector need not go through it again and again
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
 
 
 def connect(tell: Callable[[str], None]) -> Kernel:

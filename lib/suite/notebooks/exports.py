@@ -53,8 +53,11 @@ NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
+    "drawing/comparing/overview.py",
     "lib/_notebooks/",
     "lib/analysis/bounds/best_orders.",
+    "lib/plan/files.py",
+    "lib/schedules/formats/kineto.py",
     "lib/suite/cli/",
     "lib/suite/course/subject.py",
     "lib/suite/grade/",

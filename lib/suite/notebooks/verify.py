@@ -50,7 +50,7 @@ def verify(root: Path, *, stored: bool = False) -> list[Finding]:
     """Check every puzzle in every way, in order. `root` holds puzzles/ and solutions/.
 
     With `stored` the solved notebooks are not run, nor what the unsolved ones have of them whatever a student writes:
-    their outputs are taken to be what they put out, as nbval checks.
+    their outputs are taken to be what they put out, as tests check.
     """
     findings = [Finding(record.stem, "record", _record_problem(root, record)) for record in PUZZLES.values()]
     unexpected = "nobody expects this file: remove it, or give it a record"
@@ -123,7 +123,7 @@ def _generated(root: Path, stored: bool) -> Iterator[Finding]:
 def _unsolved(sources: list[Source], root: Path, stored: bool) -> Iterator[Finding]:
     """Run every student's notebook untouched: it must say that it is not solved, and fail nowhere.
 
-    With `stored` its demonstrations are left out: they are cells of the solved notebooks as well, which nbval runs.
+    With `stored` its demonstrations are left out: they are cells of the solved notebooks as well, which tests run.
     """
     paths = {notebook_in(root / "puzzles", source.id): source for source in sources}
     there = {path: source for path, source in paths.items() if path.is_file()}

@@ -206,7 +206,16 @@ const python = new Python({
   files,
   busy: (yes) => ($("stop").disabled = !yes),
   forget: () => cells.forEach((cell) => Object.assign(cell, {ran: null, count: null})),
+  rest: keep,
 });
+
+/** Keeps the site for the time without a network; Python comes first, as both take all that a machine has. */
+function keep() {
+  navigator.serviceWorker?.register("sw.js").then(
+    () => navigator.serviceWorker.ready.then(() => performance.mark("offline")),
+    () => {}, // a private window: the page works, with a network
+  );
+}
 
 /** Runs a cell, and before it all from the first above that has not run as it now stands. */
 function run(cell) {
@@ -360,6 +369,11 @@ function connect() {
   $("stop").onclick = () => python.stop("Stopped.");
   $("save").onclick = download;
   document.addEventListener("click", ({target}) => ($("menu").open &&= target.closest("summary") !== null));
+  $("menu").onkeydown = ({key}) => {
+    if (key !== "Escape") return;
+    $("menu").open = false;
+    $("menu").firstElementChild.focus();
+  };
   $("code").onclick = () => share("code");
   $("run").onclick = () => share("run");
   $("colab").onclick = () => take("In Colab choose File, Upload notebook, and then this file.");
@@ -381,9 +395,10 @@ store.onRefusal(say);
 document.title = `${TITLE} · LLM Training Puzzles`;
 for (const [stem, title] of NOTEBOOKS) $("choose").append(new Option(title, stem, false, stem === STEM));
 $("choose").onchange = () => (location.search = `?p=${$("choose").value}`);
-if (typeof WebAssembly === "undefined" || typeof Worker === "undefined")
+if (typeof WebAssembly === "undefined" || typeof Worker === "undefined") {
   say("This browser cannot run Python (it has no WebAssembly, or no workers): you can read here, and run in another one.");
-else python.start();
+  keep();
+} else python.start();
 try {
   moved();
   await show();
@@ -394,7 +409,3 @@ try {
   say(`The page could not be loaded (${error.message}). What you wrote is kept: load it again.`);
 }
 navigator.storage?.persist?.();
-navigator.serviceWorker?.register("sw.js").then(
-  () => navigator.serviceWorker.ready.then(() => performance.mark("offline")),
-  () => {}, // a private window: the page works, with a network
-);

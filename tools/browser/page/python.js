@@ -5,20 +5,27 @@ import * as store from "./store.js";
 
 const QUIET = 2000; // milliseconds
 
+/** A worker that obeys the Content-Security-Policy of the page, as one does whose address is a blob: it asks no other host. */
+function worker() {
+  const program = new Blob([`import ${JSON.stringify(new URL("worker.js", location))};`], {type: "text/javascript"});
+  return new Worker(URL.createObjectURL(program), {type: "module"});
+}
+
 export class Python {
   /**
    * `say(text)` tells the reader, `busy(yes)` whether there is something to stop; `files()` gives what Python finds in
-   * its folder, by name; `forget()` is called when a new Python has run no cell yet.
+   * its folder, by name; `forget()` is called when a new Python has run no cell yet, and `rest()` when the first one has
+   * nothing to do, or is lost.
    */
-  constructor({say, files, busy, forget}) {
-    Object.assign(this, {say, files, busy, forget, queue: [], clock: null});
+  constructor({say, files, busy, forget, rest}) {
+    Object.assign(this, {say, files, busy, forget, rest, queue: [], clock: null});
   }
 
   start() {
-    Object.assign(this, {queue: [], lost: null});
+    Object.assign(this, {queue: [], asked: 0, lost: null});
     this.busy(false);
     this.forget();
-    this.worker = new Worker("worker.js", {type: "module"});
+    this.worker = worker();
     this.worker.onmessage = ({data}) => this[data.type](data);
     this.worker.onerror = () => this.broken({text: "its worker did not start"});
     this.worker.postMessage({type: "start", ...PYTHON, files: this.files(), progress: store.get("progress")});
@@ -27,18 +34,18 @@ export class Python {
   /** Runs cells, one after the other, until one fails. */
   run(cells) {
     if (this.lost) return this.broken({text: this.lost});
-    const idle = !this.queue.length;
     for (const cell of cells) cell.note("waits");
     this.queue.push(...cells);
-    if (idle) this.next();
+    if (!this.asked) this.ask();
   }
 
-  next() {
-    const [cell] = this.queue;
-    this.busy(Boolean(cell));
-    if (!cell) return;
-    cell.ran = cell.text();
-    this.worker.postMessage({type: "run", source: cell.ran, progress: store.get("progress")});
+  /** Asks for all cells that wait, at once: Python goes on while the page shows what it has put out. */
+  ask() {
+    this.busy(this.queue.length > 0);
+    if (!this.queue.length) return;
+    this.asked = this.queue.length;
+    const cells = this.queue.map((cell) => (cell.ran = cell.text()));
+    this.worker.postMessage({type: "run", cells, progress: store.get("progress")});
   }
 
   stop(why) {
@@ -71,14 +78,19 @@ export class Python {
   ready({times, known}) {
     performance.mark("ready", {detail: {...times, known}});
     if (!this.queue.length) this.say("Python is ready.");
-    if (!known) setTimeout(() => this.remember(), QUIET);
+    setTimeout(() => this.idle(known), known ? 0 : QUIET);
   }
 
-  /** Lets another worker keep a memory for the next page, once nothing runs here. */
+  idle(known) {
+    if (this.queue.length) return setTimeout(() => this.idle(known), QUIET);
+    this.rest();
+    if (!known) this.remember();
+  }
+
+  /** Lets another worker keep a memory for the next page. */
   remember() {
-    if (this.queue.length) return setTimeout(() => this.remember(), QUIET);
     if (this.helper) return;
-    this.helper = new Worker("worker.js", {type: "module"});
+    this.helper = worker();
     this.helper.postMessage({type: "remember", ...PYTHON});
     this.helper.onmessage = () => {
       this.helper.terminate(); // and it is not asked again
@@ -87,9 +99,10 @@ export class Python {
   }
 
   broken({text}) {
-    this.lost = text;
+    Object.assign(this, {lost: text, asked: 0});
     for (const cell of this.queue.splice(0)) cell.end("");
     this.busy(false);
+    this.rest();
     this.say(`Python could not be loaded (${text}). What you wrote is kept: load the page again to go on.`);
   }
 
@@ -108,11 +121,13 @@ export class Python {
     const cell = this.queue.shift();
     cell.end(fine ? `${ms} ms` : "failed", count);
     if (progress) store.set("progress", progress);
+    this.asked -= 1;
     if (!fine) {
-      cell.ran = null;
+      for (const other of [cell, ...this.queue]) other.ran = null;
       for (const other of this.queue.splice(0)) other.end("");
+      this.asked = 0;
     }
-    this.next();
+    if (!this.asked) this.ask();
     if (this.queue.length) return;
     setTimeout(() => { // what was put out comes first
       this.say(fine ? "Done." : `Cell ${cell.number} failed: see its message.`);

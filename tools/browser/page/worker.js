@@ -1,7 +1,7 @@
-// Python itself: Pyodide with the package, and one kernel. It tells "ready" or "broken", and for each cell "begins",
-// any number of "output", and "done"; one cell is asked for at a time. It also takes a "file", and answers "share" with the
-// last run. A worker that is told to "remember" keeps the memory of a Python that is ready in the browser, and the next
-// page begins with it, which takes a fifth of the time.
+// Python itself: Pyodide with the package, and one kernel. It tells "ready" or "broken". It is asked to "run" some cells,
+// and tells for each that it "begins", any number of "output", and "done"; after one that fails it runs no more of these.
+// It also takes a "file", and answers "share" with the last run. A worker that is told to "remember" keeps the memory of a
+// Python that is ready in the browser, and the next page begins with it, which takes a fifth of the time.
 // No await at the top: messages that come before its end would be lost.
 
 import {loadPyodide} from "./pyodide/pyodide.mjs";
@@ -10,12 +10,13 @@ const HOME = "/home/pyodide";
 const PROGRESS = `${HOME}/progress.json`;
 const FOLDER = `${HOME}/my_puzzles`; // what was written in other notebooks lies there
 const MEMORY = "puzzles-memory"; // a cache for all sites of this host; entries have addresses below their site
+const HERE = import.meta.url; // the worker itself has an address of a blob, so that it obeys the policy of the page
 const BEGIN = "import importlib; importlib.invalidate_caches(); import kernel; kernel.begin";
 
 let python, shell, ready;
 
 async function unpacked(name) {
-  const answer = await fetch(name);
+  const answer = await fetch(new URL(name, HERE));
   if (!answer.ok) throw new Error(`${name} is not there`);
   return new Uint8Array(await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
 }
@@ -33,7 +34,7 @@ function unpack(bytes, folder) {
 
 async function remembered(name) {
   try {
-    const kept = await (await caches.open(MEMORY)).match(name);
+    const kept = await (await caches.open(MEMORY)).match(new URL(name, HERE));
     return kept && new Uint8Array(await kept.arrayBuffer());
   } catch {
     return null; // storage is forbidden: Python starts anew each time
@@ -54,8 +55,8 @@ async function load(lock, more = {}) {
   const lost = new Promise((_, reject) => {
     console.warn = (text) => String(text).startsWith("wasm instantiation") && reject(new Error("the connection was lost"));
   });
-  const env = {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0"};
-  const indexURL = new URL("./pyodide/", self.location).href;
+  const env = {HOME, PUZZLES_PROGRESS: PROGRESS, PUZZLES_FOLDER: FOLDER, PYTHONHASHSEED: "0", PYTHONDONTWRITEBYTECODE: "1"};
+  const indexURL = new URL("./pyodide/", HERE).href;
   return Promise.race([loadPyodide({indexURL, lockFileContents: lock, packages: [], env, ...more}), lost]);
 }
 
@@ -91,9 +92,9 @@ async function remember({archive, lock, site, memory}) {
   python.runPython(`${BEGIN}(with_all=True)`);
   const held = python.makeMemorySnapshot();
   const cache = await caches.open(MEMORY);
-  const here = new URL("./memory-", self.location).href;
+  const here = new URL("./memory-", HERE).href;
   for (const {url} of await cache.keys()) if (url.startsWith(here)) await cache.delete(url); // of other versions
-  await cache.put(memory, new Response(held));
+  await cache.put(new URL(memory, HERE), new Response(held));
 }
 
 /** Another tab may have written the progress since. */
@@ -105,14 +106,18 @@ function progressNow() {
   return python.FS.analyzePath(PROGRESS).exists ? python.FS.readFile(PROGRESS, {encoding: "utf8"}) : null;
 }
 
-async function run({source, progress}) {
+/** Runs cells, one after the other, until one fails. */
+async function run({cells, progress}) {
   await ready;
   setProgress(progress);
-  self.postMessage({type: "begins"});
-  const begun = performance.now();
-  const fine = await shell.run(source);
-  const ms = Math.round(performance.now() - begun);
-  self.postMessage({type: "done", fine, ms, count: shell.count, progress: progressNow()});
+  for (const source of cells) {
+    self.postMessage({type: "begins"});
+    const begun = performance.now();
+    const fine = await shell.run(source);
+    const ms = Math.round(performance.now() - begun);
+    self.postMessage({type: "done", fine, ms, count: shell.count, progress: progressNow()});
+    if (!fine) return;
+  }
 }
 
 async function answer({type, name, text}) {
