@@ -37,14 +37,13 @@ from lib.suite.grade.intake.roster import (
     to_fill_in,
 )
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
+from lib.suite.grade.results import FORMS, write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
-FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
 def grade_(
@@ -68,7 +67,9 @@ def grade_(
     marks: Annotated[
         list[Path] | None, option("A CSV of points and comments by hand, or several; written if missing.")
     ] = None,
-    platform: Annotated[list[str] | None, option(FORM)] = None,
+    column: Annotated[
+        str | None, option("The column of the roster for points: upload.csv is the roster with it.")
+    ] = None,
     limit: Annotated[float | None, option("Seconds that one run may take.", min=0.1)] = None,
     jobs: Annotated[
         int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
@@ -77,7 +78,7 @@ def grade_(
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
-    In the folder are then scores.csv, gradebook.json, junit.xml and the report, index.html. Stopped and started again
+    In the folder are then scores.csv, gradebook.json and the report, index.html. Stopped and started again
     it goes on where it was. Exit status: 0 where every student passed everything, 1 where one did not, and 2 for a
     command that makes no sense.
     """
@@ -89,7 +90,7 @@ def grade_(
             puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
         )
         asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
-        work = _Work(submissions, out, asked, roster, marks or (), platform or (), jobs)
+        work = _Work(submissions, out, asked, roster, marks or (), column, jobs)
         work.check()
     except (AssignmentError, TableError) as error:
         fail(str(error), status=2)
@@ -144,20 +145,18 @@ class _Work(NamedTuple):
     asked: Config
     roster: Path | None
     marks: Sequence[Path]
-    platforms: Sequence[str]
+    column: str | None
     jobs: int | None
 
     def check(self) -> None:
         """Read the files of the class, before anything runs. TableError or OSError for what is no such file."""
-        if self.roster is not None:
-            read_roster(self.roster)
+        headings = read_roster(self.roster).headings if self.roster is not None else ()
         for path in self.marks:
             if path.exists():
                 read_table(path)
-        known = [one.platform.casefold() for one in RETURNS]
-        for name in self.platforms:
-            if name.casefold() not in known:
-                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
+        if self.column is not None and self.column not in headings:
+            there = ", ".join(headings) or "no roster: name it with --roster"
+            raise TableError(f"--column {self.column}: the roster has no such column\n  got: {there}")
 
     def grade(self) -> Gradebook:
         """Grade what is there now, and write all that comes of it."""
@@ -187,8 +186,8 @@ class _Work(NamedTuple):
             traces, tell_sizes = Traces(self.out / TRACES), assignment.tell_sizes
             index = write_report(book, traces, self.out, jobs=jobs, tell_sizes=tell_sizes, done=done)
         _show(book, self.out)
-        group = Class(book, roster, {one.student: one for one in collected.submissions})
-        for path in write_returns(group, returning(collected, roster, self.platforms), self.out):
+        points = None if self.column is None else write_points(book, roster, self.column, self.out)
+        for path in filter(None, (points, write_feedback(book, collected, self.out))):
             say(visible(f"To upload: {path}"))
         for path in self.marks:
             if not path.exists():

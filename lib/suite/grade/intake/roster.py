@@ -180,12 +180,12 @@ class Person:
 
 
 class Roster(NamedTuple):
-    """The people of a class in the order of their file, its headings, the rows that are about columns and not people,
-    what of it is to be looked at, and the headings that are the id and the name (`own`)."""
+    """The people of a class in the order of their file, its headings, its rows as they came, what of it is to be
+    looked at, and the headings that are the id and the name (`own`)."""
 
     people: tuple[Person, ...] = ()
     headings: tuple[str, ...] = ()
-    others: tuple[Row, ...] = ()
+    rows: tuple[Row, ...] = ()
     problems: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
 
@@ -204,7 +204,7 @@ def read_roster(path: Path) -> Roster:
             f"  got:      {', '.join(table.headings)[:200]}\n  fix:      rename a heading; a platform's export needs "
             "its language set to English"
         )
-    problems, people, others = list(table.problems), list[Person](), list[Row]()
+    problems, people = list(table.problems), list[Person]()
     taken: dict[str, Person] = {}
     for row in table.rows:
         name = " ".join(filter(None, (row.cells[one] for one in names)))
@@ -213,7 +213,6 @@ def read_roster(path: Path) -> Roster:
         its_id = bare[1] if (bare := re.fullmatch(r"(?:\D* )?(\d+)", its_id)) else its_id.removeprefix("#")
         where = f"{path.name}, line {row.line}"
         if not its_id and name.casefold() in NO_STUDENT:
-            others.append(row)
             continue
         if not its_id:
             problems.append(f"{where}: {name} has no id, and is known by name alone")
@@ -232,7 +231,7 @@ def read_roster(path: Path) -> Roster:
             for said in map(person.cell, (DEADLINE, *SUBMITTED))
             if said not in ("", "-") and moment(said) is None
         )
-    return Roster(tuple(people), table.headings, tuple(others), tuple(problems), (id_heading, *names))
+    return Roster(tuple(people), table.headings, table.rows, tuple(problems), (id_heading, *names))
 
 
 # -- whose each hand-in is --------------------------------------------------------------------------------------
