@@ -12,7 +12,7 @@ import ast
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain
@@ -23,7 +23,7 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import COMPOUND, IMPORTS, Program, Unit, import_paths
+from lib.suite.submissions.needed import COMPOUND, IMPORTS, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
@@ -106,15 +106,14 @@ class Source:
         return tuple(puzzle for puzzle in PUZZLES if self._answers(program, puzzle))
 
     def _answers(self, program: Program, puzzle: str) -> bool:
-        found = program.definition(puzzle)
-        if found is None:
+        if (found := program.definition(puzzle)) is None:
             return program.broken_after(puzzle) is not None
-        if isinstance(found.node, IMPORTS):
+        node, _ = found
+        if isinstance(node, IMPORTS):
             handed_in = {PurePath(path).stem for path, _ in self.modules}
-            names = [one.name for one in found.node.names]
-            names = [found.node.module or ""] if isinstance(found.node, ast.ImportFrom) else names
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
             return any(name.rpartition(".")[2] in handed_in for name in names)
-        return not isinstance(found.node, FUNCTIONS) or required(found.node) == _taken(puzzle)
+        return not isinstance(node, FUNCTIONS) or required(node) == _taken(puzzle)
 
     def spoken_of(self) -> frozenset[str]:
         """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
@@ -125,18 +124,18 @@ class Source:
         SourceError where it cannot be read."""
         program = program_of(self.cells)
         if (found := program.definition(puzzle)) is not None:
-            where = f"`{puzzle}` ({_place(found)})"
-            if isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
-                return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
-            if isinstance(found.node, IMPORTS):
+            where = f"`{puzzle}` ({_place(*found)})"
+            if isinstance(found[0], FUNCTIONS) and required(found[0]) != _taken(puzzle):
+                return f"{where} takes {counted(required(found[0]), 'argument')}, and is given {_taken(puzzle)}"
+            if isinstance(found[0], IMPORTS):
                 return f"{where} is imported from what was not handed in"
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
-        every = [(str(getattr(one.node, "name", "")), one) for one in program.functions()]
-        likely = [(name, one) for name, one in every if name in handed or (puzzle and puzzle in name.lower())]
-        functions = likely or sorted(every, key=lambda one: not isinstance(one[1].node, FUNCTIONS))
-        names = [f"`{name[:60]}` ({_place(one)})" for name, one in functions]
+        every = [(str(getattr(node, "name", "")), node, cell) for node, cell in program.functions()]
+        likely = [one for one in every if one[0] in handed or (puzzle and puzzle in one[0].lower())]
+        functions = likely or sorted(every, key=lambda one: not isinstance(one[1], FUNCTIONS))
+        names = [f"`{name[:60]}` ({_place(node, cell)})" for name, node, cell in functions]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
@@ -146,14 +145,14 @@ class Source:
             found = program_of(self.cells).definition(puzzle)
         except SourceError:
             return False
-        if found is None or not isinstance(found.node, FUNCTIONS) or found.node.decorator_list[1:]:
+        if found is None or not isinstance(node := found[0], FUNCTIONS) or node.decorator_list[1:]:
             return False
-        text = next(text for name, text in self.cells if name == found.cell)
+        text = next(text for name, text in self.cells if name == found[1])
         # With the line below the last statement: the marker at the end.
-        lines = text.replace("\r\n", "\n").split("\n")[found.node.lineno - 1 : (found.node.end_lineno or 0) + 1]
-        body = found.node.body
-        stub = next((place for place, one in enumerate(body) if isinstance(one, ast.Raise)), None)
-        return stub is not None and not any(map(own_returns, body[:stub])) and gap.untouched("\n".join(lines), puzzle)
+        lines = text.replace("\r\n", "\n").split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
+        stub = next((place for place, one in enumerate(node.body) if isinstance(one, ast.Raise)), None)
+        above = stub is None or any(map(own_returns, node.body[:stub]))
+        return not above and gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
         """Digest the normal form of a puzzle's function and of what it uses; of a module that was handed in, of all of
@@ -204,11 +203,10 @@ class Source:
         return replace(self, cells=kept, needs=(needed.names, needed.missing)) if alone and not broken else self
 
 
-def _place(statement: Unit) -> str:
+def _place(node: ast.stmt, cell: str) -> str:
     """Say where a statement stands: its cell, if there are several, and its line."""
-    cell = statement.cell.rpartition(", ")[2]
-    line = f"line {statement.node.lineno}"
-    return f"{cell}, {line}" if cell.startswith("code cell ") else line
+    cell = cell.rpartition(", ")[2]
+    return f"{cell}, line {node.lineno}" if cell.startswith("code cell ") else f"line {node.lineno}"
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
@@ -222,8 +220,8 @@ def _taken(puzzle: str) -> int:
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
     assert found is not None, "a solution has its function"
-    assert isinstance(found.node, FUNCTIONS), "a solution has its function"
-    return required(found.node)
+    assert isinstance(found[0], FUNCTIONS), "a solution has its function"
+    return required(found[0])
 
 
 # -- the normal form ------------------------------------------------------------------------------------------------
@@ -232,7 +230,7 @@ def _taken(puzzle: str) -> int:
 class _Renamer(ast.NodeTransformer):
     """Changes statements into their normal form. Names that the source binds get numbers, anew in each statement."""
 
-    def __init__(self, nodes: Sequence[ast.stmt], handed_in: Collection[str]) -> None:
+    def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
         self._numbers: dict[str, str] = {}
         self._bound, self._arguments, self._attributes = set[str](), set[str](), set[str]()
         self._paths: dict[str, str] = {}
