@@ -142,15 +142,16 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     @contextmanager
     def one_after_another(self) -> Generator[None]:
-        """While several things are asked of one function, one child answers them, and is there until the end of this.
-        The function is loaded anew for each. Otherwise nothing is left of a run."""
-        self._keeps = True
+        """While several things are asked of the code of one student, one child answers them, and is there until the end
+        of this. Each function is loaded anew for each. Otherwise nothing is left of a run."""
+        outer, self._keeps = self._keeps, True
         try:
             yield
         finally:
-            self._keeps = False
-            with self._lock:
-                self._leave()
+            self._keeps = outer
+            if not outer:
+                with self._lock:
+                    self._leave()
 
     def _leave(self) -> None:
         """End the child that has answered last."""
@@ -346,9 +347,11 @@ class _Child:
         self.link, self._first, self._asked = link, first, 0
 
     def may_answer(self, request: Request) -> bool:
-        """Return whether it can be asked this, too: of the same function, and nothing has come since it answered."""
+        """Return whether it can be asked this, too: it was given the same of ours, and nothing has come since it
+        answered."""
         first = self._first
-        same = (request.puzzle, request.limits, request.source) == (first.puzzle, first.limits, first.source)
+        given = (request.limits, request.solutions, request.schedules)
+        same = given == (first.limits, first.solutions, first.schedules)
         return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
 
     def answer(self, request: Request) -> tuple[bytes, bool]:
