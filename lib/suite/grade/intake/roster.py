@@ -40,10 +40,11 @@ CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # how a cell begins that a spreadsheet might work out
 # What begins so and is none: a number, and the dash that platforms write where there is nothing.
 HARMLESS: Final = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?%?")
-# How platforms write a time, besides ISO 8601: Moodle's worksheet in English, and names of files.
+# How platforms write a time, besides ISO 8601: Moodle's worksheet in English, names of files, those of Brightspace.
 MOMENTS: Final = (
     *("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%d %B %Y, %H:%M"),
     *("%Y-%m-%d-%H-%M-%S", "%Y-%m-%d-%H-%M"),
+    *(f"%{month} %d, %Y %I{colon}%M %p" for month in "bB" for colon in ("", ":")),
 )
 
 
