@@ -263,23 +263,6 @@ def test_members_that_overlap_are_read_within_the_limits(tmp_path: Path) -> None
     assert row.why.startswith("has 750,000,000 bytes with the student's other files")
 
 
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-@given(
-    files=st.dictionaries(
-        st.lists(st.text("abö ", min_size=1, max_size=70), min_size=1, max_size=4).map("/".join),
-        st.binary(max_size=700),
-    )
-)
-@examples(30, 10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_tars_are_read_as_tarfile_reads_them(form: int, files: dict[str, bytes]) -> None:
-    try:
-        data = tar_bytes(dict(files), "w", form)
-    except ValueError:
-        return  # a name that this format cannot have
-    archive = archives.open_archive("a.tar", io.BytesIO(data))
-    assert {member.name: archive.read(number, 10**6) for number, member in enumerate(archive.members)} == files
-
-
 # -- anything at all --------------------------------------------------------------------------------------------
 
 NAMES = [
