@@ -233,15 +233,15 @@ def _alone(file: Path) -> Generator[None]:
     same moment may then lose a count, but never a whole file."""
     with file.with_name(f".{file.name}.lock").open("a+b") as lock:
         deadline = time.monotonic() + PATIENCE
-        while not _locked(lock):
+        while not locked(lock):
             if time.monotonic() > deadline:
                 raise OSError(f"another process has kept {lock.name} locked for {PATIENCE:g} seconds")
             time.sleep(0.01)
         yield  # closing gives the lock back
 
 
-def _locked(lock: IO[bytes]) -> bool:
-    """Check whether the lock is ours now, or there are no locks here."""
+def locked(lock: IO[bytes]) -> bool:
+    """Check whether a file is this process's alone until it is closed, or there are no locks here."""
     try:
         if sys.platform == "win32":
             import msvcrt

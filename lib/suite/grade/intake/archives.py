@@ -82,11 +82,9 @@ class Archive(NamedTuple):
     read: Callable[[int, int], bytes]
 
 
-def open_archive(name: str, file: IO[bytes]) -> Archive:
-    """Read the table of contents of an archive. Unreadable where there is none, or it is beyond all limits."""
-    kind = archive_format(name)
-    if kind is None:
-        raise Unreadable(f"is no archive that can be read, which end in {', '.join(FORMATS)}")
+def open_archive(kind: str, file: IO[bytes]) -> Archive:
+    """Read the table of contents of an archive of one of FORMATS. Unreadable where there is none, or it is beyond all
+    limits."""
     try:
         return FORMATS[kind](file)
     except Unreadable:
@@ -230,10 +228,10 @@ def _archive_at(place: Place) -> Archive:
 def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
     """`_state` is that of the file on the disk: another one, and it is read anew."""
     if not place.members:
-        return open_archive(place.path, cast("IO[bytes]", _OnDisk(place.path)))
+        return open_archive(archive_format(place.path) or "", cast("IO[bytes]", _OnDisk(place.path)))
     data = _member(place, MOST["bytes when it is unpacked"])
     within("bytes when it is unpacked", len(data), "hand it in by itself", " or more")
-    return open_archive(place.members[-1][1], io.BytesIO(data))
+    return open_archive(archive_format(place.members[-1][1]) or "", io.BytesIO(data))
 
 
 def _member(place: Place, most: int) -> bytes:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib.suite.grade.intake.archives import Unreadable
 from lib.suite.grade.intake.submission import text_of
-from tests.suite.grade.intake.trees import notebook, tar_bytes, zip_bytes
+from tests.suite.grade.intake.trees import FSDP, notebook, tar_bytes, zip_bytes
 from tests.support.profiles import examples
 from tests.support.said import Said
 
@@ -77,7 +77,7 @@ def told(name: str, data: bytes) -> str:
 
 @pytest.mark.parametrize("expression", SAID.texts)
 def test_what_is_none_says_what_it_is(expression: str) -> None:
-    SAID.check(expression, {**globals(), "zip_bytes": zip_bytes, "tar_bytes": tar_bytes})
+    SAID.check(expression, {**globals(), "FSDP": FSDP, "zip_bytes": zip_bytes, "tar_bytes": tar_bytes})
 
 
 def test_lone_surrogates_are_no_text_and_are_replaced() -> None:
