@@ -249,6 +249,10 @@ class _Renamer(ast.NodeTransformer):
                 case _:
                     pass
 
+        self._fields = [("id", self._bound | self._arguments), ("name", self._bound), ("rest", self._bound)]
+        self._fields += [("attr", self._attributes), ("arg", self._arguments)]
+        self._keywords = [("arg", self._arguments | self._attributes)]
+
     def text(self, statement: ast.stmt) -> str:
         """Return the normal form of one statement at top level; the statement stays as it is."""
         self._numbers = {}
@@ -271,13 +275,7 @@ class _Renamer(ast.NodeTransformer):
                 node.annotation = None
             case _:
                 pass
-        for field, known in (
-            ("id", self._bound | self._arguments),
-            ("name", self._bound),
-            ("rest", self._bound),
-            ("attr", self._attributes),
-            ("arg", self._arguments | self._attributes if isinstance(node, ast.keyword) else self._arguments),
-        ):
+        for field, known in self._keywords if isinstance(node, ast.keyword) else self._fields:
             if (name := getattr(node, field, None)) in known and not str(name).startswith("__"):
                 setattr(node, field, self._numbers.setdefault(name, f"${len(self._numbers)}"))
         return self.generic_visit(node)
