@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from types import EllipsisType
 
@@ -140,10 +141,6 @@ def _most(trace: Trace, ops: Collection[str]) -> list[int]:
     return [max(sum(event.op in ops for event in program.events) for program in trace.programs)]
 
 
-def _idle(trace: Trace) -> list[float]:
-    return [100 * figures.bubbles(trace).makespan]
-
-
 QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
@@ -152,7 +149,13 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("rank", "", "the rank with the highest peak; of equals any is right", _highest),
         Quantity("collectives", "", "the most that a rank takes part in", lambda trace: _most(trace, COLLECTIVES)),
         Quantity("messages", "", "the most that a rank passes to others", lambda trace: _most(trace, ["pass_to"])),
-        Quantity("idle", "%", "the share of all ranks' time without computing", _idle, margin=1.0),
+        Quantity(
+            "idle",
+            "%",
+            "the share of all ranks' time without computing",
+            lambda trace: [100 * figures.bubbles(trace).makespan],
+            margin=1.0,
+        ),
     )
 }
 """Quantities to predict. A guess is right when it is exact, for memory within 1 %, for idle within 1 percent point."""
@@ -246,66 +249,55 @@ def expect(
         graded.say_absent(models, f"{why}.")
         return
     trace_of(models, "expect takes the Models that simulate returned")
-    faults: list[str] = []
+    checks: list[Callable[[Model], str]] = []
     if store is not None:
-        wanted = None if batches is None else frozenset(batches)
-        faults += _of_all(_without(models, store, layer, wanted, whole))
+        checks.append(partial(_without, store, layer, None if batches is None else frozenset(batches), whole))
     if memory is not None:
-        faults += _of_all(_too_full(models, memory))
+        checks.append(partial(_too_full, memory))
     if asked := [*calls]:
-        faults += _of_all(_otherwise(models, asked))
+        checks.append(partial(_otherwise, asked))
+    faults: list[str] = []
+    for check in checks:  # of each what is wrong on the first rank, and on which others something like it is
+        said = {model.rank: text for model in models if (text := check(model))}
+        others = f"\n         (and so it is on {these('rank', [*said][1:])})" if len(said) > 1 else ""
+        faults += [f"rank {rank} {text}{others}" for rank, text in [*said.items()][:1]]
     last = figures.end(Trace.of([*models]))
     if end is not None and last > end:
         faults.append(f"the run ends at {amount(last)}, and it can end at {amount(end)}")
     graded.say("\n".join(f"Not yet: {fault}" for fault in faults) or "Right!", passed=not faults)
 
 
-def _of_all(faults: Iterable[tuple[int, str]]) -> list[str]:
-    """Say what is wrong on the first of some ranks, and on which others something like it is."""
-    ranks, texts = [*zip(*faults, strict=True)] or ((), ())
-    others = f"\n         (and so it is on {these('rank', ranks[1:])})" if len(ranks) > 1 else ""
-    return [f"{text}{others}" for text in texts[:1]]
-
-
-def _without(
-    models: Iterable[Model], store: str, layer: int | None, batches: frozenset[int] | None, whole: bool
-) -> Iterator[tuple[int, str]]:
-    """The ranks that lack a value, and what they have instead. What is None may be anything."""
+def _without(store: str, layer: int | None, batches: frozenset[int] | None, whole: bool, model: Model) -> str:
+    """Which value a rank lacks, and what it has instead. What is None may be anything."""
+    held: list[Value] = [*getattr(model, store).values()]
+    for value in held:
+        fits = layer in (None, value.layer) and batches in (None, value.place.batches)
+        if fits and (not whole or value.is_complete()):
+            return ""
     words = f"{'a whole value' if whole else 'a value'} in {store}"
     words += "" if layer is None else f" of layer {layer}"
     words += "" if batches is None else f" with {these('batch', batches)}"
-    for model in models:
-        held: list[Value] = [*getattr(model, store).values()]
-        if not any(
-            layer in (None, value.layer)
-            and batches in (None, value.place.batches)
-            and (not whole or value.is_complete())
-            for value in held
-        ):
-            yield model.rank, f"rank {model.rank} should end with {words}{_it_has(held)}"
+    return f"should end with {words}{_it_has(held)}"
 
 
-def _too_full(models: Iterable[Model], memory: float) -> Iterator[tuple[int, str]]:
-    """The ranks that hold more than was asked for, or less."""
-    for model in models:
-        if model.memory() != memory:
-            held = f"rank {model.rank} holds {amount(model.memory())} elements in the end"
-            every = [value for store in model.storage() for value in store.values()]
-            yield model.rank, f"{held}, and there should be {amount(memory)}{_it_has(every)}"
+def _too_full(memory: float, model: Model) -> str:
+    if model.memory() == memory:
+        return ""
+    every = [value for store in model.storage() for value in store.values()]
+    held = f"holds {amount(model.memory())} elements in the end"
+    return f"{held}, and there should be {amount(memory)}{_it_has(every)}"
 
 
 def _it_has(held: Iterable[Value]) -> str:
     return "\n         it has: " + ("\n                 ".join(map(describe, held)) or "nothing")
 
 
-def _otherwise(models: Iterable[Model], asked: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The ranks that do not call what they are to call, or communicate in another way."""
-    wanted = [op for op in asked if op in COMMUNICATION]
-    for model in models:
-        done = [event.op for event in model.program.events]
-        missing = [op for op in asked if op not in done]
-        other = next((op for op in done if op in COMMUNICATION and op not in asked), None)
-        if other is not None:
-            yield model.rank, f"rank {model.rank} calls {other}, and it is to be done with {' and '.join(wanted)} alone"
-        elif missing:
-            yield model.rank, f"rank {model.rank} never calls {' or '.join(missing)}"
+def _otherwise(asked: Sequence[str], model: Model) -> str:
+    """Which operation a rank is to call and does not, or with which other one it communicates."""
+    done = [event.op for event in model.program.events]
+    missing = [op for op in asked if op not in done]
+    other = next((op for op in done if op in COMMUNICATION and op not in asked), None)
+    if other is not None:
+        wanted = [op for op in asked if op in COMMUNICATION]
+        return f"calls {other}, and it is to be done with {' and '.join(wanted)} alone"
+    return f"never calls {' or '.join(missing)}" if missing else ""

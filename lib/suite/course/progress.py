@@ -17,9 +17,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -37,7 +37,6 @@ OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
 LARGEST = sys.float_info.max
-MAX_PUZZLES = 1000
 PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
@@ -51,7 +50,7 @@ class ProgressError(ValueError):
 
 
 class _Damaged(ValueError):
-    """The content of a progress file is wrong: the message says what."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +79,8 @@ class Standing:
     def plus(self, more: Standing, puzzle: str) -> Standing:
         """Add up counts, and keep the better run. The same in any order and grouping."""
         best = max(self, more, key=lambda standing: standing._order(puzzle))
-        return Standing(
-            self.runs + more.runs,
-            self.passed or more.passed,
-            best.goal,
-            best.time,
-            best.memory,
-            max(self.hints, more.hints),
-            self.predictions + more.predictions,
-            self.right + more.right,
-        )
+        counts = {name: getattr(self, name) + getattr(more, name) for name in ("runs", "predictions", "right")}
+        return replace(best, passed=self.passed or more.passed, hints=max(self.hints, more.hints), **counts)
 
     def _order(self, puzzle: str) -> tuple[int, float, float, str]:
         """Better is greater: the harder goal, then less time, then less memory. No correct run is least of all."""
@@ -131,18 +122,16 @@ def place() -> Path | None:
 def load() -> dict[str, Standing]:
     """Return what is recorded, by puzzle; empty where nothing is, or recording is off. Raises ProgressError for a
     damaged file, which is moved aside, and OSError for one that cannot be read."""
-    file = place()
-    return {} if file is None else read(file)
+    return {} if (file := place()) is None else read(file)
 
 
 def known() -> dict[str, Standing]:
     """Return what is recorded, as `load` gives it; for a file that is damaged or cannot be read a note and nothing."""
     try:
         return load()
-    except ProgressError as error:
-        _say(f"Note: {error}.")
-    except OSError as error:
-        _say(f"Note: your progress cannot be read: {error}.")
+    except (ProgressError, OSError) as error:
+        what = "" if isinstance(error, ProgressError) else "your progress cannot be read: "
+        _say(f"Note: {what}{error}.")
     return {}
 
 
@@ -244,15 +233,15 @@ def _alone(file: Path) -> Generator[None]:
     same moment may then lose a count, but never a whole file."""
     with file.with_name(f".{file.name}.lock").open("a+b") as lock:
         deadline = time.monotonic() + PATIENCE
-        while not _locked(lock):
+        while not locked(lock):
             if time.monotonic() > deadline:
                 raise OSError(f"another process has kept {lock.name} locked for {PATIENCE:g} seconds")
             time.sleep(0.01)
         yield  # closing gives the lock back
 
 
-def _locked(lock: IO[bytes]) -> bool:
-    """Check whether the lock is ours now, or there are no locks here."""
+def locked(lock: IO[bytes]) -> bool:
+    """Check whether a file is this process's alone until it is closed, or there are no locks here."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -274,9 +263,7 @@ def standings(data: bytes, file: Path) -> dict[str, Standing]:
     if len(data) > MAX_BYTES:
         _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
     try:
-        found = json.loads(
-            data.decode("utf-8"), parse_constant=lambda name: _refuse(f"{name} is no number that it has")
-        )
+        found = json.loads(data.decode(), parse_constant=lambda name: _refuse(f"{name} is no number that it has"))
     except RecursionError:
         _refuse("it is nested too deeply")
     except ValueError as error:
@@ -291,17 +278,19 @@ def standings(data: bytes, file: Path) -> dict[str, Standing]:
         raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
     if set(content) != {"format", "version", "puzzles"} or not isinstance(puzzles, dict):
         _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
-    entries = cast("dict[str, Any]", puzzles)
-    if len(entries) > MAX_PUZZLES:
-        _refuse(f"it has more than {MAX_PUZZLES} puzzles")
-    return {puzzle: _standing(puzzle, entry) for puzzle, entry in entries.items()}
+    return {puzzle: _standing(puzzle, entry) for puzzle, entry in cast("dict[str, Any]", puzzles).items()}
 
 
-KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
-    (("runs", "hints", "predictions", "right"), lambda one: type(one) is int and 0 <= one <= MAX_COUNT, "no count"),
-    (("time", "memory"), lambda one: one is None or (type(one) in (int, float) and 0 <= one <= LARGEST), "no figure"),
-    (("passed",), lambda one: type(one) is bool, "neither true nor false"),
-)
+KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        ("runs", "hints", "predictions", "right"), (lambda one: type(one) is int and 0 <= one <= MAX_COUNT, "no count")
+    ),
+    **dict.fromkeys(
+        ("time", "memory"),
+        (lambda one: one is None or (type(one) in (int, float) and 0 <= one <= LARGEST), "no figure"),
+    ),
+    "passed": (lambda one: type(one) is bool, "neither true nor false"),
+}
 """What the fields of an entry may hold, and what is said of anything else."""
 
 
@@ -309,31 +298,28 @@ def _standing(puzzle: str, entry: Any) -> Standing:
     """One entry. Puzzles that this version does not know are kept: they may be another version's."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
         _refuse(f"{puzzle[:70]!r} is no name of a puzzle")
-    names = {field.name for field in fields(Standing)}
     found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     if OLD_GOAL in found and "goal" not in found:
         found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
-    if set(found) != names:
+    if set(found) != (names := {field.name for field in fields(Standing)}):
         _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
-    for names_of_kind, fits, what in KINDS:
-        for name in names_of_kind:
-            if not fits(found[name]):
-                _refuse(f"{name} of {puzzle} is {what}: {str(found[name])[:40]}")
+    for name, (fits, what) in KINDS.items():
+        if not fits(found[name]):
+            _refuse(f"{name} of {puzzle} is {what}: {str(found[name])[:40]}")
     goal = found["goal"]
     if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
         _refuse(f"goal of {puzzle} is no name of a goal")
     standing = Standing(**found)
     # What is passed without figures is a plain function, of this version or of another.
     a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
-    lacks_figures = ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None
-    for no_runs_give_this, reason in (
-        ((standing.time is None) != (standing.memory is None), f"{puzzle} has only one of time and memory"),
-        (lacks_figures, f"{puzzle} is passed without a time and a memory"),
-        (standing.hints > len(HINTS), f"hints of {puzzle} are more than {len(HINTS)}"),
-        (standing.right > standing.predictions, f"{puzzle} has more right predictions than predictions"),
-    ):
-        if no_runs_give_this:
-            _refuse(reason)
+    if (standing.time is None) != (standing.memory is None):
+        _refuse(f"{puzzle} has only one of time and memory")
+    if ((standing.passed and a_schedule) or goal is not None) and standing.time is None:
+        _refuse(f"{puzzle} is passed without a time and a memory")
+    if standing.hints > len(HINTS):
+        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
+    if standing.right > standing.predictions:
+        _refuse(f"{puzzle} has more right predictions than predictions")
     return standing
 
 

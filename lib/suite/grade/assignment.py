@@ -116,10 +116,8 @@ class Config:
         for word in re.split(r"[\s,;]+", (points or "").strip()) if points is not None else ():
             name, _, number = word.partition("=")
             if name not in WORTH or not re.fullmatch(r"\d{1,3}(\.\d+)?", number):
-                raise AssignmentError(
-                    f'--points {points!r}: {word!r} is not understood\n  expected: such as "correct=4 hidden=2", of '
-                    f"{', '.join(WORTH)}"
-                )
+                like = f'such as "correct=4 hidden=2", of {", ".join(WORTH)}'
+                raise AssignmentError(f"--points {points!r}: {word!r} is not understood\n  expected: {like}")
             worth[name] = float(number)
         given = PartOfConfig(need, hidden, seed)
         return replace(
@@ -143,25 +141,20 @@ class Config:
 
 
 def _required(record: Puzzle, part: PartOfConfig) -> Required:
-    need, drawn = _need(record, part.need or "first"), part.hidden
-    if drawn is None and part.seed is not None:
-        drawn = 2
-    seed = 0 if part.seed is None else part.seed
+    need, seed = _need(record, part.need or "first"), 0 if part.seed is None else part.seed
+    drawn = 2 if part.hidden is None and part.seed is not None else part.hidden
     if record.is_function:
         numbers = range(1, (drawn if isinstance(drawn, int) else 0) + 1)
         required = Required(record, None, seeds=tuple(f"{seed}:{record.id}:{number}" for number in numbers))
     else:
-        if drawn is None:
-            sizes = tuple(AtSize(*size) for size in record.hidden)
-        else:
-            sizes = drawn if isinstance(drawn, tuple) else draw_sizes(record.id, drawn, seed)
+        sizes = tuple(AtSize(*size) for size in record.hidden) if drawn is None else drawn
+        sizes = draw_sizes(record.id, sizes, seed) if isinstance(sizes, int) else sizes
         try:
             every = (AtSize(*record.size, record.mesh), *sizes)
             events = tuple(figures_at(record.id, size)[0].events for size in every)
             required = Required(record, need, tuple(record_at(record.id, size) for size in sizes), events)
         except Unfit as error:
-            fix = f"take that size out of puzzle.{record.id}.hidden, or mend it"
-            raise AssignmentError(f"{error}\n  fix: {fix}") from None
+            raise AssignmentError(f"{error}\n  fix: take that size out of puzzle.{record.id}.hidden") from None
     return replace(required, key=hashlib.sha256(repr(required).encode()).hexdigest()[:16])
 
 
@@ -212,7 +205,6 @@ def read_config(path: str | Path) -> Config:
             reader.wrong("puzzles", 'a list of puzzles, such as ["ddp", "fsdp"]', table["puzzles"])
         names = tuple(reader.puzzle(name, f"puzzles[{number}]") for number, name in enumerate(table["puzzles"]))
     parts: dict[str, PartOfConfig] = {}
-    rules = reader.rules(table)
     points = {"": reader.points(table["points"], "points")} if "points" in table else dict(Rules().points)
     of_puzzles = table.get("puzzle", {})
     for name, part in reader.table(of_puzzles, "puzzle", of_puzzles).items():
@@ -220,19 +212,16 @@ def read_config(path: str | Path) -> Config:
         parts[name] = reader.part(reader.table(part, key, ("need", "hidden", "seed", "points")), f"{key}.", record)
         if "points" in part:
             points[name] = reader.points(part["points"], f"{key}.points")
-    limits: dict[str, Any] = {}
-    if "seconds" in table:
-        limits["seconds"] = float(reader.number(table["seconds"], "seconds", 0.1, 3600))
-    if "memory" in table:
-        limits["memory"] = reader.number(table["memory"], "memory", 64, 2**20, whole=True) * 2**20
+    seconds = float(reader.number(table.get("seconds", LIMITS.seconds), "seconds", 0.1, 3600))
+    memory = reader.number(table.get("memory", LIMITS.memory // 2**20), "memory", 64, 2**20, whole=True) * 2**20
     return Config(
         title=reader.value(table.get("title", ""), "title", str, 'a text, such as "best"'),
         puzzles=names,
         every=reader.part(table, "", None),
-        limits=replace(LIMITS, **limits),
+        limits=replace(LIMITS, seconds=seconds, memory=memory),
         parts=parts,
         tell_sizes=reader.value(table.get("tell_sizes", False), "tell_sizes", bool, "true or false"),
-        rules=replace(rules, points=points),
+        rules=reader.rules(table, points),
     )
 
 
@@ -290,20 +279,17 @@ class _Reader(NamedTuple):
         end = datetime.combine(value, time(23, 59, 59))
         return value.replace(tzinfo=None) if isinstance(value, datetime) else end
 
-    def rules(self, table: dict[str, Any]) -> Rules:
-        """Return how points follow from results, but for the points."""
+    def rules(self, table: dict[str, Any], points: Mapping[str, Mapping[str, float]]) -> Rules:
+        """Return how points follow from results."""
         attempts = table.get("attempts", ATTEMPTS[0])
         if attempts not in ATTEMPTS:
             self.wrong("attempts", " or ".join(f'"{one}"' for one in ATTEMPTS), attempts)
         late = self.table(table.get("late", {}), "late", OF_BEING_LATE)
         costs = {name: float(self.number(late[name], f"late.{name}", 0, OF_BEING_LATE[name])) for name in late}
         extensions = self.table(people := table.get("extension", {}), "extension", people)
-        return Rules(
-            attempts=attempts,
-            deadline=self.moment(table["deadline"], "deadline") if "deadline" in table else None,
-            extensions={name: self.moment(until, f"extension.{name}") for name, until in extensions.items()},
-            late=Late(**costs),
-        )
+        deadline = self.moment(table["deadline"], "deadline") if "deadline" in table else None
+        until = {name: self.moment(until, f"extension.{name}") for name, until in extensions.items()}
+        return Rules(points, attempts, deadline, until, Late(**costs))
 
     def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
         """Return what is said of a puzzle, or (None) of all of them."""

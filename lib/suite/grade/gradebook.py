@@ -30,6 +30,7 @@ from typing import IO, Final, NamedTuple
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.wording import counted
 from lib.files import ROOT, ready, write_whole
+from lib.suite.course.progress import locked
 from lib.suite.submissions.source import STATES
 from lib.trace.json_format import MAX_BYTES, encode
 from lib.trace.trace import Trace
@@ -404,7 +405,9 @@ class Journal:
         self._path = ready(path)
         self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115  # `close` closes it
         try:
-            _lock(self._file)
+            if not locked(self._file):
+                folder = path.parent.parent
+                raise OSError(f"another process is grading into {folder}: wait for it, or take another folder")
             if self._file.seek(0, os.SEEK_END):
                 self._file.seek(-1, os.SEEK_END)
                 if self._file.read(1) != b"\n":  # a line that was cut off is to spoil none but itself
@@ -437,19 +440,6 @@ class Journal:
         """Write a score. It is in the file when this returns."""
         self._file.write(json.dumps({"key": key, **asdict(entry)}, separators=(",", ":")).encode() + b"\n")
         self._file.flush()
-
-
-def _lock(file: IO[bytes]) -> None:
-    """Keep a file for this process until it is closed, or the process ends, however it does."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        folder = Path(file.name).parent.parent
-        raise OSError(f"another process is grading into {folder}: wait for it, or take another folder") from None
 
 
 @cache

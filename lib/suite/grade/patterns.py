@@ -1,15 +1,12 @@
 """What students of a class have in common: the mistakes that many made, and solutions that are alike and unusual.
 
-**Mistakes.** Each kind is there once, so that one comment serves all who made it. Two messages are of one kind if they
-say the same but for what differs from student to student: which ranks, layers, batches and lines, how many, what is in
-a store, what somebody called a function. What is compared is the first line of the message and the first line of its
-fix, as the same thing happens for different reasons. The kinds of all puzzles are one list: who forgets an `await` in
-one forgets it in another.
+**Mistakes.** Each kind is there once, so that one comment serves all who made it. Two messages are of one kind if the
+first lines of what happened and of the fix say the same but for what differs from student to student: which ranks,
+layers and lines, how many, what is in a store, what somebody called a function. The kinds of all puzzles are one list.
 
 **Solutions.** Pairs to look at, weighed by how surprising they are, and never judged. Two students are alike in a
-puzzle if what they handed in has the same schedule and the same normal form: code that differs in names, layout,
-comments and order of helpers alone. How much that weighs is counted in bits, among the N who worked on the puzzle. If n
-of them have the schedule, and m of these the normal form too,
+puzzle if what they handed in has the same schedule and the same normal form. How much that weighs is counted in bits,
+among the N who worked on the puzzle. If n of them have the schedule, and m of these the normal form too,
 
     a = log2((N - 1) / (n - 1))     how surprising it is that somebody else has the schedule
     b = log2((n - 1) / (m - 1))     and, given the schedule, the code
@@ -17,8 +14,8 @@ of them have the schedule, and m of these the normal form too,
 
 so that what everybody has weighs nothing, whatever its code, and a pair that shares what nobody else has weighs
 log2(N - 1). A plain function has no schedule; its code alone weighs log2((N - 1) / (m - 1)) / 2, as there are few ways
-to write ten lines. Several puzzles add up. What weighs nothing: a schedule or code of ours (the reference, to which the
-hints lead, and our other solutions), a stub, and what came to no schedule at all.
+to write ten lines. What the same students share in several puzzles adds up. What weighs nothing: a schedule or code of
+ours (the reference, to which the hints lead, and our other solutions), a stub, and what came to no schedule at all.
 """
 
 from __future__ import annotations
@@ -27,13 +24,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
-from itertools import combinations
 from math import log2
 from typing import Final, NamedTuple
 
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines.action import PASSES, WEIGHTS
 from lib.suite.course.solutions import files_of, run_of_file
 from lib.suite.grade.gradebook import Gradebook, schedule_of
 from lib.suite.submissions.load import source_in
@@ -41,31 +36,24 @@ from lib.suite.submissions.load import source_in
 # -- mistakes ------------------------------------------------------------------------------------------------------
 
 RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
-# A message that begins with the place in a file, and what it says of it.
+# A message that begins with the place in a file, and what it says of it, without the student's line.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|⟨[^⟩]*⟩")
 # What differs between students who made the same mistake, and what stands for it.
 ABSTRACT: Final = tuple(
     (re.compile(pattern), new)
     for pattern, new in (
-        (r"\bgive [a-zA-Z_]\w* a value\b", "give … a value"),
         (r"\basync function [a-zA-Z_]\w*", "async function …"),
-        (r"(\bin line \d+): .*[=(\[].*", r"\1"),  # the student's line
+        (r"(\bin line \d+): .*", r"\1"),  # the student's line
         (r"\((?:del|from) [^()]*(?:\([^()]*\))?[^()]*\)", "(…)"),
-        (r"\b0x[0-9a-fA-F]+\b", "#"),
-        (r"(?<=\w)\[[^\[\]]*\]", "[#]"),  # what is in a store, under whatever key
-        (r"\[[^\[\]]*\]|\{[^{}]*\}", "#"),
-        (r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?:-\d+)?", "#"),
-        (r"\d+", "#"),
-        (r"#(?:(?:, and |, | and | -> )#)+", "#"),
-        (rf"#?({'|'.join(sorted(PASSES))})#", r"\1#"),
-        (rf"#({'|'.join(sorted(WEIGHTS))})", r"\1"),
-        (r"\b(batch|microbatch)es\b", r"\1"),
-        (r"\b(action|activation|event|gradient|index|item|key|layer|member|rank|shard|stage|time|value)s\b", r"\1"),
-        (r"\b(?:was|were)\b", "was"),
-        (r"\b(?:has|have)\b", "has"),
-        (r"\b(?:is|are)\b", "is"),
-        (r"\s+", " "),
+        (r"(?<=\w)\[[^\[\]]*\]|\[[^\[\]]*\]|\{[^{}]*\}", "#"),
+        (r"\b0x[0-9a-fA-F]+\b|\d(?:[\d,.]*\d)?(?:e[+-]?\d+)?", "#"),
+        (r"#(?:(?:, and |, | and | -> |-)#)+", "#"),
+        (r"#?\b([A-Z])#", r"\1#"),  # an action of a schedule
+        (r"\b(\w\w+?)e?s\b", r"\1"),  # one batch, several batches
+        (r"\b(?:were|wa)\b", "was"),
+        (r"\b(?:have|ha)\b", "has"),
+        (r"\bare\b", "is"),
     )
 )
 
@@ -94,16 +82,16 @@ class Mistake(NamedTuple):
 
     @property
     def puzzles(self) -> tuple[str, ...]:
-        """In which puzzles, in order."""
+        """Return in which puzzles, in order."""
         return tuple(dict.fromkeys(case.puzzle for case in self.cases))
 
 
-def mistakes(book: Gradebook, puzzle: str | None = None) -> tuple[Mistake, ...]:
-    """Return what went wrong in a class, or in one puzzle of it: what most students did first. Of each student and
-    puzzle there is one message, of the first size that failed. What is not solved or not good enough is no mistake."""
+def mistakes(book: Gradebook) -> tuple[Mistake, ...]:
+    """Return what went wrong in a class: what most students did first. Of each student and puzzle there is one message,
+    of the first size that failed. What is not solved or not good enough is no mistake."""
     found: defaultdict[tuple[str, str], list[tuple[Case, str]]] = defaultdict(list)
     order = [asked.puzzle for asked in book.asked]
-    for one in order if puzzle is None else {puzzle} & set(order):
+    for one in order:
         for name, score in sorted(book.of(one).items()):
             result = next((result for result in (score.own, *score.hidden) if result.state == "failed"), None)
             if result is not None:
@@ -119,18 +107,24 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
     """Return what a message is about: the first lines of what happened and of the fix, without what differs from one
     student to another who made the same mistake."""
     happened, fix = _parts(message)
-    names = [one[1:-1] for one in QUOTED.findall(happened)]
-    said = happened
-    if of_file := FILE.fullmatch(happened):  # without which file it is, and the student's line
+    quoted = [one[1:-1] for one in QUOTED.findall(happened)]
+    names = [name for name in quoted if name.isidentifier() and len(name) > 1]
+    said, kind = happened, ""
+    if of_file := FILE.fullmatch(happened):
         said = of_file["said"].partition("; it has ")[0]
         kind, _, rest = said.partition(": ")
         said = said if kind.endswith(("Error", "Exception")) or not rest else kind
-    first = _abstract(said, puzzle, names)
-    if module := re.search(
-        r"ModuleNotFoundError: No module named '([^'\n]*)'", happened
-    ):  # which one it is makes the difference
-        first += f" {module[1]}"
-    return first, _abstract(fix.partition("\n")[0], puzzle, names)
+    texts: list[str] = []
+    for text in (said, fix.partition("\n")[0]):
+        text = re.sub(rf"\b{puzzle}\(.*\)(?= raises | is not right)", "this", text)
+        text = re.sub(r"(?<=the answer has the key)s? .*(?=; this)|(?<=there is no key) .*(?= in the answer)", "", text)
+        text = re.sub(rf"\b(?:{'|'.join(names)})\b", "…", text) if names else text
+        text = re.sub(rf"\b(?:{'|'.join((puzzle, *PUZZLES))})\b", "this", QUOTED.sub("…", text))
+        for pattern, new in ABSTRACT:
+            text = pattern.sub(new, text)
+        texts.append(" ".join(text.split()))
+    # Which module it is makes the difference.
+    return f"{texts[0]} {quoted}" if kind == "ModuleNotFoundError" else texts[0], texts[1]
 
 
 def _parts(message: str) -> tuple[str, str]:
@@ -140,10 +134,7 @@ def _parts(message: str) -> tuple[str, str]:
         # The first fault of a verdict: its lines stand two to the right.
         lines = [line.removeprefix("  ") for line in lines[1:]]
         lines = lines[: next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))]
-    first = lines[0].strip()
-    if rank := RANK.match(first):
-        first = first[rank.end() :]
-    fix: list[str] = []
+    first, fix = RANK.sub("", lines[0].strip(), count=1), list[str]()
     for line in lines[1:]:
         if line.strip().startswith("fix:"):
             fix = [line.strip().removeprefix("fix:").strip()]
@@ -152,20 +143,6 @@ def _parts(message: str) -> tuple[str, str]:
         elif fix:
             break
     return first, "\n".join(fix)
-
-
-def _abstract(text: str, puzzle: str, names: list[str]) -> str:
-    """A line without what differs from one student to another."""
-    text = re.sub(rf"\b{puzzle}\(.*\)(?= raises | is not right)", "this", text)
-    text = re.sub(r"(?<=the answer has the key)s? .*(?=; this)|(?<=there is no key) .*(?= in the answer)", " #", text)
-    for name in names:
-        if name.isidentifier() and len(name) > 1:
-            text = re.sub(rf"\b{name}\b", "…", text)
-    text = QUOTED.sub("…", text)
-    text = re.sub(rf"\b(?:{puzzle}|{'|'.join(PUZZLES)})\b(?=\W|$)", "this", text) if puzzle in text else text
-    for pattern, new in ABSTRACT:
-        text = pattern.sub(new, text)
-    return text.strip()
 
 
 # -- similarity ----------------------------------------------------------------------------------------------------
@@ -191,14 +168,14 @@ class Shared(NamedTuple):
     bits: float
 
     def words(self) -> str:
-        """It in words."""
+        """Say it in words."""
         what = "the same code" if PUZZLES[self.puzzle].is_function else "the same schedule, from the same code"
         who = f"{self.have} of the {counted(self.of, 'student')} who worked on it have it"
         return f"{self.puzzle}: {what} but for names, layout and comments; {who} ({self.bits:.1f} bits)"
 
 
 class Alike(NamedTuple):
-    """Students to look at together, two or more, what each two of them share, and how much that weighs, in bits."""
+    """Students to look at together, two or more, what they alone share, and how much that weighs, in bits."""
 
     students: tuple[str, ...]
     shared: tuple[Shared, ...]
@@ -221,66 +198,49 @@ class Similarity(NamedTuple):
     ours: tuple[Ours, ...] = ()
 
 
-class Solutions(NamedTuple):
-    """Our solutions of a puzzle: the digests of their schedules, and the names of their files by normal form."""
-
-    schedules: frozenset[str]
-    sources: dict[str, str]
+Solutions = tuple[frozenset[str], dict[str, str]]
+"""Our solutions of a puzzle: the digests of their schedules, and the names of their files by normal form."""
 
 
 @cache
 def solutions_of(puzzle: str) -> Solutions:
-    """Our solutions of a puzzle: the reference and the alternatives."""
+    """Return our solutions of a puzzle: the reference and the alternatives."""
     paths = list(files_of(puzzle).values())
     runs = [] if PUZZLES[puzzle].is_function else [run_of_file(path, puzzle) for path in paths]
     sources = {source_in(path).normalised(puzzle): path.name for path in reversed(paths)}  # of two the first
-    return Solutions(frozenset(schedule_of(run).digest for run in runs), sources)
+    return frozenset(schedule_of(run).digest for run in runs), sources
 
 
 def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_of) -> Similarity:
     """Return who in a class is alike. The same for the same gradebook, in whatever order its students are."""
-    theirs: defaultdict[str, list[Shared]] = defaultdict(list)  # what each shares with somebody, in order of puzzles
     groups: dict[Shared, list[str]] = {}
     ours: list[Ours] = []
     for puzzle in (asked.puzzle for asked in book.asked):
-        scores = sorted(book.of(puzzle).items())
-        having: defaultdict[str, int] = defaultdict(int)
         writing: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        for name, score in scores:
+        for name, score in sorted(book.of(puzzle).items()):
             if score.state != "unsolved" and score.source:
-                having[score.own.schedule] += 1
                 writing[score.own.schedule, score.source].append(name)
-        known = solutions(puzzle) if writing else Solutions(frozenset(), {})
-        worked, is_function = sum(having.values()), PUZZLES[puzzle].is_function
+        schedules, sources = solutions(puzzle) if writing else (frozenset[str](), dict[str, str]())
+        worked = sum(map(len, writing.values()))
         same: defaultdict[str, list[str]] = defaultdict(list)
         for (schedule, source), students in writing.items():
-            if source in known.sources:
-                same[known.sources[source]] += students
-            elif len(students) > 1 and schedule not in known.schedules and (schedule or is_function):
-                code = log2((worked if is_function else having[schedule]) - 1) - log2(len(students) - 1)
-                rare = 0.0 if is_function else log2((worked - 1) / (having[schedule] - 1))
-                bits = round(code / 2 if is_function else rare + min(rare, code), 6)
+            if source in sources:
+                same[sources[source]] += students
+            elif len(students) > 1 and schedule not in schedules:
+                having = (
+                    sum(len(names) for (its, _), names in writing.items() if its == schedule) if schedule else worked
+                )
+                rare, code = log2((worked - 1) / (having - 1)), log2((having - 1) / (len(students) - 1))
+                bits = rare + min(rare, code) if schedule else code / 2 if PUZZLES[puzzle].is_function else 0.0
                 if bits > 0:
-                    shared = Shared(puzzle, schedule, source, len(students), worked, bits)
-                    groups[shared] = students
-                    for name in students:
-                        theirs[name].append(shared)
+                    groups[Shared(puzzle, schedule, source, len(students), worked, round(bits, 6))] = students
         ours += (Ours(puzzle, solution, tuple(sorted(who))) for solution, who in sorted(same.items()))
-    return Similarity(tuple(_alike(theirs, groups)), tuple(ours))
-
-
-def _alike(theirs: dict[str, list[Shared]], groups: dict[Shared, list[str]]) -> list[Alike]:
-    """Students by what they share, the most surprising first. Pairs are of few students, so that there are few."""
-    together: set[tuple[str, ...]] = set()
-    for students in groups.values():
-        # Many with the same are one group.
-        together.update(combinations(sorted(students), 2) if len(students) <= 8 else [tuple(sorted(students))])
-    found: defaultdict[tuple[Shared, ...], set[str]] = defaultdict(set)
-    for first, *others in together:
-        common = [one for one in theirs[first] if all(one in theirs[other] for other in others)]
-        found[tuple(common)].update((first, *others))
-    alike = (
-        Alike(tuple(sorted(who)), shared, round(sum(one.bits for one in shared), 6)) for shared, who in found.items()
-    )
+    together: defaultdict[tuple[str, ...], list[Shared]] = defaultdict(list)
+    for shared, students in groups.items():
+        together[tuple(sorted(students))].append(shared)
+    alike = [
+        Alike(who, tuple(several), round(sum(one.bits for one in several), 6)) for who, several in together.items()
+    ]
     # What weighs less than a coin is not listed.
-    return sorted((one for one in alike if one.bits >= 1), key=lambda one: (-one.bits, one.students))
+    listed = sorted((one for one in alike if one.bits >= 1), key=lambda one: (-one.bits, one.students))
+    return Similarity(tuple(listed), tuple(ours))

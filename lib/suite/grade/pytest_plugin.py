@@ -28,15 +28,12 @@ if TYPE_CHECKING:  # else where they are needed: this is imported by every pytes
     from lib.suite.grade.gradebook import Score
     from lib.suite.grade.intake.submission import File
     from lib.suite.grade.judging import Required
-    from lib.suite.isolation.isolation import Isolation
-    from lib.suite.submissions.source import Source
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("puzzles", "LLM Training Puzzles")
-    group.addoption(
-        "--puzzles", action="store_true", help="grade the puzzles in notebooks and .py files, each as a test"
-    )
+    grades = "grade the puzzles in notebooks and .py files, each as a test"
+    group.addoption("--puzzles", action="store_true", help=grades)
     group.addoption("--puzzles-need", metavar="GOAL", help='what passes: "first", "best", "correct" or a goal\'s name')
     group.addoption("--puzzles-config", metavar="FILE", help="the TOML file that `puzzles grade --config` takes")
 
@@ -76,6 +73,7 @@ class Grading:
 
     def __init__(self, config: pytest.Config) -> None:
         from lib.suite.grade.assignment import AssignmentError, Config, read_config
+        from lib.suite.isolation.isolation import Isolation
 
         try:
             file = config.option.puzzles_config
@@ -85,7 +83,7 @@ class Grading:
             raise pytest.UsageError(str(error)) from None
         self._required: dict[str, Required] = {}
         self._modules: dict[Path, list[File]] = {}
-        self._isolation: Isolation | None = None
+        self._isolation = Isolation()
 
     def required(self, puzzle: str) -> Required | None:
         """Return what is asked of a puzzle; None where it is not asked. AssignmentError where it cannot be."""
@@ -100,15 +98,15 @@ class Grading:
         no module: a function that is somebody else's is not handed in by importing it."""
         from lib.suite.grade.intake.submission import Submission, chosen
         from lib.suite.grade.judging import judge_source
-        from lib.suite.isolation.isolation import Isolation
+        from lib.suite.submissions.source import Source
 
         if (folder := path.parent) not in self._modules:
-            beside = [_file(other) for other in sorted(folder.glob("*.py"))]
-            self._modules[folder] = [file for file in beside if not _answers(file)]
+            beside = Submission("", tuple(map(_file, sorted(folder.glob("*.py")))))
+            answers = [file for file, source in beside.sources() if isinstance(source, Source) and source.puzzles()]
+            self._modules[folder] = [file for file in beside.files if file not in answers]
         modules = [file for file in self._modules[folder] if file.parts != (path.name,)]
         puzzle = required.record.id
         _, source = chosen(Submission("", (_file(path), *modules)), [puzzle]).of[puzzle]
-        self._isolation = self._isolation or Isolation()
         return judge_source(source, required, self._isolation, self.config.limits).score
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -128,8 +126,7 @@ class Grading:
         return pytest.Dir.from_parent(parent, path=path)
 
     def pytest_unconfigure(self) -> None:
-        if self._isolation is not None:
-            self._isolation.close()
+        self._isolation.close()
 
 
 def _file(path: Path) -> File:
@@ -137,16 +134,6 @@ def _file(path: Path) -> File:
     from lib.suite.grade.intake.submission import File
 
     return File(path.name, Place(str(path)), 0, (path.name,))
-
-
-def _answers(file: File) -> bool:
-    """Return whether a file answers a puzzle; not where it cannot be read."""
-    from lib.suite.grade.intake.archives import Unreadable
-
-    try:
-        return bool(file.source().puzzles())
-    except Unreadable:
-        return False
 
 
 class PuzzleFile(pytest.File):
@@ -162,36 +149,33 @@ class PuzzleFile(pytest.File):
         from lib.suite.grade.intake.archives import Unreadable
         from lib.suite.grade.intake.submission import renamed_in
 
-        def test(name: str, check: Callable[[], None]) -> pytest.Item:
+        def test(name: str, check: Callable[[], str]) -> pytest.Item:
             item = cast("Any", PuzzleTest).from_parent(self, name=name)
             item.check = check
             return item
 
-        def wrong(why: str) -> pytest.Item:
-            return test("test_puzzle", partial(_fail, f"{self.path.name} {why}"))
-
         file, asked = _file(self.path), self.grading.config.puzzles
+        required: list[Required] = []
+        wrong: list[str] = []
         try:
-            source: Source = file.source()
-            puzzles = source.puzzles()
+            source = file.source()
+            required = [found for puzzle in source.puzzles() if (found := self.grading.required(puzzle)) is not None]
             is_module = bool(file.stem.rest) and self.path.suffix == ".py"  # such as fsdp_helpers.py
             renamed = [] if is_module else renamed_in(file, source, PUZZLES if asked is None else asked)
+            wrong += [row.why for row in renamed]
+            if not required and not renamed and self.session.isinitpath(self.path):
+                wrong.append("defines the function of no puzzle that is asked")
         except Unreadable as error:
-            yield wrong(str(error))
-            return
-        try:
-            required = [found for puzzle in puzzles if (found := self.grading.required(puzzle)) is not None]
+            wrong.append(str(error))
         except AssignmentError as error:
             raise self.CollectError(str(error)) from None
         for one in required:
             for number, words in enumerate(_names(one)):
                 yield test(f"test_puzzle[{words}]", partial(self._check, one, number))
-        yield from (wrong(row.why) for row in renamed)
-        if not required and not renamed and self.session.isinitpath(self.path):
-            yield wrong("defines the function of no puzzle that is asked")
+        yield from (test("test_puzzle", partial(str, f"{self.path.name} {why}")) for why in wrong)
 
-    def _check(self, required: Required, number: int) -> None:
-        """Look at what came of a puzzle at its size (0) or at a hidden one."""
+    def _check(self, required: Required, number: int) -> str:
+        """Say what is wrong with a puzzle at its size (0) or at a hidden one."""
         puzzle = required.record.id
         if puzzle not in self.scores:
             self.scores[puzzle] = self.grading.judged(self.path, required)
@@ -199,9 +183,8 @@ class PuzzleFile(pytest.File):
         if number >= len(results):
             pytest.skip(f"not run: it does not come to its end in test_puzzle[{puzzle}]")
         result = results[number]
-        if result.state != "passed":
-            needed = f'\nneeded is the goal "{required.need}"' if result.state == "missed" else ""
-            _fail(f"{result.message}{needed}")
+        needed = f'\nneeded is the goal "{required.need}"' if result.state == "missed" else ""
+        return "" if result.state == "passed" else f"{result.message}{needed}"
 
 
 def _names(required: Required) -> Iterator[str]:
@@ -218,17 +201,14 @@ class Failed(Exception):
     """A puzzle that did not pass: what there is to say to whoever wrote it."""
 
 
-def _fail(why: str) -> None:
-    raise Failed(why)
-
-
 class PuzzleTest(pytest.Item):
     """A test of ours: what is said of a failure is said to whoever wrote the code, without a line of ours."""
 
-    check: Callable[[], None]
+    check: Callable[[], str]
 
     def runtest(self) -> None:
-        self.check()
+        if why := self.check():
+            raise Failed(why)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from lib.errors.wording import visible

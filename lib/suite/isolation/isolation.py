@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
@@ -142,21 +142,17 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     @contextmanager
     def one_after_another(self) -> Generator[None]:
-        """While several things are asked of one function, one child answers them, and is there until the end of this.
-        The function is loaded anew for each. Otherwise nothing is left of a run."""
-        self._keeps = True
+        """While several things are asked of the code of one student, one child answers them, and is there until the end
+        of this. Each function is loaded anew for each. Otherwise nothing is left of a run."""
+        outer, self._keeps = self._keeps, True
         try:
             yield
         finally:
-            self._keeps = False
-            with self._lock:
-                self._leave()
-
-    def _leave(self) -> None:
-        """End the child that has answered last."""
-        if self._server is not None and self._server.owner == os.getpid():
-            with suppress(OSError), self._or_end():
-                self._server.leave()
+            self._keeps = outer
+            with nullcontext() if outer else self._lock:
+                if not outer and self._server is not None and self._server.owner == os.getpid():
+                    with suppress(OSError), self._or_end():
+                        self._server.leave()
 
     @contextmanager
     def _or_end(self) -> Generator[None]:
@@ -196,7 +192,7 @@ class Isolation(AbstractContextManager["Isolation"]):
                 with suppress(OSError), self._or_end():
                     sent = server.ask(request)
                     if not self._keeps:
-                        self._leave()
+                        server.leave()
                     return sent
             return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
 
@@ -218,14 +214,9 @@ class Isolation(AbstractContextManager["Isolation"]):
 
 
 def _request(source: Source, puzzle: str, limits: Limits | None, size: AtSize | None = None) -> Request:
-    return Request(
-        puzzle,
-        limits or Limits(),
-        source=[source.cells, source.modules, source.name, source.needs and [sorted(names) for names in source.needs]],
-        solutions=sources_below(puzzle),
-        schedules=schedules_below(puzzle),
-        **{} if size is None else size._asdict(),
-    )
+    code = [source.cells, source.modules, source.name, source.needs and [sorted(names) for names in source.needs]]
+    ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
+    return Request(puzzle, limits or Limits(), source=code, **ours, **{} if size is None else size._asdict())
 
 
 class _Server:
@@ -249,21 +240,15 @@ class _Server:
         self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115  # `close` closes it
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
+        known |= {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        known |= {"PUZZLES_PROGRESS": "off", "PYTHONUTF8": "1"}
         without = without if around else without | {"bwrap"}
-        program = [sys.executable, "-P", "-c", "from lib.suite.isolation.running import serve; serve()"]
+        program = [*around, sys.executable, "-P", "-c", "from lib.suite.isolation.running import serve; serve()"]
         with theirs, open(os.pidfd_open(self.owner), "rb", buffering=0) as asker:
-            self._process = Popen(
-                [*around, *program, str(theirs.fileno()), str(asker.fileno()), ",".join(without)],
-                env=known
-                | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-                | {"PUZZLES_PROGRESS": "off", "PYTHONUTF8": "1"},
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=DEVNULL,
-                pass_fds=[theirs.fileno(), asker.fileno()],
-                start_new_session=True,
-                cwd="/",
-            )
+            ends = [theirs.fileno(), asker.fileno()]
+            command = [*program, *map(str, ends), ",".join(without)]
+            quiet: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}
+            self._process = Popen(command, env=known, pass_fds=ends, cwd="/", start_new_session=True, **quiet)
         with suppress(OSError):  # where memory runs out, it is not the grading that ends
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("500")
         try:
@@ -346,9 +331,11 @@ class _Child:
         self.link, self._first, self._asked = link, first, 0
 
     def may_answer(self, request: Request) -> bool:
-        """Return whether it can be asked this, too: of the same function, and nothing has come since it answered."""
+        """Return whether it can be asked this, too: it was given the same of ours, and nothing has come since it
+        answered."""
         first = self._first
-        same = (request.puzzle, request.limits, request.source) == (first.puzzle, first.limits, first.source)
+        given = (request.limits, request.solutions, request.schedules)
+        same = given == (first.limits, first.solutions, first.schedules)
         return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
 
     def answer(self, request: Request) -> tuple[bytes, bool]:

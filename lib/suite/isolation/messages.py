@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from lib.cluster.costs import Costs, costs_from
 from lib.cluster.mesh import Mesh, mesh_from
@@ -23,7 +23,7 @@ from lib.trace.trace import Trace
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
-QUESTIONS: Final = 16
+QUESTIONS: Final = 32
 """Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000  # characters of what a function prints that are kept
@@ -72,13 +72,9 @@ class Request:
     lines: bool = False
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
-
-        def form(part: Limits | Mesh | Costs) -> dict[str, Any]:
-            return asdict(part) if isinstance(part, Limits) else part.to_json()
-
-        data = {one.name: getattr(self, one.name) for one in fields(self)}
-        return json.dumps(data, separators=(",", ":"), default=form).encode()
+        """Return it as JSON."""
+        data = {one.name: getattr(self, one.name) for one in fields(self)} | {"limits": asdict(self.limits)}
+        return json.dumps(data, separators=(",", ":"), default=lambda part: part.to_json()).encode()
 
 
 def request_from(content: bytes) -> Request:
@@ -114,9 +110,6 @@ class Kept(io.TextIOBase):
             self.room -= len(text)
         return len(text)
 
-    def writable(self) -> bool:
-        return True
-
 
 # -- out ------------------------------------------------------------------------------------------------------------
 
@@ -147,33 +140,32 @@ def written(sent: Sent, printed: str) -> bytes:
 # -- in -------------------------------------------------------------------------------------------------------------
 
 
+FIELDS: Final = ("outcome", "text", "printed", "answers", "places", "lines")
+OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
+"""It ran; it answered; it is still the stub; the file will not do; anything else."""
+
+
 def read(content: bytes, request: Request) -> Sent | None:
     """Return what a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
     from lib.trace.json_format import parse
 
     first, newline, second = content.partition(b"\n")
     try:
-        found = parse(second) if newline else None
-        if not isinstance(found, dict) or set(rest := cast("dict[str, Any]", found)) != {
-            *("outcome", "text", "printed", "answers", "places", "lines")
-        }:
+        rest: dict[str, Any] = parse(second) if newline else {}
+        outcome, text, printed, told, places, lines = (rest[name] for name in FIELDS)
+        if len(rest) != len(FIELDS) or outcome not in OUTCOMES:
             return None
-        outcome = rest["outcome"]
-        # It ran; it answered; it is still the stub; the file will not do; anything else.
-        known = outcome in ("trace", "answers", "unsolved", "source", "failed")
-        if not known or outcome == ("trace" if request.inputs is not None else "answers"):
+        if outcome == ("trace" if request.inputs is not None else "answers"):
             return None
-        text, printed = _text(rest["text"]), _text(rest["printed"], MAX_PRINTED + len(MORE))
+        text, printed = _text(text), _text(printed, MAX_PRINTED + len(MORE))
         digest, trace = ("", None) if first == b"null" else _known(first)
         if trace is not None:
-            trace = _with_places(trace, rest["places"], rest["lines"])
+            trace = _with_places(trace, places, lines)
         if outcome == "trace" and (trace is None or trace.error is not None):
             return None
-        answers: list[Answer] = []
-        for value, raised, message, where in rest["answers"]:
-            answers.append(Answer(decode(value), _text(raised), _text(message), _text(where)))
-        return Sent(outcome, text, printed, trace, tuple(answers), digest)
-    except (ValueError, TypeError, RecursionError, MemoryError):  # a TraceError is a ValueError
+        answers = tuple(Answer(decode(value), *map(_text, [raised, why, at])) for value, raised, why, at in told)
+        return Sent(outcome, text, printed, trace, answers, digest)
+    except (ValueError, TypeError, KeyError, RecursionError, MemoryError):  # a TraceError is a ValueError
         return None
 
 
@@ -244,28 +236,25 @@ def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | No
     asked = size or AtSize(*record.size)
     mesh = record.mesh if asked.mesh is None and asked.ranks == record.ranks else asked.mesh
     asked = asked._replace(mesh=mesh, costs=asked.costs or record.costs)
-    for wanted, got in _differences(trace, puzzle, asked):
-        return (
-            f"what came back is not the run of {puzzle} that was asked for\n"
-            f"  expected: {wanted}\n"
-            f"  got:      {got}\n"
-            f"  fix:      let {puzzle} use the Model that it is given, and nothing else of the simulator"
-        )
+    rows = (
+        (Size.of(trace) != Size.of(asked), Size.of(asked).words(), Size.of(trace).words()),
+        (
+            (mesh and mesh.to_json()) != (trace.mesh and trace.mesh.to_json()),
+            mesh or "no mesh",
+            trace.mesh or "no mesh",
+        ),
+        (trace.costs != asked.costs, "the costs of the simulator that was asked", "others"),
+        (bool(trace.padding), "no padding", f"{trace.padding} batches of it"),
+        (trace.descriptions != record.described(trace.layers), "the layers that the puzzle has", "others"),
+        (trace.puzzle != puzzle, puzzle, "a run of another puzzle" if trace.puzzle else "a run of no puzzle"),
+        (trace.sandbox, "a run with a Dist", "one of a Model without"),
+    )
+    for differs, wanted, got in rows:
+        if differs:
+            return (
+                f"what came back is not the run of {puzzle} that was asked for\n"
+                f"  expected: {wanted}\n"
+                f"  got:      {got}\n"
+                f"  fix:      let {puzzle} use the Model that it is given, and nothing else of the simulator"
+            )
     return None
-
-
-def _differences(trace: Trace, puzzle: str, asked: AtSize) -> Iterator[tuple[str, str]]:
-    if Size.of(trace) != Size.of(asked):
-        yield Size.of(asked).words(), Size.of(trace).words()
-    if (asked.mesh and asked.mesh.to_json()) != (trace.mesh and trace.mesh.to_json()):
-        yield str(asked.mesh or "no mesh"), str(trace.mesh or "no mesh")
-    if trace.costs != asked.costs:
-        yield "the costs of the simulator that was asked", "others"
-    if trace.padding:
-        yield "no padding", f"{trace.padding} batches of it"
-    if trace.descriptions != PUZZLES[puzzle].described(trace.layers):
-        yield "the layers that the puzzle has", "others"
-    if trace.puzzle != puzzle:
-        yield puzzle, "a run of another puzzle" if trace.puzzle else "a run of no puzzle"
-    if trace.sandbox:
-        yield "a run with a Dist", "one of a Model without"

@@ -5,15 +5,14 @@ of other puzzles and the schedules of `lib.schedules` that the answer to a puzzl
 as text. Of a module these are the functions that the answer uses; what else is imported of it says, when it is called,
 that it is not to be had.
 
-The process is a fresh Python (`main`), or a child of a server (`serve`), which forks one for each run, ends what the
-child leaves, and says how it ended. The server reads no source: its memory is that of every child, so it must never
-hold anything of a student's. The child itself reads the request and sends the result, on a socket of its own that comes
-with the order to fork. The server ends when nobody is left who could ask, however they ended, and all that it has
-started ends with it.
+The process is a fresh Python (`main`), or a child of a server (`serve`), which forks it, ends what it leaves, and says
+how it ended. The server reads no source: its memory is that of every child, so it must never hold anything of a
+student's. The child itself reads the requests and sends the results, on a socket of its own that comes with the order
+to fork. The server ends when nobody is left who could ask, however they ended, and with it all that it has started.
 
-A child reads its first request, puts up the walls around itself, and runs what is asked. One answers what is asked of
-one function, one size after the other: each is loaded anew, and asked when the last has been answered. To fork costs as
-much as two such runs, most of it for memory that a process touches first.
+A child puts up the walls around itself when it knows its limits from the first request. It answers what is asked of one
+student's code that is given the same of ours, one function and size after the other, each loaded anew: to fork costs as
+much as four runs, most of it for memory that a process touches first.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -125,15 +124,10 @@ def limit(limits: Limits) -> None:
         import resource
     except ImportError:  # Windows
         return
-    for name, most in (
-        ("RLIMIT_CPU", math.ceil(limits.seconds + GRACE)),
-        ("RLIMIT_AS", limits.memory),
-        ("RLIMIT_FSIZE", limits.written),
-        ("RLIMIT_NPROC", limits.processes),
-        ("RLIMIT_NOFILE", limits.files),
-        ("RLIMIT_CORE", 0),
-    ):
-        if (number := getattr(resource, name, None)) is not None:
+    most_of = {"CPU": math.ceil(limits.seconds + GRACE), "AS": limits.memory, "FSIZE": limits.written, "CORE": 0}
+    most_of |= {"NPROC": limits.processes, "NOFILE": limits.files}
+    for name, most in most_of.items():
+        if (number := getattr(resource, f"RLIMIT_{name}", None)) is not None:
             hard = resource.getrlimit(number)[1]
             value = most if hard == resource.RLIM_INFINITY else min(most, hard)
             with suppress(OSError, ValueError):  # macOS knows RLIMIT_AS and does not let it be set
@@ -145,7 +139,8 @@ def _run(request: Request) -> Sent:
         if request.schedules is not None:
             for name in LOADED:
                 import_module(name)
-            sys.meta_path.insert(0, _Given(request.schedules))
+            if not isinstance(sys.meta_path[0], _Given):
+                sys.meta_path.insert(0, _Given(request.schedules))
         with nullcontext() if request.solutions is None else building_on(request.solutions):
             if request.source is None:
                 function = load_function(request.file, request.puzzle)
@@ -165,10 +160,8 @@ def _run(request: Request) -> Sent:
         return Sent("unsolved")
     except (SourceError, BuildError) as error:
         return Sent("source", str(error))
-    except PuzzleError as error:
-        return Sent("failed", str(error), trace=error.trace)
-    except TraceError as error:
-        return Sent("failed", str(error))
+    except (PuzzleError, TraceError) as error:
+        return Sent("failed", str(error), trace=getattr(error, "trace", None))
     except BaseException as error:
         place = raised_at(error)
         where_raised = "" if place is None else f"\n  where:    {place}"
@@ -204,35 +197,30 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
         nodes = [one.node for one in every if id(one.node) in kept]
         found[module] = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
         for node in nodes:
-            match node:
-                case ast.ImportFrom(str() as above, names) if above.startswith(WITHHELD) and above not in LOADED:
-                    if given := [one.name for one in names if (one.asname or one.name) in used]:
-                        waiting.setdefault(above, []).extend(given)
-                case _:
-                    pass
+            above = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if isinstance(node, ast.ImportFrom) and above.startswith(WITHHELD) and above not in LOADED:
+                given = [one.name for one in node.names if (one.asname or one.name) in used]
+                waiting |= {above: [*waiting.get(above, []), *given]} if given else {}
     del found[""]
     return found
 
 
+@dataclass
 class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds of all that is WITHHELD nothing but what is LOADED already, and what is given."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
+    given: Mapping[str, str]
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         return importlib.util.spec_from_loader(fullname, self) if fullname.startswith(WITHHELD) else None
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         module.__dict__["__getattr__"] = partial(_refusing, name)
-        exec(compile(self._given.get(name, ""), f"{name}.py", "exec"), module.__dict__)
+        exec(compile(self.given.get(name, ""), f"{name}.py", "exec"), module.__dict__)
 
 
 def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
-    """Return what stands for a function that is not to be had."""
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
@@ -249,7 +237,7 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
 # -- the server ----------------------------------------------------------------------------------------------------
 
 FEATURES: Final = {
-    "server": "a new process for each run",
+    "server": "a new process for each hand-in",
     "bwrap": "no other process in sight, no network, a file system of its own (bubblewrap)",
     "landlock": "no file but its own (Landlock)",
     "seccomp": "a list of system calls (seccomp)",
@@ -310,7 +298,7 @@ def serve() -> None:
 
 
 def _end(child: int, walls: Walls) -> int:
-    """End a child and what it has started, and return its exit status, or the number of a signal with a minus."""
+    """End a child and what it has started. Its exit status, or the number of a signal with a minus."""
     # Inside of bubblewrap there is nobody else; outside only seccomp keeps one from leaving its session.
     for process in (child, -1 if "bwrap" in walls.features else -child):
         with suppress(ProcessLookupError):
@@ -324,14 +312,12 @@ def _end(child: int, walls: Walls) -> int:
 
 
 def _remove(folder: str) -> None:
-    """Remove what a run has left, as far as that goes: folders a thousand deep stay."""
-    with suppress(RecursionError):
+    with suppress(RecursionError):  # folders a thousand deep stay
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _warm_up() -> None:
-    """Import what runs need, and run what is no training step a few times: Python makes what runs often faster, and
-    children inherit that."""
+    """Import and run a few times what runs need: Python makes what runs often faster, and children inherit that."""
     for name in NEEDED:
         import_module(f"lib.{name}")
     len(PUZZLES)  # they are read now
@@ -344,7 +330,7 @@ def _warm_up() -> None:
 
 
 def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
-    """Answer the requests that come on a socket, each a line, as long as some come; so is each half of an answer."""
+    """Answer the requests that come on a socket, each a line, as long as some come."""
     from lib.suite.isolation.walls import DEATH_SIGNAL, prctl
 
     try:

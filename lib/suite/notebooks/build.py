@@ -22,8 +22,8 @@ from lib.suite.notebooks.shared_cells import expand, glossary_page, puzzles_page
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import PAGES, is_worked_on, named, notebooks_below, place_of, source_of
-from lib.suite.submissions.needed import Program
-from lib.suite.submissions.statements import statements
+from lib.suite.submissions.needed import parts_of
+from lib.suite.submissions.statements import names_of, statements
 
 try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]
@@ -275,12 +275,13 @@ def _uses(student: Notebook) -> Iterator[_Uses]:
         if cell["cell_type"] != "code":
             continue
         use, own, source = _Uses(cell["id"]), set[str](), "".join(cell["source"])
-        for unit in Program(statements([(cell["id"], source)])[0]).units:
-            use.used |= (unit.names.now | unit.names.later) - own
-            use.touched |= unit.names.touches | unit.names.touches_later
-            use.made |= unit.names.gives
-            if not isinstance(unit.node, ast.Import | ast.ImportFrom):  # what is imported is asked for by its name
-                own |= unit.names.gives
+        for node in (part for one in statements([(cell["id"], source)])[0] for part in parts_of(one.node)):
+            names = names_of(node)
+            use.used |= (names.now | names.later) - own
+            use.touched |= names.touches | names.touches_later
+            use.made |= names.gives
+            if not isinstance(node, ast.Import | ast.ImportFrom):  # what is imported is asked for by its name
+                own |= names.gives
         use.is_theirs = STUB in source or bool((ASKS | theirs) & use.used)
         if use.is_theirs:
             theirs |= use.made | _compared(parse(source, cell["id"]))

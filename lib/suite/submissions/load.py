@@ -15,8 +15,9 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path, PurePath
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
@@ -85,8 +86,7 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
     SourceError where it cannot be had."""
     if source.needs is not None:
         _importable(source.modules, source.name)
-        every, _ = statements(source.cells)
-        found = _run(Needed(name, tuple(every), *source.needs, sure=True), source.cells, ())
+        found = _run(Needed(name, _alone(source.cells), *source.needs, sure=True), source.cells, ())
         if callable(found):
             return found
     program = program_of(source.cells)
@@ -125,8 +125,10 @@ def _run(needed: Needed, cells: Iterable[Cell], broken: Sequence[Broken]) -> Any
         namespace["display"] = print
     failed: list[tuple[frozenset[str], SourceError]] = []
     for statement in needed.statements:
-        given = frozenset(names_of(statement.node).gives)
         error = _failure(statement, namespace)
+        if not failed and error is None:
+            continue
+        given = frozenset(names_of(statement.node).gives)
         failed = [(names - given, why) for names, why in failed]
         if error is not None:
             for name in given:
@@ -141,6 +143,17 @@ def _run(needed: Needed, cells: Iterable[Cell], broken: Sequence[Broken]) -> Any
     return namespace.get(needed.name)
 
 
+@lru_cache(maxsize=1)  # one child is asked for one function at several sizes
+def _alone(cells: tuple[Cell, ...]) -> tuple[Statement, ...]:
+    """The statements of cells in which nothing stands but what is needed."""
+    return tuple(statements(cells)[0])
+
+
+@lru_cache(maxsize=200)
+def _code(statement: Statement) -> CodeType:
+    return compile(ast.Module([statement.node], []), statement.cell, "exec", FLAGS, dont_inherit=True)
+
+
 def _remember(cell: str, text: str) -> None:
     """Lets a traceback and a message show the lines of a cell, which may lie in no file."""
     lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
@@ -150,7 +163,7 @@ def _remember(cell: str, text: str) -> None:
 def _failure(statement: Statement, namespace: dict[str, Any]) -> SourceError | None:
     """Runs one statement; why it failed, if it did."""
     try:
-        code = compile(ast.Module([statement.node], []), statement.cell, "exec", FLAGS, dont_inherit=True)
+        code = _code(statement)
         if not code.co_flags & inspect.CO_COROUTINE:
             exec(code, namespace)
             return None

@@ -1,8 +1,10 @@
 """What a function needs: the statements at top level that give what it uses, and what that uses, and nothing else.
 
-A statement that binds a name is needed where the name is used after it and nothing binds it anew before that; so is one
-that changes what the name stands for (`table[3] = 4`, `rows.append(x)`, a call of a function that does). What the body
-of a function uses is what there is when it is called: that is where the source last calls it, or its end.
+A statement is needed if it binds a name that is used, or changes what such a name stands for (`table[3] = 4`,
+`rows.append(x)`, a call of a function that does). All that are needed run in their order, so that each name stands for
+what it did when the source last called the function: what comes after that is not looked at, or, where the source never
+calls it, at its end. It is not followed which of several bindings of a name reaches where: to run one that is
+overwritten does no harm, as what fails is left out (see `load.py`).
 """
 
 from __future__ import annotations
@@ -11,30 +13,22 @@ import ast
 import builtins
 import copy
 import re
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from lib.suite.submissions.statements import FUNCTIONS, Broken, Names, SourceError, Statement, names_of, root
 
 MOST_STATEMENTS = 5_000  # at top level: the sources of all puzzles together have 900
-MOST_LOOKS = 1_000_000  # at who gives, calls or changes a name: those sources need some hundreds
 OURS = ("lib", "drawing")
 GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of ours gives a function when it is called
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
-CHANGE_ARGUMENTS = frozenset({"bisect", "collections", "functools", "heapq", "operator", "random"})
-"""Modules whose functions may change what they are given."""
-SETTINGS = frozenset({"seed", "setrecursionlimit"})  # what is called of a module so that others find it otherwise
 LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
-SHOWS = frozenset({"display", "print"})
 IMPORTS = (ast.Import, ast.ImportFrom)
-ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 """The statements with others in them that are run at once."""
-SURE, MAYBE, NEVER = 2, 1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +43,23 @@ class Needed:
     sure: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
-    """A statement at top level, or one in a compound statement there, `outer`. `end` is where that at top level ends,
-    `inner` are the statements in it. `tried`: a `try` catches what it raises."""
+    """A statement at top level: a compound one without what only runs something in it."""
 
     node: ast.stmt
     cell: str
     names: Names
-    outer: int | None
-    tried: bool = False
-    end: int = 0
-    inner: list[int] = field(default_factory=list[int])
+
+    def definitions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+        """Yield the functions and classes that it defines, in order."""
+        todo: list[ast.AST] = [self.node]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, DEFINITIONS):
+                yield node
+            elif not isinstance(node, ast.expr):
+                todo += reversed([*ast.iter_child_nodes(node)])
 
 
 class Program:
@@ -68,340 +67,203 @@ class Program:
     is nested too deep, or longer than anybody writes."""
 
     def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
+        if len(statements) > MOST_STATEMENTS:
+            raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
         self.broken = broken
-        self.units: list[Unit] = []
-        self._looks = 0
-        self._starts: list[int] = []
+        self._ours: dict[str, str] = {}
+        self._givers, self._users = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
         try:
+            every = [names_of(one.node) for one in statements]
+            self._given = set[str]().union(*(names.gives for names in every))
             for one in statements:
-                self._starts.append(len(self.units))
-                self._add(one.node, one.cell, None)
-                for unit in self.units[self._starts[-1] :]:
-                    unit.end = len(self.units)
+                if isinstance(one.node, IMPORTS):
+                    paths = {name: path for name in self._given for path in import_paths(one.node, name)}
+                    self._ours |= {name: path for name, path in paths.items() if path.partition(".")[0] in OURS}
+            self.units: list[Unit] = []
+            for one, names in zip(statements, every, strict=True):
+                if isinstance(one.node, COMPOUND):
+                    node = _pruned(one.node, self._only_runs)
+                    self.units.append(Unit(node, one.cell, names_of(node)))
+                else:
+                    self.units.append(Unit(one.node, one.cell, names))
         except (RecursionError, MemoryError):
             raise SourceError("this code is nested too deep to be read") from None
-        # Where each name is given, touched, called, handed on, or taken by a function.
-        self._at = defaultdict[str, list[int]](list)
         for place, unit in enumerate(self.units):
             names = unit.names
-            handed = set[str]().union(*names.calls.values())
-            for name in {*names.gives, *names.touches, *names.touches_later, *names.later, *names.calls, *handed}:
-                self._at[name].append(place)
-        self.stars = [place for place, unit in enumerate(self.units) if unit.names.star]
-        self._events: dict[tuple[str, str], list[int]] = {}
+            for name in names.gives:
+                self._givers[name].append(place)
+            for name in {*names.touches, *names.touches_later, *names.later, *names.calls, *names.hands}:
+                self._users[name].append(place)
 
-    def _add(self, node: ast.stmt, cell: str, outer: int | None, tried: bool = False) -> None:
-        place = len(self.units)
-        if place > MOST_STATEMENTS:
-            raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
-        unit = Unit(node, cell, names_of(_pruned(node, ())), outer, tried)
-        self.units.append(unit)
-        if isinstance(node, COMPOUND):  # the blocks of a definition are its own
-            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
-            blocks += [inner.body for name in ("handlers", "cases") for inner in getattr(node, name, [])]
-            for number, block in enumerate(blocks):
-                for inner in block:
-                    unit.inner.append(len(self.units))
-                    self._add(inner, cell, place, bool(getattr(node, "handlers", ())) and number == 0)
+    def functions(self) -> list[tuple[ast.stmt, str]]:
+        """Return the functions and classes that it defines, each with its cell, in order."""
+        return [(node, unit.cell) for unit in self.units for node in unit.definitions()]
 
-    def look(self, count: int = 1) -> None:
-        """Count a look. What somebody wrote to be read for ever is not read to its end: SourceError."""
-        self._looks += count
-        if self._looks > MOST_LOOKS:
-            raise SourceError("who uses, calls and changes what in it is more than anybody can follow")
-
-    # -- what is asked of it ----------------------------------------------------------------------------------------
-
-    def functions(self) -> list[Unit]:
-        """Return the functions and classes that it defines, in order."""
-        return [unit for unit in self.units if isinstance(unit.node, DEFINITIONS)]
-
-    def definition(self, name: str) -> Unit | None:
-        """Return the last statement that makes a name a function; None where none does."""
-        return next((self.units[place] for place in self._candidates(name)), None)
+    def definition(self, name: str) -> tuple[ast.stmt, str] | None:
+        """Return the last statement that makes a name a function, and its cell; None where none does."""
+        for unit in (self.units[place] for place in self._candidates(name)):
+            return next((node for node in unit.definitions() if node.name == name), unit.node), unit.cell
+        return None
 
     def broken_after(self, name: str) -> SourceError | None:
         """Return the error of a cell that is no Python, and yet defines a name after all else that does."""
         last = next(self._candidates(name), -1)
-        count = sum(start <= last for start in self._starts) - 1
         defines = re.compile(rf"^[ \t]*(async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", re.MULTILINE)
-        wrong = [one.error for one in self.broken if one.before > count and defines.search(one.text)]
+        wrong = [one.error for one in self.broken if one.before > last and defines.search(one.text)]
         return wrong[-1] if wrong else None
 
     def needed(self, name: str) -> Iterator[Needed]:
         """Yield what each of the statements needs that may make a name a function, the last of them first."""
         for place in self._candidates(name):
-            yield _Search(self, name, place).found()
-
-    def givers(self, name: str) -> list[int]:
-        """Return where a name is bound, in order."""
-        return [place for place in self._at.get(name, ()) if name in self.units[place].names.gives]
-
-    # -- which names are functions ----------------------------------------------------------------------------------
+            yield self._needed(name, place)
 
     def _candidates(self, name: str) -> Iterator[int]:
-        return (place for place in reversed(self.givers(name)) if self.level(place, name) > NEVER)
+        return (place for place in reversed(self._givers.get(name, ())) if self._may_give(self.units[place].node))
 
-    def level(self, place: int, name: str, depth: int = 0) -> int:
-        """Tell whether a statement makes a name a function: SURE, MAYBE or NEVER."""
-        match self.units[place].node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return SURE
-            case ast.Import() | ast.ImportFrom():
-                return MAYBE
-            case ast.Assign(targets, value):
-                pass
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                targets = [target]
-            case _:
-                return NEVER
-        plain = any(isinstance(one, ast.Name) and one.id == name for one in targets)
-        return self._value_level(value, place, depth) if plain else MAYBE
+    def _may_give(self, node: ast.stmt) -> bool:
+        """Tell whether a statement may make a name that it binds a function."""
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            return not isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign | ast.Delete)
+        if isinstance(node.value, ast.Call) and (ours := self._ours.get(root(node.value) or "")) is not None:
+            called = {one.attr for one in ast.walk(node.value) if isinstance(one, ast.Attribute)}
+            return not GIVE_FUNCTIONS.isdisjoint({ours.rpartition(".")[2], *called})
+        kinds = (ast.Lambda, ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.IfExp, ast.BoolOp, ast.Tuple)
+        return isinstance(node.value, kinds)
 
-    def _value_level(self, node: ast.expr, place: int, depth: int) -> int:
-        if depth > 20:
-            return NEVER
-        match node:
-            case ast.Lambda():
-                return SURE
-            case ast.Name(name):
-                before = self._before(name, place)
-                return NEVER if before is None else self.level(before, name, depth + 1)
-            case ast.IfExp() | ast.BoolOp():
-                values = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
-                return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in values))
-            case ast.Attribute() | ast.Subscript():
-                name = root(node)
-                return MAYBE if name and self.givers(name) and self._ours(name, place) is None else NEVER
-            case ast.Call():
-                name = root(node) or ""
-                if (ours := self._ours(name, place)) is None:
-                    return NEVER if self._runs(name, place) else MAYBE
-                while isinstance(node, ast.Call):
-                    node = node.func
-                names = {ours.rpartition(".")[2], getattr(node, "attr", "")}
-                return MAYBE if names & GIVE_FUNCTIONS else NEVER
-            case _:
-                return NEVER
-
-    def _runs(self, name: str, place: int) -> bool:
-        """Tell whether a function, or one that it uses, calls what of ours runs a schedule or shows something."""
-        seen: set[str] = set()
-        todo = [name]
-        while todo:
-            self.look()
-            if (one := todo.pop()) not in seen:
-                seen.add(one)
-                if self.is_run(one, place):
-                    return True
-                todo += [later for at in self.givers(one) for later in self.units[at].names.later]
-        return False
-
-    def is_run(self, name: str, place: int) -> bool:
+    def is_run(self, name: str) -> bool:
         """Tell whether a name is something of ours that belongs into no function: `simulate`, `draw`, `check`."""
-        last = (self._ours(name, place) or "lib").rpartition(".")[2]
+        last = self._ours.get(name, name if name in RUN_BY_NAME - self._given else "lib").rpartition(".")[2]
         return last not in GIVE_FUNCTIONS and not last[:1].isupper() and last not in OURS
 
-    def _ours(self, name: str, place: int) -> str | None:
-        """Return the path with dots of a thing of ours that a name stands for; None where it is not ours."""
-        node = self._binding(name, place)
-        if isinstance(node, IMPORTS):
-            return next((path for path in import_paths(node, name) if path.partition(".")[0] in OURS), None)
-        if node is None and name in RUN_BY_NAME:
-            modules = (getattr(self.units[star].node, "module", None) or "" for star in self.stars)
-            return next((f"lib.{name}" for module in modules if module.partition(".")[0] in OURS), None)
-        return None
-
-    def _before(self, name: str, place: int) -> int | None:
-        """The last place before another where a name is bound."""
-        return max((one for one in self.givers(name) if one < place), default=None)
-
-    def _binding(self, name: str, place: int) -> ast.stmt | None:
-        before = self._before(name, place)
-        return None if before is None else self.units[before].node
-
-    # -- what changes a name ----------------------------------------------------------------------------------------
-
-    def events(self, name: str, target: str) -> list[int]:
-        """Return where a name is bound, or what it stands for is changed, in order."""
-        if (name, target) not in self._events:
-            # The functions that change what it stands for when they are called, or call one that does.
-            changers = set[str]()
-            todo = [place for place in self._at.get(name, ()) if name in self.units[place].names.touches_later]
-            while todo:
-                self.look()
-                for one in self.units[todo.pop()].names.gives - changers:
-                    changers.add(one)
-                    todo += [place for place in self._at.get(one, ()) if one in self.units[place].names.later]
-            places = {*self._at.get(name, ()), *(place for one in changers for place in self._at.get(one, ()))}
-            self._events[name, target] = [
-                place
-                for place in sorted(places)
-                if name in self.units[place].names.gives or self._changes(place, name, changers, target)
-            ]
-        return self._events[name, target]
-
-    def _changes(self, place: int, name: str, changers: set[str], target: str) -> bool:
-        """Tell whether a statement is there to change what a name stands for. One that runs the function is not."""
-        node, names = self.units[place].node, self.units[place].names
-        self.look(1 + len(names.calls))
-        if target in names.now or any(self.is_run(one, place) for one in names.calls):
+    def _only_runs(self, node: ast.stmt) -> bool:
+        """Tell whether a statement in a compound one is there to run or show something: no name needs it."""
+        if isinstance(node, (*COMPOUND, *DEFINITIONS)):
             return False
-        is_import = isinstance(self._binding(name, place), IMPORTS)
-        calls_changer = not changers.isdisjoint(names.calls)
-        if isinstance(node, DEFINITIONS):
-            return bool(node.decorator_list) and (name in names.touches or calls_changer)
-        if isinstance(node, (*ASSIGNMENTS, ast.Delete)):
-            return calls_changer or (name in names.touches and not is_import)
-        match node:
-            case ast.Expr(ast.Call(function) | ast.Await(ast.Call(function))):
-                callee = root(function) or ""
-            case _:
-                return False
-        if isinstance(function, ast.Attribute) and callee == name:
-            return function.attr in SETTINGS if is_import else not isinstance(self._binding(name, place), FUNCTIONS)
-        if callee in changers or is_import or name not in names.calls.get(callee, ()):
-            return callee in changers
-        # It is given to a function: one of the source's own may change it, or one of some modules.
-        called = self._binding(callee, place)
-        if isinstance(called, IMPORTS):
-            return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in import_paths(called, callee))
-        return isinstance(called, FUNCTIONS) and not self._runs(callee, place)
+        calls = {root(one.func) or "" for one in ast.walk(node) if isinstance(one, ast.Call)}
+        unknown = isinstance(node, ast.Expr) and any(not hasattr(builtins, name) for name in calls - self._given)
+        return unknown or any(map(self.is_run, calls))
 
-    def kept(self, places: set[int]) -> tuple[Statement, ...]:
-        """Return the statements at these places, in order. What is in a compound one and not needed is left out."""
-        wanted = {id(self.units[place].node) for place in places}
-        units = (self.units[start] for start in self._starts if start in places)
-        return tuple(Statement(_pruned(unit.node, wanted), unit.cell) for unit in units)
+    def _runs(self, names: Iterable[str]) -> bool:
+        """Tell whether functions, or those that they use, call what of ours runs a schedule or shows something."""
+        seen, todo = set[str](), [*names]
+        while todo:
+            if (name := todo.pop()) not in seen:
+                seen.add(name)
+                if self.is_run(name):
+                    return True
+                todo += [later for at in self._givers.get(name, ()) for later in self.units[at].names.later]
+        return False
 
-
-class _Search:
-    """Follows names back from a function to the statements that give them. `must`: the function lacks what fails."""
-
-    def __init__(self, program: Program, target: str, place: int) -> None:
-        self._program, self._units, self._target, self._place = program, program.units, target, place
+    def _needed(self, target: str, place: int) -> Needed:
         # What a function uses is what there is where the source last calls it, or hands it on.
-        own = self._units[place].end
-        calls = (at for at, unit in enumerate(self._units) if unit.end > own and _calls(unit, target))
-        self._end = max(calls, default=len(self._units))
-        self._places, self._names, self._missing = set[int](), {target}, set[str]()
-        self._seen: set[tuple[str, int, bool]] = set()
-        self._taken: set[tuple[int, int, bool]] = set()
-        self._todo: list[tuple[str, int, bool]] = []
+        calls = (at for at, unit in enumerate(self.units) if target in unit.names.calls or target in unit.names.hands)
+        end = max(
+            (at for at in calls if at > place and target not in self.units[at].names.gives), default=len(self.units)
+        )
+        taken, changers, names, missing = dict[int, bool](), set[str](), dict[str, bool](), set[str]()
 
-    def found(self) -> Needed:
-        """Return what is needed."""
-        program, target, place = self._program, self._target, self._place
-        self._take(place, self._end, True)
-        if self._units[place].outer is not None:  # others in the same statement may be the ones that are run
-            self._follow(target, self._units[place].end, True)
-        for event in program.events(target, target):
-            if place < event < self._end and target not in self._units[event].names.gives:
-                self._take(event, self._end, False)
-        self._work()
-        if self._missing & LOOK_NAMES_UP:
-            for number, unit in enumerate(self._units[: self._end]):  # all that does nothing else than give a name
-                plain = isinstance(unit.node, (*DEFINITIONS, *IMPORTS))
-                plain = plain or (isinstance(unit.node, ASSIGNMENTS) and not unit.names.calls)
-                if plain and unit.outer is None and target not in unit.names.gives:
-                    self._take(number, self._end, False)
-            self._work()
-        missing = frozenset(name for name in self._missing if not hasattr(builtins, name))
-        sure = program.level(place, target) == SURE
-        return Needed(target, program.kept(self._places), frozenset(self._names), missing, sure)
+        def take(at: int, must: bool) -> None:
+            if taken.get(at) is not True and taken.get(at) is not must:
+                taken[at] = must
+                unit = self.units[at].names
+                todo.extend((name, must) for name in sorted(unit.now | unit.later))
 
-    def _work(self) -> None:
-        while self._todo:
-            name, place, must = self._todo.pop()
-            if name != self._target or place <= self._place:
-                self._follow(name, place, must)
-            elif must:
-                self._names.add(name)
+        def change(name: str) -> None:
+            """Take what calls a function that changes something, and what calls those that do."""
+            for at in self._users.get(name, ()) if name not in changers else ():
+                unit = self.units[at].names
+                if name in unit.later:
+                    later.extend(unit.gives)
+                if name in unit.calls and at < end and target not in unit.now and not any(map(self.is_run, unit.calls)):
+                    take(at, False)
+            changers.add(name)
 
-    def _ask(self, names: Iterable[str], place: int, must: bool) -> None:
-        for name in sorted(names):
-            if (name, place, must) not in self._seen:
-                self._program.look(5)
-                self._seen.add((name, place, must))
-                self._todo.append((name, place, must))
+        todo, later = list[tuple[str, bool]](), list[str]()
+        take(place, True)
+        names[target] = True
+        todo.append((target, False))
+        while todo or later:
+            if later:
+                change(later.pop())
+                continue
+            name, must = todo.pop()
+            if name in names and (names[name] or not must) and name != target:
+                continue
+            names[name] = names.get(name, False) or must
+            givers = self._givers.get(name, [])
+            # One in a cell below may have been run before.
+            before = [at for at in givers if at < (place if name == target else end)] or (
+                [] if name == target else givers
+            )
+            for at in before:
+                take(at, must and at == before[-1])
+            if not givers:
+                for at, unit in enumerate(self.units):
+                    if unit.names.star:
+                        take(at, False)
+                if must:
+                    missing.add(name)
+                if must and name in LOOK_NAMES_UP:  # then anything may be used
+                    self._take_all(target, end, take)
+            for at in self._users.get(name, ()):
+                if name in self.units[at].names.touches_later:
+                    later.extend(self.units[at].names.gives)
+                if at < end and self._changes(at, name, target):
+                    take(at, False)
+        kept = tuple(Statement(self.units[at].node, self.units[at].cell) for at in sorted(taken))
+        lacking = frozenset(name for name in missing if not hasattr(builtins, name))
+        node = self.units[place].node
+        sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
+        return Needed(target, kept, frozenset(name for name, must in names.items() if must), lacking, sure)
 
-    def _follow(self, name: str, place: int, must: bool) -> None:
-        """Take what gives a name at a place."""
-        if must:
-            self._names.add(name)
-        events = self._program.events(name, self._target)
-        if before := bisect_left(events, place):
-            event = events[before - 1]
-            gives = name in self._units[event].names.gives
-            self._take(event, place, must and gives)
-            if not gives or self._units[event].outer is not None:  # what it stood for before still counts
-                self._ask([name], event, must)
-            return
-        # An import of everything may give it, or a cell below that was run before.
-        later = [event for event in events if name in self._units[event].names.gives]
-        if not later or place < self._end:
-            for star in self._program.stars:
-                self._take(star, place, False)
-        if later and place == self._end:
-            self._take(later[-1], len(self._units), must)
-        elif must and not later:
-            self._missing.add(name)
+    def _take_all(self, target: str, end: int, take: Callable[[int, bool], None]) -> None:
+        """Take all that does nothing else than give a name."""
+        for at, unit in enumerate(self.units[:end]):
+            plain = isinstance(unit.node, ast.Assign | ast.AnnAssign) and not unit.names.calls
+            if (plain or isinstance(unit.node, (*DEFINITIONS, *IMPORTS))) and target not in unit.names.gives:
+                take(at, False)
 
-    def _take(self, place: int, at: int, must: bool) -> None:
-        """Take a statement, whose functions may be called at a place."""
-        if (place, at, must) in self._taken:
-            return
-        self._taken.add((place, at, must))
-        self._places.add(place)
-        unit = self._units[place]
-        here = place if unit.outer is None and not isinstance(unit.node, COMPOUND) else unit.end
-        self._ask(unit.names.now, here, must)
-        for when in {at, self._end} if must else {at}:
-            self._ask(unit.names.later, when, must)
-        if unit.outer is not None:
-            self._take(unit.outer, at, must)
-        for inner in unit.inner:
-            self._take_way(inner, at)
-
-    def _take_way(self, place: int, at: int) -> None:
-        """Take what decides how a compound statement goes: what leaves it, and what may fail in a `try`."""
-        unit = self._units[place]
-        may_fail = unit.tried and self._target not in unit.names.now
-        may_fail = may_fail and not any(one in SHOWS or self._program.is_run(one, unit.end) for one in unit.names.calls)
-        if may_fail or isinstance(unit.node, ast.Break | ast.Continue | ast.Raise):
-            self._take(place, at, False)
-        elif not isinstance(unit.node, ast.For | ast.AsyncFor | ast.While):
-            for inner in unit.inner:
-                if not self._units[inner].tried:
-                    self._take_way(inner, at)
+    def _changes(self, place: int, name: str, target: str) -> bool:
+        """Tell whether a statement may change what a name stands for; none that runs the function does."""
+        unit = self.units[place]
+        if target in unit.names.now - unit.names.gives or any(map(self.is_run, unit.names.calls)):
+            return False
+        if name in unit.names.touches:
+            return True
+        # It is given to a function of the source's own, or of a module.
+        handed = name in unit.names.hands and isinstance(unit.node, ast.Expr)
+        own = unit.names.calls.intersection(self._given)
+        return handed and bool(own) and not self._runs(own)
 
 
-def _calls(unit: Unit, name: str) -> bool:
-    """Tell whether a statement calls a function, or hands it to something that it calls."""
-    handed = any(name == called or name in given for called, given in unit.names.calls.items())
-    return handed and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
-
-
-def _pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
-    """Return a compound statement with those alone in it whose `id` is wanted, or `pass`; any other as it is."""
+def _pruned(node: ast.stmt, drops: Callable[[ast.stmt], bool]) -> ast.stmt:
+    """Return a compound statement without the simple ones in it that are dropped; any other as it is."""
     if not isinstance(node, COMPOUND):
         return node
 
-    def kept(block: list[ast.stmt], *, must: bool = True) -> list[ast.stmt]:
-        some = [_pruned(one, wanted) for one in block if id(one) in wanted]
-        return some or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
+    def kept(block: list[ast.stmt]) -> list[ast.stmt]:
+        some = [_pruned(one, drops) for one in block if not drops(one)]
+        return some or [ast.copy_location(ast.Pass(), one) for one in block[:1]]
 
     made = copy.copy(node)
     for name in ("body", "orelse", "finalbody"):
         if hasattr(node, name):
-            must = name == "body" or not getattr(node, "handlers", True)
-            setattr(made, name, kept(getattr(node, name), must=must))
+            setattr(made, name, kept(getattr(node, name)))
     for name in ("handlers", "cases"):
         if hasattr(node, name):
             setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
             for one in getattr(made, name):
                 one.body = kept(one.body)
     return made
+
+
+def parts_of(node: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield a statement; a compound one without those in it, and then them."""
+    yield _pruned(node, lambda _: True)
+    for inner in ast.iter_child_nodes(node) if isinstance(node, COMPOUND) else ():
+        for one in [inner] if isinstance(inner, ast.stmt) else getattr(inner, "body", []):
+            if isinstance(one, ast.stmt):
+                yield from parts_of(one)
 
 
 def import_paths(node: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:

@@ -1,10 +1,9 @@
 """What somebody handed in, as text: its cells, which puzzles it answers, and one function of it with what that uses.
 
 The normal form of a function and of what it uses is equal for code that differs in what a copy is changed in first.
-Names of variables, arguments, helpers and of a class's own attributes are numbers, in the order in which a function
-comes across them; helpers are sorted, so that their order plays no part. Layout, comments, docstrings, annotations,
-what is printed and what is asserted are left out, and so is how something is imported. Names that the course gives
-(`model.forward`), texts, numbers and the order of statements are what remains.
+Names that the source gives are numbers, in the order in which a statement comes across them, and statements at top
+level are sorted. Layout, comments, docstrings, annotations, what is printed and what is asserted are left out, and so
+is how something is imported. Names that the course gives (`model.forward`), texts, numbers and the order remain.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import ast
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -24,11 +23,10 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import COMPOUND, IMPORTS, OURS, Program, Unit, import_paths
+from lib.suite.submissions.needed import COMPOUND, IMPORTS, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
-    Function,
     SourceError,
     bound,
     code_cells,
@@ -108,15 +106,14 @@ class Source:
         return tuple(puzzle for puzzle in PUZZLES if self._answers(program, puzzle))
 
     def _answers(self, program: Program, puzzle: str) -> bool:
-        found = program.definition(puzzle)
-        if found is None:
+        if (found := program.definition(puzzle)) is None:
             return program.broken_after(puzzle) is not None
-        if isinstance(found.node, IMPORTS):
+        node, _ = found
+        if isinstance(node, IMPORTS):
             handed_in = {PurePath(path).stem for path, _ in self.modules}
-            names = [one.name for one in found.node.names]
-            names = [found.node.module or ""] if isinstance(found.node, ast.ImportFrom) else names
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
             return any(name.rpartition(".")[2] in handed_in for name in names)
-        return not isinstance(found.node, FUNCTIONS) or required(found.node) == _taken(puzzle)
+        return not isinstance(node, FUNCTIONS) or required(node) == _taken(puzzle)
 
     def spoken_of(self) -> frozenset[str]:
         """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
@@ -127,18 +124,18 @@ class Source:
         SourceError where it cannot be read."""
         program = program_of(self.cells)
         if (found := program.definition(puzzle)) is not None:
-            where = f"`{puzzle}` ({_place(found)})"
-            if isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
-                return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
-            if isinstance(found.node, IMPORTS):
+            where = f"`{puzzle}` ({_place(*found)})"
+            if isinstance(found[0], FUNCTIONS) and required(found[0]) != _taken(puzzle):
+                return f"{where} takes {counted(required(found[0]), 'argument')}, and is given {_taken(puzzle)}"
+            if isinstance(found[0], IMPORTS):
                 return f"{where} is imported from what was not handed in"
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
-        every = [(str(getattr(one.node, "name", "")), one) for one in program.functions()]
-        likely = [(name, one) for name, one in every if name in handed or (puzzle and puzzle in name.lower())]
-        functions = likely or sorted(every, key=lambda one: not isinstance(one[1].node, FUNCTIONS))
-        names = [f"`{name[:60]}` ({_place(one)})" for name, one in functions]
+        every = [(str(getattr(node, "name", "")), node, cell) for node, cell in program.functions()]
+        likely = [one for one in every if one[0] in handed or (puzzle and puzzle in one[0].lower())]
+        functions = likely or sorted(every, key=lambda one: not isinstance(one[1], FUNCTIONS))
+        names = [f"`{name[:60]}` ({_place(node, cell)})" for name, node, cell in functions]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
@@ -148,20 +145,31 @@ class Source:
             found = program_of(self.cells).definition(puzzle)
         except SourceError:
             return False
-        if found is None or not isinstance(found.node, FUNCTIONS) or found.node.decorator_list[1:]:
+        if found is None or not isinstance(node := found[0], FUNCTIONS) or node.decorator_list[1:]:
             return False
-        text = next(text for name, text in self.cells if name == found.cell)
+        text = next(text for name, text in self.cells if name == found[1])
         # With the line below the last statement: the marker at the end.
-        lines = text.replace("\r\n", "\n").split("\n")[found.node.lineno - 1 : (found.node.end_lineno or 0) + 1]
-        body = found.node.body
-        stub = next((place for place, one in enumerate(body) if isinstance(one, ast.Raise)), None)
-        return stub is not None and not any(map(own_returns, body[:stub])) and gap.untouched("\n".join(lines), puzzle)
+        lines = text.replace("\r\n", "\n").split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
+        stub = next((place for place, one in enumerate(node.body) if isinstance(one, ast.Raise)), None)
+        above = stub is None or any(map(own_returns, node.body[:stub]))
+        return not above and gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
-        """Digest the normal form of a puzzle's function and of what it uses. "" if it cannot be read."""
+        """Digest the normal form of a puzzle's function and of what it uses; of a module that was handed in, of all of
+        it. "" if it cannot be read."""
         try:
-            return _Modules(self.modules).normal_form(program_of(self.cells), puzzle)
-        except SourceError:
+            if (needed := next(program_of(self.cells).needed(puzzle), None)) is None:
+                return ""
+            nodes = [one.node for one in needed.statements]
+            imports = {
+                part for node in nodes if isinstance(node, IMPORTS) for part in re.split(r"\W", ast.unparse(node))
+            }
+            modules = [cell for cell in self.modules if PurePath(cell[0]).stem in imports]
+            nodes += [one.node for one in statements(modules)[0]]
+            renamer = _Renamer(nodes, {PurePath(name).stem for name, _ in modules})
+            text = "\n".join(sorted(map(renamer.text, nodes)))
+            return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+        except (SourceError, RecursionError, MemoryError, ValueError):  # a number of more digits than Python writes
             return ""
 
     def only(self, puzzle: str) -> Source:
@@ -195,11 +203,10 @@ class Source:
         return replace(self, cells=kept, needs=(needed.names, needed.missing)) if alone and not broken else self
 
 
-def _place(statement: Unit) -> str:
+def _place(node: ast.stmt, cell: str) -> str:
     """Say where a statement stands: its cell, if there are several, and its line."""
-    cell = statement.cell.rpartition(", ")[2]
-    line = f"line {statement.node.lineno}"
-    return f"{cell}, {line}" if cell.startswith("code cell ") else line
+    cell = cell.rpartition(", ")[2]
+    return f"{cell}, line {node.lineno}" if cell.startswith("code cell ") else f"line {node.lineno}"
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
@@ -213,177 +220,62 @@ def _taken(puzzle: str) -> int:
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
     assert found is not None, "a solution has its function"
-    assert isinstance(found.node, FUNCTIONS), "a solution has its function"
-    return required(found.node)
+    assert isinstance(found[0], FUNCTIONS), "a solution has its function"
+    return required(found[0])
 
 
 # -- the normal form ------------------------------------------------------------------------------------------------
 
-SAYS_NOTHING: Final = (ast.Pass, ast.Assert, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
-"""Statements for readers alone; an import is known by its names."""
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
-
-
-class _Modules:
-    """The modules that were handed in with a source. Each is parsed once, and each name of it looked for once."""
-
-    def __init__(self, modules: Sequence[Cell]) -> None:
-        self._texts = {PurePath(cell[0]).stem: cell for cell in reversed(modules)}
-        self._programs: dict[str, Program] = {}
-        self._found: dict[tuple[str, str], str] = {}
-
-    def normal_form(self, program: Program, name: str) -> str:
-        needed = next(program.needed(name), None)
-        if needed is None:
-            return ""
-        nodes = [one.node for one in needed.statements]
-        renamer = _Renamer(nodes, self)
-        try:
-            return _digest("\n".join(sorted(map(renamer.text, nodes))))
-        except (RecursionError, MemoryError):
-            raise SourceError("this code is nested too deep to be read") from None
-        except ValueError:  # a number of more digits than Python writes
-            return ""
-
-    def meaning(self, path: str) -> str:
-        """Return what stands for something imported: of a module that was handed in, what it does; of ours its name."""
-        *modules, name = path.split(".")
-        stem = next((one for one in (*modules, name) if one in self._texts), None)
-        if stem is None:
-            return name if path.partition(".")[0] in OURS else path
-        if (stem, name) not in self._found:
-            self._found[stem, name] = name  # for modules that import each other
-            try:
-                if stem not in self._programs:
-                    self._programs[stem] = Program(*statements([self._texts[stem]]))
-                found = self.normal_form(self._programs[stem], name)
-            except SourceError:
-                found = ""
-            self._found[stem, name] = found or _digest(self._texts[stem][1])
-        return self._found[stem, name]
-
 
 class _Renamer(ast.NodeTransformer):
-    """Changes statements into their normal form. Names that the source binds get numbers, anew in each function."""
+    """Changes statements into their normal form. Names that the source binds get numbers, anew in each statement."""
 
-    def __init__(self, nodes: Sequence[ast.stmt], modules: _Modules) -> None:
-        self._modules = modules
+    def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
         self._numbers: dict[str, str] = {}
-        self._counted = 0
-        self._bound: set[str] = set()
-        self._attributes: set[str] = set()
+        self._bound, self._arguments, self._attributes = set[str](), set[str](), set[str]()
         self._paths: dict[str, str] = {}
-        # Where arguments of the source's own functions stand: a call may name them in any order.
-        self._places: dict[str, int] = {}
         for node in chain.from_iterable(map(ast.walk, nodes)):
             self._bound.update(bound(node))
             match node:
-                case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) | ast.Lambda(args=given):
-                    rest = [one for one in (given.vararg, given.kwarg) if one is not None]
-                    for place, one in enumerate([*given.posonlyargs, *given.args, *given.kwonlyargs, *rest]):
-                        self._bound.add(one.arg)
-                        self._places[one.arg] = min(place, self._places.get(one.arg, place))
+                case ast.arg(name):
+                    self._arguments.add(name)
                 case ast.ClassDef(body=body):
-                    own = chain.from_iterable([one] if isinstance(one, FUNCTIONS) else ast.walk(one) for one in body)
-                    self._attributes.update(name for part in own for name in bound(part) if not name.startswith("__"))
+                    self._attributes.update(chain.from_iterable(map(bound, chain.from_iterable(map(ast.walk, body)))))
                 case ast.Attribute(attr=name, ctx=ast.Store()):
                     self._attributes.add(name)
                 case ast.Import() | ast.ImportFrom():
-                    self._paths.update((name, path) for name in bound(node) for path in import_paths(node, name))
+                    paths = {name: path for name in bound(node) for path in import_paths(node, name)}
+                    self._paths |= {name: path for name, path in paths.items() if not handed_in & {*path.split(".")}}
                 case _:
                     pass
 
+        self._fields = [("id", self._bound | self._arguments), ("name", self._bound), ("rest", self._bound)]
+        self._fields += [("attr", self._attributes), ("arg", self._arguments)]
+        self._keywords = [("arg", self._arguments | self._attributes)]
+
     def text(self, statement: ast.stmt) -> str:
         """Return the normal form of one statement at top level; the statement stays as it is."""
-        self._numbers, self._counted = {}, 0
-        copied = gap.parse(ast.unparse(statement), "")  # in a third of the time of a deepcopy
-        return "".join(map(ast.unparse, self._block(copied.body)))
+        self._numbers = {}
+        changed = self.visit(gap.parse(ast.unparse(statement), ""))  # in a third of the time of a deepcopy
+        return ast.unparse(changed)
 
     def visit(self, node: ast.AST) -> Any:
         match node:
-            case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name(id="display" | "print"))):
+            case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name("display" | "print"))):
                 return None
-            case ast.Lambda():
-                return self._function(node)
+            case ast.Pass() | ast.Assert() | ast.Global() | ast.Nonlocal() | ast.Import() | ast.ImportFrom():
+                return None
+            case ast.AnnAssign(target, value=value):
+                node = ast.Assign([target], value or ast.Constant(None), lineno=0)
+            case ast.Name(name) if name in self._paths:  # `floor`, `math.floor` and `m.floor` are one text
+                return ast.Name(self._paths[name])
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return self._block([node])[0]
-            case ast.For() | ast.AsyncFor():
-                node.iter = self.visit(node.iter)
-                self._fresh(node.target)
-                node.target = self.visit(node.target)
-                node.body, node.orelse = self._block(node.body), self._block(node.orelse)
-                return node
-            case _ if isinstance(node, SAYS_NOTHING):
-                return None
+                node.returns = None
+            case ast.arg():
+                node.annotation = None
             case _:
-                for comprehension in getattr(node, "generators", ()):
-                    self._fresh(comprehension.target)
-                for field in ("name", "rest"):
-                    if isinstance(name := getattr(node, field, None), str):
-                        setattr(node, field, self._number(name))
-                return super().visit(node)
-
-    def _number(self, name: str) -> str:
-        if name not in self._numbers:
-            self._counted += 1
-            self._numbers[name] = f"${self._counted}"
-        return self._numbers[name]
-
-    def _fresh(self, target: ast.AST) -> None:
-        """Let the variables of a loop be others than those of the loop before, even if both have one name: who renames
-        one of them has not written another program."""
-        for name in chain.from_iterable(map(bound, ast.walk(target))):
-            self._numbers.pop(name, None)
-
-    def _attribute(self, name: str) -> str:
-        return self._number(f".{name}") if name in self._attributes else name
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        if node.id in self._paths:
-            return ast.Name(self._modules.meaning(self._paths[node.id]))
-        return ast.Name(self._number(node.id) if node.id in self._bound else node.id)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and node.value.id in self._paths:  # `math.floor` is `floor` of `math`
-            return ast.Name(self._modules.meaning(f"{self._paths[node.value.id]}.{node.attr}"))
-        return ast.Attribute(self.visit(node.value), self._attribute(node.attr))
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        return self.visit(ast.Assign([node.target], node.value or ast.Constant(None), lineno=0))
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.arg(self._number(node.arg))
-
-    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
-        name = node.arg and (f"#{self._places[node.arg]}" if node.arg in self._places else self._attribute(node.arg))
-        return ast.keyword(name, self.visit(node.value))
-
-    def _function(self, node: Any) -> Any:
-        """Change a definition so that its names count from 1: it is the same text wherever it stands."""
-        around = self._numbers, self._counted
-        self._numbers, self._counted = {}, 0
-        if isinstance(node, ast.Lambda):
-            self.generic_visit(node)
-        else:
-            node.args, node.returns, node.body = self.visit(node.args), None, self._block(node.body)
-        self._numbers, self._counted = around
-        return node
-
-    def _block(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
-        """Change statements, one after the other; of neighbouring definitions the order plays no part."""
-        changed: list[ast.stmt] = []
-        for are_functions, group in groupby(body, lambda one: isinstance(one, FUNCTIONS)):
-            if not are_functions:
-                changed += [one for one in map(self.visit, group) if one is not None]
-                continue
-            functions: list[Function] = [self._function(one) for one in group]
-            if len(functions) > 1:
-                functions.sort(key=lambda one: "\n".join(map(ast.unparse, [one.args, *one.body])))
-            for one in functions:
-                one.name = self._attribute(one.name) if one.name in self._attributes else self._number(one.name)
-                one.decorator_list = [self.visit(decorator) for decorator in one.decorator_list]
-                changed.append(one)
-        return changed
+                pass
+        for field, known in self._keywords if isinstance(node, ast.keyword) else self._fields:
+            if (name := getattr(node, field, None)) in known and not str(name).startswith("__"):
+                setattr(node, field, self._numbers.setdefault(name, f"${len(self._numbers)}"))
+        return self.generic_visit(node)

@@ -248,8 +248,8 @@ class Names:
 
     `gives`: it binds them. `now` and `later`: it takes them, at once or when a function in it is called. `touches` and
     `touches_later`: it may change what they stand for, as in `table[3] = 4`, `rows.append(x)` or `global count`.
-    `calls`: it calls them at once, also as decorators; with `calls` the names given to each. `star`: it takes over all
-    names of a module. Names in annotations are nobody's.
+    `calls`: it calls them at once, also as decorators, and `hands` are given to what it calls. `star`: it takes over
+    all names of a module. Names in annotations are nobody's.
     """
 
     gives: set[str] = field(default_factory=set[str])
@@ -257,7 +257,8 @@ class Names:
     later: set[str] = field(default_factory=set[str])
     touches: set[str] = field(default_factory=set[str])
     touches_later: set[str] = field(default_factory=set[str])
-    calls: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    calls: set[str] = field(default_factory=set[str])
+    hands: set[str] = field(default_factory=set[str])
     star: bool = False
 
 
@@ -314,7 +315,8 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
             if isinstance(callee, ast.Attribute):
                 touched |= {name} & taken
             if not later and name in taken:
-                names.calls.setdefault(name, set()).update(one for one in map(root, given) if one is not None)
+                names.calls.add(name)
+                names.hands.update(one for one in map(root, given) if one is not None)
         for child in ast.iter_child_nodes(node):
             is_body = isinstance(node, FUNCTIONS) and isinstance(child, ast.stmt)
             is_body = is_body or (isinstance(node, ast.Lambda) and child is node.body)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import PuzzleError, Trace, check, simulate
+from lib import PuzzleError, Trace, simulate
 from lib.puzzles.records import Size
 from lib.suite.course.progress import Standing, load
 from lib.suite.course.subject import attempt
@@ -16,7 +16,7 @@ from lib.suite.isolation.isolation import run_of
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, read
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
-from tests.support.functions import official, run, wrong
+from tests.support.functions import run, wrong
 from tests.support.version_1 import encode
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -202,13 +202,3 @@ def test_a_run_of_another_size_and_a_run_that_fails_come_back_as_traces(write: P
         simulate(load_function(write, "basic"), puzzle="basic")
     assert str(caught.value) == sent.text
     assert caught.value.trace.text() == sent.trace.text()
-
-
-@pytest.mark.parametrize("puzzle", ["ddp", "pipeline"])
-def test_a_run_comes_back_as_it_is_here(tmp_path: Path, puzzle: str) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(reference(puzzle).read_text("utf-8"), "utf-8")
-    sent, here = run_of(mine, puzzle), Trace.of(official(puzzle))
-    assert sent.trace is not None
-    assert check(sent.trace, puzzle) == check(here, puzzle)
-    assert sent.trace.text() == here.text()

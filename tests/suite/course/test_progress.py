@@ -322,14 +322,6 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     assert progress.read(real)["ddp"].runs == 1
 
 
-def test_it_holds_no_time_of_the_day(file: Path) -> None:
-    progress.add(file, "ddp", Standing(runs=1))
-    first = file.read_bytes()
-    file.unlink()
-    progress.add(file, "ddp", Standing(runs=1))
-    assert file.read_bytes() == first
-
-
 # -- reading ----------------------------------------------------------------------------------------------------
 
 
@@ -371,17 +363,6 @@ def test_what_was_kept_is_never_overwritten(file: Path) -> None:
     kept = sorted(path for path in file.parent.iterdir() if "damaged" in path.name)
     assert [path.name for path in kept] == [f"progress.json.damaged{end}" for end in ("", ".2", ".3")]
     assert [path.read_bytes() for path in kept] == [b"\xff0", b"\xff1", b"\xff2"]
-
-
-def test_a_file_of_a_newer_version_is_left_alone(file: Path) -> None:
-    file.parent.mkdir()
-    text = json.dumps({"format": progress.FORMAT, "version": 2, "anything": []})
-    file.write_text(text)
-    for act in (lambda: progress.read(file), lambda: progress.add(file, "ddp", Standing(runs=1))):
-        with pytest.raises(ProgressError, match=r"of a newer version \(2\) than this package knows \(1\)"):
-            act()
-    assert file.read_text() == text
-    assert not [path for path in file.parent.iterdir() if "damaged" in path.name]
 
 
 @given(

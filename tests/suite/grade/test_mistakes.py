@@ -99,12 +99,6 @@ def test_who_made_which_mistake() -> None:
     assert (second.words, second.fix, second.students) == ("something else", "", ("Cleo",))
 
 
-def test_the_mistakes_of_one_puzzle() -> None:
-    first, second = mistakes(book(), "fsdp")
-    assert {first.students, second.students} == {("Ana",), ("Cleo",)}
-    assert first.puzzles == second.puzzles == ("fsdp",)
-
-
 def test_the_order_of_students_plays_no_part() -> None:
     whole = book()
     turned = Gradebook(whole.asked, whole.students[::-1])

@@ -10,18 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.suite.grade.assignment import AssignmentError, Config, read_config
-from lib.suite.grade.gradebook import (
-    TERMS,
-    Asked,
-    Gradebook,
-    Late,
-    Mark,
-    Result,
-    Rules,
-    Score,
-    Student,
-    of_puzzle,
-)
+from lib.suite.grade.gradebook import TERMS, Asked, Gradebook, Late, Mark, Result, Rules, Score, Student, of_puzzle
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import by_hand, moment, to_fill_in

@@ -7,14 +7,14 @@ import pytest
 
 from lib import PUZZLES, simulate
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, schedule_of
-from lib.suite.grade.patterns import INNOCENT, Alike, Shared, Similarity, Solutions, similar, solutions_of
+from lib.suite.grade.patterns import INNOCENT, Shared, Similarity, Solutions, similar, solutions_of
 from lib.suite.submissions.load import function_of
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import Source
 from lib.trace.trace import Trace
 from tests.support.variants import VARIANTS
 
-NOTHING = Solutions(frozenset(), {})
+NOTHING: Solutions = frozenset(), {}
 
 
 def score(puzzle: str, schedule: str, source: str, state: str = "passed") -> Score:
@@ -81,13 +81,13 @@ def test_several_puzzles_add_up() -> None:
         return name, (score("ddp", one, one), score("fsdp", other, other))
 
     others = [both(f"s{n:02}", f"a{n}", f"b{n}") for n in range(30)]
-    students = [both("Ana", "x", "y"), both("Ben", "x", "y"), both("Cleo", "x", "z"), both("Dan", "w", "z")]
+    students = [both("Ana", "x", "y"), both("Ben", "x", "y"), both("Cleo", "v", "z"), both("Dan", "w", "z")]
     first, *rest = found(*others, *students).alike
     assert first.students == ("Ana", "Ben")
     assert [shared.puzzle for shared in first.shared] == ["ddp", "fsdp"]
     assert first.bits == pytest.approx(sum(shared.bits for shared in first.shared))
-    assert {one.students for one in rest} == {("Ana", "Ben", "Cleo"), ("Cleo", "Dan")}
-    assert first.bits > max(one.bits for one in rest)
+    assert [one.students for one in rest] == [("Cleo", "Dan")]
+    assert first.bits == 2 * rest[0].bits
 
 
 def test_many_with_the_same_are_one_group() -> None:
@@ -109,25 +109,12 @@ def test_the_order_of_students_plays_no_part() -> None:
         assert found(*students) == first
 
 
-def test_a_large_class_has_few_pairs() -> None:
-    """There are never more than a few times as many as students: what many share is a group."""
-    rng = Random(5)
-    puzzles = list(PUZZLES)[:8]
-    drawn = {(n, puzzle): f"{min(rng.randrange(400), rng.randrange(400))}" for n in range(500) for puzzle in puzzles}
-    students = [
-        (f"s{n:03}", tuple(score(puzzle, drawn[n, puzzle], drawn[n, puzzle]) for puzzle in puzzles)) for n in range(500)
-    ]
-    alike = found(*students).alike
-    assert 0 < len(alike) <= 7 * 500 * len(puzzles) / 2
-    assert all(isinstance(one, Alike) and len(one.students) >= 2 for one in alike)
-
-
 def test_our_solutions_weigh_nothing_and_are_shown() -> None:
     path = home() / "solutions" / "alternatives" / "fsdp_one_ahead.py"
     ours = Source.of(path.name, path.read_text("utf-8"))
     copied = Source.of("a.py", path.read_text("utf-8").replace("activations", "acts"))
     digest = schedule_of(Trace.of(simulate(function_of(ours, "fsdp"), puzzle="fsdp"))).digest
-    assert digest in solutions_of("fsdp").schedules
+    assert digest in solutions_of("fsdp")[0]
     two = [
         ("Ana", (score("fsdp", digest, ours.normalised("fsdp")),)),
         ("Ben", (score("fsdp", digest, copied.normalised("fsdp")),)),

@@ -37,14 +37,13 @@ from lib.suite.grade.intake.roster import (
     to_fill_in,
 )
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
+from lib.suite.grade.results import FORMS, write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
-FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
 def grade_(
@@ -68,7 +67,9 @@ def grade_(
     marks: Annotated[
         list[Path] | None, option("A CSV of points and comments by hand, or several; written if missing.")
     ] = None,
-    platform: Annotated[list[str] | None, option(FORM)] = None,
+    column: Annotated[
+        str | None, option("The column of the roster for points: upload.csv is the roster with it.")
+    ] = None,
     limit: Annotated[float | None, option("Seconds that one run may take.", min=0.1)] = None,
     jobs: Annotated[
         int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
@@ -76,7 +77,7 @@ def grade_(
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
-    In the folder are then scores.csv, gradebook.json, junit.xml and the report, index.html. Stopped and started again
+    In the folder are then scores.csv, gradebook.json and the report, index.html. Stopped and started again
     it goes on where it was. Exit status: 0 where every student passed everything, 1 where one did not, and 2 for a
     command that makes no sense.
     """
@@ -93,10 +94,9 @@ def grade_(
         by_person = [path for path in marks or () if path.exists()]
         for path in by_person:
             read_table(path)
-        known = [one.platform.casefold() for one in RETURNS]
-        for name in platform or ():
-            if name.casefold() not in known:
-                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
+        if column is not None and column not in listed.headings:
+            there = ", ".join(listed.headings) or "no roster: name it with --roster"
+            raise TableError(f"--column {column}: the roster has no such column\n  got: {there}")
         collected, problems = _collected(submissions, listed, config_)
         assignment = config_.assignment(worked_on(collected) if config_.puzzles is None else config_.puzzles)
     except (AssignmentError, TableError) as error:
@@ -127,8 +127,8 @@ def grade_(
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
     _show(book, out)
-    group = Class(book, listed, {one.student: one for one in collected.submissions})
-    for path in write_returns(group, returning(collected, listed, platform or ()), out):
+    given = None if column is None else write_points(book, listed, column, out)
+    for path in filter(None, (given, write_feedback(book, collected, out))):
         say(visible(f"To upload: {path}"))
     for path in marks or ():
         if path not in by_person:

@@ -20,9 +20,19 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-MOST_MEMBERS: Final = 50_000
-MOST_DIRECTORY: Final = 8 * 2**20  # bytes of a zip's table of contents, which is read at once
-MOST_UNPACKED: Final = 64 * 2**20  # bytes of a tar, which is held in memory while it is read
+MOST: Final = {
+    "files": 50_000,  # in an archive
+    "bytes in its table of contents": 8 * 2**20,  # which is read at once
+    "bytes when it is unpacked": 64 * 2**20,  # a tar, or an archive in another one: both are held in memory
+    "folders within folders": 40,
+    "archives around it": 2,  # that of a platform, and a student's
+    "bytes": 20_000_000,  # in a file
+    "characters of code": 2**20,  # in a file, without the package of a notebook for Colab: more than any person writes
+    "brackets and commas": 2_000_000,  # in a notebook: what is made of each takes twenty times its place in the file
+    "notebooks and .py files beside it": 1_000,  # of one student
+    "bytes with the student's other files": 200_000_000,
+}
+"""How much of what is read, at most."""
 
 
 class Unreadable(ValueError):
@@ -33,6 +43,24 @@ class Unreadable(ValueError):
         super().__init__(message)
         self.state = state
 
+
+def excess(what: str, count: int, fix: str = "", more: str = "") -> str:
+    """Say that there is more of something than is read, and with `more` that what came after was not counted; "" where
+    there is not."""
+    return (
+        ""
+        if count <= MOST[what]
+        else f"has {count:,}{more} {what}; at most {MOST[what]:,} are read{fix and '; ' + fix}"
+    )
+
+
+def within(what: str, count: int, fix: str = "", more: str = "") -> None:
+    """Refuse what has more of something than is read."""
+    if why := excess(what, count, fix, more):
+        raise Unreadable(why)
+
+
+NO_FILE: Final = "is a link, or another thing that is no file; hand in the file itself"
 
 # -- one archive --------------------------------------------------------------------------------------------------
 
@@ -54,11 +82,9 @@ class Archive(NamedTuple):
     read: Callable[[int, int], bytes]
 
 
-def open_archive(name: str, file: IO[bytes]) -> Archive:
-    """Read the table of contents of an archive. Unreadable where there is none, or it is beyond all limits."""
-    kind = archive_format(name)
-    if kind is None:
-        raise Unreadable(f"is no archive that can be read, which end in {', '.join(FORMATS)}")
+def open_archive(kind: str, file: IO[bytes]) -> Archive:
+    """Read the table of contents of an archive of one of FORMATS. Unreadable where there is none, or it is beyond all
+    limits."""
     try:
         return FORMATS[kind](file)
     except Unreadable:
@@ -68,11 +94,10 @@ def open_archive(name: str, file: IO[bytes]) -> Archive:
 
 
 def _zip(file: IO[bytes]) -> Archive:
-    if (size := _directory_size(file)) > MOST_DIRECTORY:
-        raise Unreadable(f"has a table of contents of {size:,} bytes; at most {MOST_DIRECTORY:,} are read")
+    within("bytes in its table of contents", _directory_size(file))
     archive = ZipFile(file)
     infos = [info for info in archive.infolist() if not info.is_dir()]
-    _few_enough(len(infos))
+    within("files", len(infos))
 
     def read(number: int, most: int) -> bytes:
         try:
@@ -107,7 +132,7 @@ def _name_in_zip(info: ZipInfo) -> str:
 def _odd(info: ZipInfo) -> str:
     mode = info.external_attr >> 16
     if mode and (mode & 0o170000) not in (0, 0o100000):
-        return "is a link, or another thing that is no file; hand in the file itself"
+        return NO_FILE
     if info.flag_bits & 0x1:
         return "is locked with a password; hand it in without one"
     if info.compress_type in (ZIP_STORED, ZIP_DEFLATED):
@@ -118,14 +143,12 @@ def _odd(info: ZipInfo) -> str:
 def _tar(file: IO[bytes]) -> Archive:
     """A tar, which has no table of contents: it is walked through once, in memory."""
     file.seek(0)
-    data = file.read(MOST_UNPACKED + 1)
-    if len(data) > MOST_UNPACKED:
-        size = MOST_UNPACKED // 2**20
-        raise Unreadable(f"is larger than {size} MB when unpacked; unpack it, and hand in the folder, or use a zip")
+    data = file.read(MOST["bytes when it is unpacked"] + 1)
+    within("bytes when it is unpacked", len(data), "hand in the folder, or use a zip", " or more")
     infos: list[tarfile.TarInfo] = []
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
         for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
-            _few_enough(number)
+            within("files", number)
             if not info.isdir():
                 infos.append(info)
         if any(data[tar.offset : tar.offset + tarfile.BLOCKSIZE]):  # tarfile takes that for the end
@@ -135,9 +158,7 @@ def _tar(file: IO[bytes]) -> Archive:
         start = infos[number].offset_data
         return data[start : start + min(infos[number].size, most + 1)]
 
-    odd = [
-        "" if info.isreg() and not info.issparse() else "is a link, or another thing that is no file" for info in infos
-    ]
+    odd = ("" if info.isreg() and not info.issparse() else NO_FILE for info in infos)
     return Archive(tuple(Member(info.name, info.size, why) for info, why in zip(infos, odd, strict=True)), read)
 
 
@@ -161,11 +182,6 @@ def without_ending(name: str) -> str:
     return name[: len(name) - len(archive_format(name) or "")] or name
 
 
-def _few_enough(number: int) -> None:
-    if number > MOST_MEMBERS:
-        raise Unreadable(f"holds more than {MOST_MEMBERS:,} files")
-
-
 def _damaged(kind: str, error: Exception) -> Unreadable:
     said = str(error).strip().rstrip(".")[:200]
     return Unreadable(f"is a damaged {kind[1:]} ({said or type(error).__name__}); pack it again, and hand it in again")
@@ -173,7 +189,6 @@ def _damaged(kind: str, error: Exception) -> Unreadable:
 
 # -- where bytes lie ----------------------------------------------------------------------------------------------
 
-MOST_NESTED: Final = 64 * 2**20  # bytes of an archive that lies in another one: it is held in memory while it is read
 KINDS: Final = {
     stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
     stat.S_IFIFO: "is a pipe, and no file",
@@ -192,11 +207,11 @@ class Place:
     path: str
     members: tuple[tuple[int, str], ...] = ()
 
-    def read(self, most: int) -> bytes:
-        """Return what is there, whole. Unreadable where it is larger than `most` bytes, or cannot be read."""
+    def read(self) -> bytes:
+        """Return what is there, whole. Unreadable where it is too large, or cannot be read."""
+        most = MOST["bytes"]
         data = _member(self, most) if self.members else _OnDisk(self.path).read(most + 1)
-        if len(data) > most:
-            raise Unreadable(f"is larger than {most / 1e6:,.0f} MB, and is not read")
+        within("bytes", len(data), more=" or more")
         return data
 
 
@@ -213,11 +228,10 @@ def _archive_at(place: Place) -> Archive:
 def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
     """`_state` is that of the file on the disk: another one, and it is read anew."""
     if not place.members:
-        return open_archive(place.path, cast("IO[bytes]", _OnDisk(place.path)))
-    data = _member(place, MOST_NESTED)
-    if len(data) > MOST_NESTED:
-        raise Unreadable(f"is an archive of more than {MOST_NESTED // 2**20} MB in another; hand it in by itself")
-    return open_archive(place.members[-1][1], io.BytesIO(data))
+        return open_archive(archive_format(place.path) or "", cast("IO[bytes]", _OnDisk(place.path)))
+    data = _member(place, MOST["bytes when it is unpacked"])
+    within("bytes when it is unpacked", len(data), "hand it in by itself", " or more")
+    return open_archive(archive_format(place.members[-1][1]) or "", io.BytesIO(data))
 
 
 def _member(place: Place, most: int) -> bytes:
@@ -236,12 +250,6 @@ class _OnDisk(io.RawIOBase):
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path, self._at = path, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
@@ -268,11 +276,6 @@ class _OnDisk(io.RawIOBase):
         self._at += len(data)
         return data
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
 
 # -- everything that lies there -----------------------------------------------------------------------------------
 
@@ -280,8 +283,6 @@ class _OnDisk(io.RawIOBase):
 MADE_BY_COMPUTERS: Final = frozenset(
     {"__MACOSX", "__pycache__", "node_modules", "site-packages", "Thumbs.db", "desktop.ini", "Icon\r"}
 )
-DEEPEST: Final = 40  # folders within folders
-MOST_ARCHIVES: Final = 3  # archives within archives: that of a platform, a student's, and one in that
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,13 +318,13 @@ def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
         yield from _file(parts, Place(path), state.st_size)
     elif kind != stat.S_IFDIR:
         yield Entry(parts, why=KINDS.get(kind, "is no file"))
-    elif len(parts) > DEEPEST:
-        yield Entry(parts, why=f"lies in more than {DEEPEST} folders, and nothing in it is read; hand in fewer")
     else:
         try:
+            within("folders within folders", len(parts), "hand in fewer")
             names = sorted(os.listdir(path))
-        except OSError as error:
-            yield Entry(parts, why=f"is a folder that cannot be read: {error.strerror}")
+        except (Unreadable, OSError) as error:
+            why = str(error) if isinstance(error, Unreadable) else f"is a folder that cannot be read: {error.strerror}"
+            yield Entry(parts, why=why)
             return
         for name in names:
             if _is_junk(name):
@@ -337,10 +338,8 @@ def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
     if archive_format(parts[-1]) is None:
         yield Entry(parts, place, size)
         return
-    if len(place.members) >= MOST_ARCHIVES:
-        yield Entry(parts, why=f"is an archive in {MOST_ARCHIVES} others; unpack it, and hand in what is in it")
-        return
     try:
+        within("archives around it", len(place.members), "hand in what is in it")
         members = _archive_at(place).members
     except Unreadable as error:
         yield Entry(parts, why=str(error))
@@ -348,7 +347,7 @@ def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
     last = {member.name: number for number, member in enumerate(members)}
     junk: set[tuple[str, ...]] = set()
     # Together they may have 8 GiB, as of a whole class, and one of the largest and 50 times the bytes that they lie in.
-    nested, most = 0, min(8 * 2**30, MOST_NESTED + 50 * size)
+    nested, most = 0, min(8 * 2**30, MOST["bytes when it is unpacked"] + 50 * size)
     for number, member in sorted(enumerate(members), key=lambda each: (_parts(each[1].name), each[0])):
         inner = (*parts, *_parts(member.name))
         made = next((n for n in range(len(parts), len(inner)) if _is_junk(inner[n]) and inner[n] != ".."), None)
@@ -380,6 +379,4 @@ def _odd_name(name: str) -> str:
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or (not parts[0] and len(parts) > 1) or parts[0].endswith(":"):
         return "has a path that leads out of its archive, as no honest archive has; it is not read"
-    if len(parts) > DEEPEST:
-        return f"lies in more than {DEEPEST} folders, and is not read; hand in fewer"
-    return "" if _parts(name) else "has no name"
+    return excess("folders within folders", len(parts), "hand in fewer") or ("" if _parts(name) else "has no name")

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lib.files import packaged
-from lib.suite.course.progress import MAX_BYTES, standings
+from lib.suite.course.progress import standings
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Entry, Unreadable, walk, without_ending
+from lib.suite.grade.intake.archives import Entry, Unreadable, walk, within, without_ending
+from lib.suite.grade.intake.roster import moment
 from lib.suite.grade.intake.submission import (
-    MOST_BYTES,
     Collected,
     File,
     Submission,
@@ -45,7 +45,6 @@ WORKPLACES: Final = frozenset({"my_puzzles", "puzzles", "notebooks", "src"})
 ATTEMPT: Final = re.compile(r"(?:attempt|try|submission|version|versuch|abgabe|v)[ _-]?(\d{1,6})", re.IGNORECASE)
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T_-]\d\d(?:[-:.]?\d\d){0,2})?.{0,12}")
 FEW_PEOPLE: Final = 3
-MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 class Owner(NamedTuple):
@@ -100,11 +99,13 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
     platform, groups = PLATFORMS[number], found.groupdict()
     rest = tuple(groups["file"].split("/")) if groups["file"] else ()
     name = path.rfind("/", 0, min(found.start(one) for one in ("student", "id") if groups.get(one))) + 1
+    when = groups.get("time") or ""
+    at = moment(when)
     return Owner(
         found["student"],
         rest,
         groups.get("id") or "",
-        _sortable(groups.get("time") or ""),
+        when if at is None else f"{at:%Y-%m-%d-%H-%M}",
         stem_of(rest[-1]).copy if rest and platform.numbered else 0,
         platform.name,
         bool(groups.get("late")),
@@ -182,21 +183,8 @@ def names_in_roster(text: str) -> dict[str, str]:
     return {folder: " & ".join(names) for folder, names in found.items()}
 
 
-def _sortable(time: str) -> str:
-    """A time as text that sorts: that of Brightspace is turned round, others do already."""
-    found = re.fullmatch(r"(\w+) (\d+), (\d{4}) (\d{1,2}):?(\d\d) ?([AP])M", time)
-    if found is None:
-        return time
-    month, day, year, hour, minute, half = found.groups()
-    number = MONTHS.index(month[:3].lower()) + 1 if month[:3].lower() in MONTHS else 0
-    hours = int(hour) % 12 + (12 if half == "P" else 0)
-    return f"{year}-{number:02d}-{int(day):02d}-{hours:02d}-{minute}"
-
-
 # -- everything ----------------------------------------------------------------------------------------------------
 
-MOST_FILES: Final = 1_000  # notebooks and .py files of one student
-MOST_TOGETHER: Final = 200_000_000  # bytes of them all
 MOST_ROWS: Final = 50  # about what one student handed in; the last says how many more there would be
 PROGRESS: Final = "progress.json"
 # A file that only this project has: who hands in a copy of all of it did not write what is in OURS.
@@ -247,7 +235,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         for entry in entries:
             if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
                 with suppress(Unreadable):  # then they are called as the platform calls their folders
-                    names |= names_in_roster(decoded(entry.place.read(MOST_BYTES)))
+                    names |= names_in_roster(decoded(entry.place.read()))
         for entry in entries:
             owner = owner_of(entry.parts, top)
             student = names.get(owner.student, owner.student)
@@ -299,31 +287,35 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
         pile.progress.append(file)
     elif kind not in (".ipynb", ".py"):
         is_link = False
-        if kind in WITH_LINKS and entry.size <= MAX_BYTES:
+        if kind in WITH_LINKS:
             with suppress(Unreadable):
-                is_link = LINK.search(entry.place.read(MAX_BYTES)) is not None
+                is_link = LINK.search(entry.place.read()) is not None
         pile.others.append((name, A_LINK if is_link else NOT_GRADABLE))
     elif entry.size == 0 and kind == ".py":  # such as __init__.py
         pile.others.append((name, EMPTY))
-    elif entry.size > MOST_BYTES:
-        pile.refused.append((name, f"has {entry.size / 1e6:,.1f} MB; at most {MOST_BYTES / 1e6:,.0f} are read"))
     else:
-        pile.files.append(file)
+        try:
+            within("bytes", entry.size)
+            pile.files.append(file)
+        except Unreadable as error:
+            pile.refused.append((name, str(error)))
 
 
 def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     """A student's submission, and a row for each file that cannot be graded."""
     files = sorted(pile.files, key=lambda file: (file.attempt, file.parts, file.name))
-    rows, size = list(pile.refused), sum(file.size for file in files)
-    if len(files) > MOST_FILES or size > MOST_TOGETHER:
-        what = f"is one of {len(files):,} notebooks and .py files of {size / 1e6:,.1f} MB together; at most "
-        rows.append((files[0].name, f"{what}{MOST_FILES:,} of {MOST_TOGETHER / 1e6:,.0f} MB are read of one student"))
+    rows = list(pile.refused)
+    try:
+        within("notebooks and .py files beside it", len(files) - 1)
+        within("bytes with the student's other files", sum(file.size for file in files))
+    except Unreadable as error:
+        rows.append((files[0].name, str(error)))
         files = []
     hints: dict[str, int] = {}
     notes: list[str] = []
     for file in sorted(pile.progress, key=lambda file: (file.attempt, file.parts)):  # the latest that is one counts
         try:
-            found = standings(file.place.read(MAX_BYTES), Path(file.parts[-1]))
+            found = standings(file.place.read(), Path(file.parts[-1]))
         except ValueError as error:
             notes.append(f"{file.name} is not used: {error}")
         else:

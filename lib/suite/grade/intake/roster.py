@@ -21,7 +21,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -40,10 +40,11 @@ CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # how a cell begins that a spreadsheet might work out
 # What begins so and is none: a number, and the dash that platforms write where there is nothing.
 HARMLESS: Final = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?%?")
-# How platforms write a time, besides ISO 8601: Moodle's worksheet in English, and names of files.
+# How platforms write a time, besides ISO 8601: Moodle's worksheet in English, names of files, those of Brightspace.
 MOMENTS: Final = (
     *("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%d %B %Y, %H:%M"),
     *("%Y-%m-%d-%H-%M-%S", "%Y-%m-%d-%H-%M"),
+    *(f"%{month} %d, %Y %I{colon}%M %p" for month in "bB" for colon in ("", ":")),
 )
 
 
@@ -180,12 +181,12 @@ class Person:
 
 
 class Roster(NamedTuple):
-    """The people of a class in the order of their file, its headings, the rows that are about columns and not people,
-    what of it is to be looked at, and the headings that are the id and the name (`own`)."""
+    """The people of a class in the order of their file, its headings, its rows as they came, what of it is to be
+    looked at, and the headings that are the id and the name (`own`)."""
 
     people: tuple[Person, ...] = ()
     headings: tuple[str, ...] = ()
-    others: tuple[Row, ...] = ()
+    rows: tuple[Row, ...] = ()
     problems: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
 
@@ -198,13 +199,13 @@ def read_roster(path: Path) -> Roster:
     id_heading = next((by_name[name] for name in IDS if name in by_name), None)
     names = next((tuple(by_name[one] for one in several) for several in NAMES if set(several) <= set(by_name)), ())
     if id_heading is None or not names:
+        what, like = ("ids", IDS) if id_heading is None else ("names", NAME)
         raise TableError(
-            f"{path.name} has no column of {'ids' if id_heading is None else 'names'}\n"
-            f"  expected: a heading such as {', '.join(IDS if id_heading is None else NAME)}\n"
-            f"  got:      {', '.join(table.headings)[:200]}\n  fix:      rename a heading; a platform's export needs "
-            "its language set to English"
+            f"{path.name} has no column of {what}\n  expected: a heading such as {', '.join(like)}\n"
+            f"  got:      {', '.join(table.headings)[:200]}\n"
+            "  fix:      rename a heading; a platform's export needs its language set to English"
         )
-    problems, people, others = list(table.problems), list[Person](), list[Row]()
+    problems, people = list(table.problems), list[Person]()
     taken: dict[str, Person] = {}
     for row in table.rows:
         name = " ".join(filter(None, (row.cells[one] for one in names)))
@@ -213,7 +214,6 @@ def read_roster(path: Path) -> Roster:
         its_id = bare[1] if (bare := re.fullmatch(r"(?:\D* )?(\d+)", its_id)) else its_id.removeprefix("#")
         where = f"{path.name}, line {row.line}"
         if not its_id and name.casefold() in NO_STUDENT:
-            others.append(row)
             continue
         if not its_id:
             problems.append(f"{where}: {name} has no id, and is known by name alone")
@@ -232,7 +232,7 @@ def read_roster(path: Path) -> Roster:
             for said in map(person.cell, (DEADLINE, *SUBMITTED))
             if said not in ("", "-") and moment(said) is None
         )
-    return Roster(tuple(people), table.headings, tuple(others), tuple(problems), (id_heading, *names))
+    return Roster(tuple(people), table.headings, table.rows, tuple(problems), (id_heading, *names))
 
 
 # -- whose each hand-in is --------------------------------------------------------------------------------------
@@ -242,21 +242,13 @@ def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str
     """The hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with nothing
     where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
     people = roster.people
-
-    def index(keys: Callable[[Person], Iterable[object]]) -> dict[object, list[int]]:
-        """The people by each of their keys."""
-        found: dict[object, list[int]] = defaultdict(list)
-        for number, person in enumerate(people):
-            for key in filter(None, dict.fromkeys(keys(person))):
-                found[key].append(number)
-        return found
-
-    def logins(person: Person) -> list[str]:
-        every = [person.id, *(person.cell(login) for login in LOGINS)]
-        return [_key(text) for one in every for text in (one, one.partition("@")[0])]
-
-    by_id, by_login = index(lambda person: [_key(person.id)]), index(logins)
-    by_name = index(lambda person: [_words(person.name)])
+    by_id, by_login, by_name = (defaultdict[object, list[int]](list) for _ in range(3))
+    for number, person in enumerate(people):
+        logins = [person.id, *(person.cell(login) for login in LOGINS)]
+        logins = dict.fromkeys(_key(text) for one in logins for text in (one, one.partition("@")[0]))
+        for index, keys in ((by_id, [_key(person.id)]), (by_login, logins), (by_name, [_words(person.name)])):
+            for key in filter(None, keys):
+                index[key].append(number)
     theirs: dict[int, list[Submission]] = defaultdict(list)
     strangers: list[Submission] = []
     problems: list[str] = []
@@ -339,20 +331,52 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
     TableError for a file from which no row can be read; OSError where there is none."""
     said: dict[tuple[str, str], Mark] = {}
     places: dict[tuple[str, str], str] = {}
+    asked = [one.puzzle for one in book.asked]
+
+    def take(cells: Mapping[str, str], place: str) -> str:
+        """Take one row into `said`, and where its points stand into `places`; why it is not used, or not all of it."""
+        its_id, name, puzzle, points_text, comment = (cells[column] for column in COLUMNS)
+        if not points_text and not comment:
+            return ""
+        found = [student for student in book.students if (student.id == its_id if its_id else student.name == name)]
+        if len(found) != 1:
+            return f"there {'are several' if found else 'is no student'} {its_id or name!r}; the row is not used"
+        if its_id and name and neutral(name) != neutral(found[0].name):
+            return f"the id {its_id} is that of {found[0].name}, and the row says {name}; the row is not used"
+        if puzzle and puzzle not in asked:
+            expected = f"one of {', '.join(asked)}, or nothing for the whole"
+            return f"{puzzle!r} is not asked; the row is not used\n  expected: {expected}"
+        here = said.setdefault(key := (found[0].name, puzzle), Mark(puzzle))
+        if comment:
+            here = said[key] = replace(here, comment="\n".join(filter(None, (here.comment, comment[:LONGEST]))))
+        if not points_text:
+            return ""
+        try:
+            points = float(points_text.replace(",", "."))  # as spreadsheets of many countries write it
+        except ValueError:
+            points = math.nan
+        most = rules.weights(puzzle).get(BY_HAND) if puzzle else None
+        if not abs(points) <= LARGEST:
+            return f"{points_text!r} is no number; the points are not used\n  expected: such as 2 or 1.5"
+        if most is not None and points > most:
+            return f"{points:g} points, of which there are {most:g} by hand; the points are not used"
+        if here.by_hand is not None:
+            return f"{key[0]} has {here.by_hand:g} points there by {places[key]}; these {points:g} are not used"
+        said[key], places[key] = replace(here, by_hand=points), place
+        return ""
+
     problems = list(book.problems)
     for path in paths:
         table = read_table(path)
         headings = {heading.casefold(): heading for heading in table.headings}
         if not {"id", "student"} & set(headings) or not {"points", "comment"} & set(headings):
-            raise TableError(
-                f"{path.name} has not the columns of marks\n  expected: {', '.join(COLUMNS)}\n"
-                f"  got:      {', '.join(table.headings)[:200]}"
-            )
+            got = f"{', '.join(table.headings)[:200]}"
+            expected = f"expected: {', '.join(COLUMNS)}\n  got:      {got}"
+            raise TableError(f"{path.name} has not the columns of marks\n  {expected}")
         problems += table.problems
         for row in table.rows:
             cells = {name: row.cells[headings[name]] if name in headings else "" for name in COLUMNS}
-            place = f"{path.name}, line {row.line}"
-            if problem := _take(book, rules, cells, place, said, places):
+            if problem := take(cells, place := f"{path.name}, line {row.line}"):
                 problems.append(f"{place}: {problem}")
     students: list[Student] = []
     for student in book.students:
@@ -362,50 +386,6 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
                 marks[puzzle] = replace(marks.get(puzzle, here), by_hand=here.by_hand, comment=here.comment)
         students.append(replace(student, marks=tuple(marks.values())))
     return replace(book, students=tuple(students), problems=tuple(problems))
-
-
-def _take(
-    book: Gradebook,
-    rules: Rules,
-    cells: Mapping[str, str],
-    place: str,
-    said: dict[tuple[str, str], Mark],
-    places: dict[tuple[str, str], str],
-) -> str:
-    """Take one row into `said`, and where its points stand into `places`; why it is not used, or not all of it."""
-    its_id, name, puzzle, points_text, comment = (cells[column] for column in COLUMNS)
-    if not points_text and not comment:
-        return ""
-    found = [student for student in book.students if (student.id == its_id if its_id else student.name == name)]
-    if len(found) != 1:
-        return f"there {'are several' if found else 'is no student'} {its_id or name!r}; the row is not used"
-    if its_id and name and neutral(name) != neutral(found[0].name):
-        return f"the id {its_id} is that of {found[0].name}, and the row says {name}; the row is not used"
-    asked = [one.puzzle for one in book.asked]
-    if puzzle and puzzle not in asked:
-        return (
-            f"{puzzle!r} is not asked; the row is not used\n"
-            f"  expected: one of {', '.join(asked)}, or nothing for the whole"
-        )
-    key = found[0].name, puzzle
-    here = said.setdefault(key, Mark(puzzle))
-    if comment:
-        here = said[key] = replace(here, comment="\n".join(filter(None, (here.comment, comment[:LONGEST]))))
-    if not points_text:
-        return ""
-    try:
-        points = float(points_text.replace(",", "."))  # as spreadsheets of many countries write it
-    except ValueError:
-        points = math.nan
-    most = rules.weights(puzzle).get(BY_HAND) if puzzle else None
-    if not abs(points) <= LARGEST:
-        return f"{points_text!r} is no number; the points are not used\n  expected: such as 2 or 1.5"
-    if most is not None and points > most:
-        return f"{points:g} points, of which there are {most:g} by hand; the points are not used"
-    if here.by_hand is not None:
-        return f"{key[0]} has {here.by_hand:g} points there by {places[key]}; these {points:g} are not used"
-    said[key], places[key] = replace(here, by_hand=points), place
-    return ""
 
 
 def to_fill_in(book: Gradebook, path: Path) -> None:

@@ -1,8 +1,7 @@
 """One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
 Nothing is held of a file but the place from which its text is read when it is wanted: from bytes in any encoding, and
-of a notebook its code without what came out. One with 20 MB of pictures costs little more memory than its bytes and its
-text, and neither does one that was made to be expensive.
+of a notebook its code without what came out.
 
 The latest attempt counts. Within it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes
 before others, then one in which something was written before the untouched stub, then the one that is no copy, then the
@@ -25,7 +24,7 @@ from typing import Final, NamedTuple, cast
 
 from lib.puzzles.records import PUZZLES
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Place, Unreadable
+from lib.suite.grade.intake.archives import Place, Unreadable, within
 from lib.suite.submissions.source import Source, SourceError
 from lib.suite.submissions.statements import without_package
 
@@ -123,9 +122,6 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 # -- text ----------------------------------------------------------------------------------------------------------
 
-MOST_BYTES: Final = 20_000_000  # of a file that is read
-# Characters of code in one file, without the package that a notebook for Colab brings: more than any person writes.
-MOST_CODE: Final = 2**20
 # What a file is by its first bytes, whatever it is called.
 SIGNATURES: Final = {
     b"PK\3\4": "a zip archive",
@@ -154,12 +150,6 @@ BOMS: Final = (
 COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]{1,40})")
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 SURROGATES: Final = re.compile("[\ud800-\udfff]")
-SMALL: Final = 2**20  # characters of a notebook that is read as it is
-# Values in a notebook without its outputs: what is made of each takes twenty times its place in the file.
-MOST_PARTS: Final = 200_000
-MOST_MARKS: Final = 3_000_000  # brackets and quotation marks in a notebook that is read: each takes a moment
-# A bracket, or the beginning of a string; of one that is the key of a part that may be large and is no code, all of it.
-TOKEN: Final = re.compile(r'"(?P<dropped>(?:outputs|metadata|attachments)"\s*:\s*(?=[\[{]))?|[\[\]{}]')
 
 
 def text_of(name: str, data: bytes) -> str:
@@ -178,8 +168,7 @@ def text_of(name: str, data: bytes) -> str:
         without_package(SURROGATES.sub("\ufffd", cell.replace("\r\n", "\n").replace("\r", "\n")))
         for cell in (_code_cells(text) if is_notebook else [text])
     ]
-    if (length := sum(map(len, every))) > MOST_CODE:
-        raise Unreadable(f"has {length:,} characters of code; at most {MOST_CODE:,} are read")
+    within("characters of code", sum(map(len, every)))
     if not is_notebook:
         return every[0]
     return json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": cell} for cell in every]})
@@ -202,12 +191,12 @@ def decoded(data: bytes) -> str:
         except UnicodeDecodeError as error:
             raise Unreadable(f"begins as text in {encoding.upper()}, and is none: {error.reason}") from None
     else:
-        # What its first lines say, if UTF-8 will not do.
+        # What its first lines say, if UTF-8 will not do; the last fits always.
         told = [
             found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line))
         ]
         text = ""
-        for guessed in ("utf-8", *told[:1], "cp1252", "latin-1"):  # the last fits always
+        for guessed in ("utf-8", *told[:1], "cp1252", "latin-1"):
             with suppress(LookupError, ValueError):
                 text = data.decode(guessed)
                 break
@@ -219,20 +208,14 @@ def decoded(data: bytes) -> str:
 def _code_cells(text: str) -> list[str]:
     """The sources of a notebook's code cells: of format 4, or 3, which has them in worksheets and calls them input."""
     # Each value begins with a bracket, or comes after a comma.
-    if len(text) > SMALL or sum(map(text.count, "[{,")) > MOST_PARTS:
-        if (marks := sum(map(text.count, '[{"'))) > MOST_MARKS:
-            raise Unreadable(f"has {marks:,} brackets and strings; clear its outputs, and hand it in again")
-        text = _slim(text)
-        if (parts := sum(map(text.count, "[{,"))) > MOST_PARTS:
-            most = f"at most {MOST_PARTS:,} are read"
-            raise Unreadable(f"has {parts:,} parts besides its outputs, as no notebook has; {most}")
+    within("brackets and commas", sum(map(text.count, "[{,")), "clear its outputs, and hand it in again")
     try:
         data: object = json.loads(text, strict=False)
     except RecursionError:
         raise Unreadable("is no notebook: it is nested too deeply") from None
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-            raise Unreadable(CUT_OFF) from None
+            raise Unreadable("is cut off: it ends in the middle of the notebook; hand it in again") from None
         what = f"is no notebook, or a damaged one: line {error.lineno} is not the JSON that it should be ({error.msg})"
         raise Unreadable(f"{what}; open it in Jupyter, save it, and hand it in again") from None
     except ValueError as error:  # such as a number of 5,000 digits
@@ -246,44 +229,6 @@ def _code_cells(text: str) -> list[str]:
     if not any(source.strip() for source in code):
         raise Unreadable("is a notebook without code: nothing in it can be graded", "empty")
     return code
-
-
-CUT_OFF: Final = "is cut off: it ends in the middle of the notebook; hand it in again"
-
-
-def _slim(text: str) -> str:
-    """JSON with null for what TOKEN drops, read from left to right."""
-    kept: list[str] = []
-    start = at = depth = inside = 0  # inside a part that is left out: how deep it is
-    while token := TOKEN.search(text, at):
-        at = token.end()
-        if token["dropped"]:
-            if not inside:
-                kept += text[start:at], "null"
-                inside = depth + 1
-        elif token[0] == '"':
-            at = _end_of_string(text, at)
-        elif token[0] in "[{":
-            depth += 1
-        else:
-            if inside and inside == depth:
-                start, inside = at, 0
-            depth -= 1
-    if inside:
-        raise Unreadable(CUT_OFF)
-    return "".join((*kept, text[start:]))
-
-
-def _end_of_string(text: str, at: int) -> int:
-    """The place after the string that begins at a place: after the first quotation mark that no backslash escapes."""
-    while (end := text.find('"', at)) >= 0:  # and no pattern, which takes ten times as long for a picture
-        slashes = 0
-        while text[end - slashes - 1] == "\\":
-            slashes += 1
-        if slashes % 2 == 0:
-            return end + 1
-        at = end + 1
-    raise Unreadable(CUT_OFF)
 
 
 def _objects(found: object) -> list[dict[str, object]]:
@@ -325,7 +270,7 @@ class File:
 
     def text(self) -> str:
         """Its text; that of a notebook has nothing but its code. Unreadable where it is damaged, or something else."""
-        return text_of(self.parts[-1], self.place.read(MOST_BYTES))
+        return text_of(self.parts[-1], self.place.read())
 
     def source(self) -> Source:
         """Its code. Unreadable where there is none."""
@@ -419,7 +364,7 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         file: replace(source, modules=tuple((path, read[other].cells[0][1]) for path, other in modules[file].items()))
         for file, source in read.items()
     }
-    defined: dict[File, frozenset[str]] = {}
+    defined: dict[File, tuple[str, ...]] = {}
     of: dict[str, tuple[File, Source]] = {}
     passed: defaultdict[str, list[str]] = defaultdict(list)
     used: set[File] = set()
@@ -428,11 +373,16 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         if not candidates:
             continue
         latest = max(file.attempt for file in candidates)
-        ranks: dict[File, tuple[bool, bool, bool, int, tuple[str, ...]]] = {}  # smallest first, by place of REASONS
-        for file in candidates:
-            untouched = len(candidates) > 1 and sources[file].untouched(puzzle)
-            stem = file.stem
-            ranks[file] = file.attempt != latest, stem.puzzle != puzzle, untouched, stem.copy, file.parts
+        ranks = {  # smallest first, by place of REASONS
+            file: (
+                file.attempt != latest,
+                file.stem.puzzle != puzzle,
+                len(candidates) > 1 and sources[file].untouched(puzzle),
+                file.stem.copy,
+                file.parts,
+            )
+            for file in candidates
+        }
         first = min(candidates, key=ranks.__getitem__)
         of[puzzle] = first, sources[first]
         used.update(candidates, modules[first].values())
@@ -467,27 +417,17 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
     return rows
 
 
-def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File, frozenset[str]]) -> list[File]:
-    """The files that define the function of a puzzle. `defined` keeps what is known of each file.
-
-    To parse them takes most of the time of taking in a class. That is left out where a single file is called after the
-    puzzle and writes `def` before its name, since that one counts in any case.
-    """
-    word = re.compile(rf"\b{puzzle}\b")
-    named = [  # what is not ASCII may be another spelling of it
-        file
-        for file, source in sources.items()
-        if any(not text.isascii() or (puzzle in text and word.search(text)) for _, text in source.cells)
-    ]
-    definition = re.compile(rf"^(?:async[ \t]+)?def[ \t]+{puzzle}[ \t]*\(", re.MULTILINE)
-    plain = [file for file in named if any(definition.search(text) for _, text in sources[file].cells)]
-    called = [file for file in named if file.stem.puzzle == puzzle]
-    if len(called) == 1 and called[0] in plain and len({file.attempt for file in named}) == 1:
-        return plain
-    for file in named:
-        if file not in defined:
-            defined[file] = frozenset(sources[file].puzzles())
-    return [file for file in named if puzzle in defined[file]]
+def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File, tuple[str, ...]]) -> list[File]:
+    """The files that define the function of a puzzle. `defined` keeps what is known of each file: to parse them takes
+    most of the time of taking in a class."""
+    found: list[File] = []
+    for file, source in sources.items():
+        # What is not ASCII may be another spelling of it.
+        if any(puzzle in text or not text.isascii() for _, text in source.cells):
+            if file not in defined:
+                defined[file] = source.puzzles()
+            found += [file] * (puzzle in defined[file])
+    return found
 
 
 def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:

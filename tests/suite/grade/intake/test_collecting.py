@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.suite.grade.intake import collecting
+from lib.suite.grade.intake import archives
 from lib.suite.grade.intake.collecting import PLATFORMS, Platform, collect, owner_of
 from lib.suite.grade.intake.submission import Collected, chosen
 from tests.suite.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
@@ -27,7 +27,7 @@ TREE = {
 def contents(collected: Collected) -> list[tuple[str, list[tuple[tuple[str, ...], bytes, str]]]]:
     """All that is to be the same however it was packed."""
     return [
-        (one.student, [(file.parts, file.place.read(10**6), file.text()) for file in one.files])
+        (one.student, [(file.parts, file.place.read(), file.text()) for file in one.files])
         for one in collected.submissions
     ]
 
@@ -187,12 +187,12 @@ test_what_becomes_of_it = Said(Path(__file__).with_name("said") / "taken.txt").t
 
 
 def test_too_much_of_one_student_is_one_row_and_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "MOST_FILES", 20)
-    files = {f"ann/{n}.ipynb": "" for n in range(21)} | {"bob/fsdp.py": FSDP}
+    monkeypatch.setitem(archives.MOST, "notebooks and .py files beside it", 20)
+    files = {f"ann/{n}.ipynb": "" for n in range(22)} | {"bob/fsdp.py": FSDP}
     collected = collect([folder(tmp_path / "hw", files)])
     assert [(one.student, len(one.files)) for one in collected.submissions] == [("ann", 0), ("bob", 1)]
     (row,) = collected.refused
-    assert row.why.startswith("is one of 21 notebooks and .py files of 0.0 MB together; at most 20")
+    assert row.why == "has 21 notebooks and .py files beside it; at most 20 are read"
 
 
 def test_many_rows_of_one_student_are_cut_short(tmp_path: Path) -> None:
