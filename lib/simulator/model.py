@@ -452,15 +452,14 @@ class Model(Given):
             if isinstance(v, Value):
                 load = first = v
                 elements = v.place.elements
-                inputs = (program.id(v, source),)
+                inputs = (v.number if v.home is program else program.id(v, source),)
             else:
                 load, values = copy_message(v)
                 inputs = tuple([program.id(value, source) for value in values])
                 first, elements = load.values[0] if load.values else None, total_elements(load.values)
         except PuzzleError as error:
             self._blame(error)
-        layer = None if first is None else first.layer
-        batches = NO_BATCHES if first is None else first.place.batches
+        layer, batches = (None, NO_BATCHES) if first is None else (first.layer, first.place.batches)
         event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
         program.append(event)
         return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))

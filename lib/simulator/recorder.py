@@ -205,8 +205,10 @@ class Recorder(Program):
     # What values ask of their home: see values.Home.
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any:
         """Records `+`, combine or shard."""
+        ids: tuple[int, ...] = ()
         try:
-            ids = tuple([self.id(value) for value in inputs])
+            for value in inputs:
+                ids += (value.number if value.home is self else self.id(value),)
         except RuleError as error:
             raise self.blame(error) from None
         frame = student_frame(_frame(3))  # past the method of the value, and what all of these have in common
