@@ -32,7 +32,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import chain
 from math import gcd
 from operator import attrgetter
@@ -44,7 +44,7 @@ from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
-from lib.trace.event import Event, Program
+from lib.trace.event import Program
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
@@ -53,8 +53,6 @@ from lib.values.values import Value, fields_of
 
 MAX_BYTES = 512 * 2**20
 TIMES = ("issued", "start", "length")
-EVENT = [field.name for field in fields(Event)]
-_FIELDS = attrgetter(*EVENT)
 
 
 def set_text(items: Iterable[int]) -> str:
@@ -119,25 +117,23 @@ class _Writer:
         """The columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
         groups, calls, where = self.groups, self.calls, f"programs[{program.rank}]"
-        # A column is one step of Python's own for all events: a loop of ours would take three times as long.
-        columns = [*zip(*map(_FIELDS, events), strict=True)] or [()] * len(EVENT)
-        ops, layers, batches, inputs, outputs, issued, start, length, _, args, members, *rest = columns
-        if "wait" in ops:
-            pairs = enumerate(zip(ops, args, strict=True))
-            args = [(i - arg[0],) if op == "wait" and arg else arg for i, (op, arg) in pairs]
-        numbers = [groups(group) if group else -1 for group in members]
-        keys = [*zip(ops, args, numbers, *rest, map(len, inputs), map(len, outputs), strict=True)]
-        for i, key in enumerate(keys):
-            if key not in calls:
-                calls[key] = len(calls)
+        kinds: list[int] = []
+        for i, e in enumerate(events):
+            arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
+            group = groups(e.group) if e.group else -1
+            key = e.op, arg, group, e.peer, e.blocking, len(e.inputs), len(e.outputs)
+            number = calls.get(key)
+            if number is None:
+                number = calls[key] = len(calls)
                 self.names["calls"].append(f"{where}.events[{i}]")
+            kinds.append(number)
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
         return {
-            "calls": [*map(calls.__getitem__, keys)], "layers": [*layers],
-            "batches": self.sets.column(batches, set_text),
+            "calls": kinds, "layers": [e.layer for e in events],
+            "batches": self.sets.column([e.batches for e in events], set_text),
             "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
-            "issued": [*issued], "start": [*start], "length": [*length],
-            "inputs": [*chain.from_iterable(inputs)], "outputs": [*chain.from_iterable(outputs)],
+            **{name: [*map(attrgetter(name), events)] for name in TIMES},
+            **{name: [*chain.from_iterable(map(attrgetter(name), events))] for name in ("inputs", "outputs")},
             "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
             "before": [*before],
             "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],

@@ -216,9 +216,10 @@ class Trace:
         if source is None or isinstance(source, Place):
             return source
         key = id(source[0]), source[1]  # a hash of code goes through all of it; and events keep theirs
-        if key not in self._places:
-            self._places[key] = place_of(event)
-        return self._places[key]
+        known = self._places
+        if key not in known:
+            known[key] = place_of(event)
+        return known[key]
 
     @cached_property
     def _places(self) -> dict[tuple[int, int], Place | None]:
