@@ -154,16 +154,14 @@ class _Writer:
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
         """The unit of all times, and the columns of all ranks, each of them once."""
         every = [self.columns(program) for program in self.run.programs]
-        listed = [columns[name] for columns in every for name in TIMES]
-        times, types = {*chain.from_iterable(listed)}, {*map(type, chain.from_iterable(listed))} - {type(None)}
-        unit = max(gcd(*filter(None, times)), 1) if types == {int} else 1  # else it is for the reader to refuse
-        counted = {time: None if time is None else time // unit for time in times} if unit > 1 else {}
+        times = [time for columns in every for name in TIMES for time in columns[name] if time is not None]
+        unit = max(gcd(*set(times)), 1) if set(map(type, times)) == {int} else 1  # else it is for the reader to refuse
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
         programs: list[dict[str, Any]] = []
         for rank, columns in enumerate(every):
             if unit > 1:
                 for name in TIMES:
-                    columns[name] = [*map(counted.__getitem__, columns[name])]
+                    columns[name] = [None if time is None else time // unit for time in columns[name]]
             program: dict[str, Any] = {}
             for name, column in columns.items():
                 before = first.setdefault((name, tuple(column)), rank)
