@@ -95,6 +95,9 @@ What grows as the work does is parallel to the dashed line:
 - `make bench BASE=main` measures that commit too, in turns with this tree.
 - `make bench QUICK=1` takes minutes on two busy cores, at smaller sizes.
 - `tests/benchmarks` holds the number of bytecode instructions of six programs within 3 %, whatever the machine.
+- A wheel of C would not be twice as fast without a second source. mypyc 2.4.1 compiles two modules as they are,
+  `lib/values/rules.py` and `laws.py`: DDP is simulated 1.15 times as fast, and 1F1B 1.22 times. It refuses classes with
+  `__slots__`, and what looks for the line that called it sees no frames of compiled code. So all of it stays Python.
 """
 
 

@@ -227,7 +227,7 @@ class Dist(Given):
 
     def begin(self, rank: int) -> None:
         """Notes which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
-        if self.ranks > 1:
+        if self.ranks > 1 and rank not in self.driver.tasks:
             self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:

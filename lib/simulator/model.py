@@ -211,10 +211,10 @@ class Model(Given):
 
     # -- operations on this rank --------------------------------------------------------------------------------
 
-    # `_compute` is what all of these do. Five that a run calls a million times do the same by hand where all that they
-    # are given is a value of this rank: then the rule may number what it makes as it makes it, and the price is a
-    # field. Without varargs, a look into the table and a call for each step an operation takes two thirds of the time.
-    # The rules themselves are not repeated; tests/simulator/test_by_hand.py holds the two ways to the same Trace.
+    # `_compute` is what all of these do. Five that a run calls a million times ask their rule themselves where all that
+    # they are given is a value of this rank: then the rule numbers what it makes as it makes it. Without varargs and a
+    # look into the table an operation takes two thirds of the time. Rules, prices and the record are not repeated;
+    # tests/simulator/test_by_hand.py holds the two ways to the same Trace.
 
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
         """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
@@ -233,8 +233,7 @@ class Model(Given):
             self._blame(error)
         if not self.dist.engine.driving:
             self.dist.begin(self.rank)
-        first = out[0]
-        program.did("load_weights", first.layer, (), first.number, 2, frame.f_code, frame.f_lasti, 0, said)
+        program.did("load_weights", out[0].layer, (), out[0].number, 2, frame.f_code, frame.f_lasti, 0, said)
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -260,11 +259,8 @@ class Model(Given):
             out = rules.forward(self.shape, layer, inp, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, length, used = out.layer - 1, out.place.batches, self._forward, (inp.number, weight.number)
-        if length is None or not weight.place.complete or not inp.place.plain:
-            length = self._length("forward", layer, batches, (inp, weight))
-        else:
-            length *= len(batches)
+        layer, batches, used = out.layer - 1, out.place.batches, (inp.number, weight.number)
+        length = self._length("forward", layer, batches, (inp, weight), self._forward)
         program.did("forward", layer, used, out.number, 1, frame.f_code, frame.f_lasti, length)
         return out
 
@@ -294,12 +290,8 @@ class Model(Given):
             out = rules.backward(self.shape, layer, inp, grad, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, length = grad.layer, grad.place.batches, self._backward
-        if length is None or not weight.place.complete or not inp.place.plain:
-            length = self._length("backward", layer, batches, (inp, grad, weight))
-        else:
-            length *= len(batches)
-        used = inp.number, grad.number, weight.number
+        layer, used = grad.layer, (inp.number, grad.number, weight.number)
+        length = self._length("backward", layer, grad.place.batches, (inp, grad, weight), self._backward)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
         program.did("backward", layer, used, first, count, frame.f_code, frame.f_lasti, length)
         return out
@@ -356,8 +348,7 @@ class Model(Given):
                 rules.final(self.shape, layer, weight)
             except PuzzleError as error:
                 self._blame(error)
-            used = (weight.number,)
-            program.did("set_final_weight", weight.layer, used, 0, 0, frame.f_code, frame.f_lasti)
+            program.did("set_final_weight", weight.layer, (weight.number,), 0, 0, frame.f_code, frame.f_lasti)
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -391,8 +382,10 @@ class Model(Given):
         program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
         return out  # pyright: ignore[reportUnknownVariableType]
 
-    def _length(self, op: str, layer: Any, batches: frozenset[int], values: tuple[Any, ...]) -> int:
-        """Ticks of an operation on values of a layer, here."""
+    def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any, flat: int | None = None) -> int:
+        """Ticks of an operation on values of a layer; `flat` of a batch on all of a layer, where that is known."""
+        if flat is not None and values[-1].place.complete and values[0].place.plain:
+            return flat * len(batches)
         row = OPERATIONS[op]
         return self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
 
@@ -459,15 +452,14 @@ class Model(Given):
             if isinstance(v, Value):
                 load = first = v
                 elements = v.place.elements
-                inputs = (program.id(v, source),)
+                inputs = (v.number if v.home is program else program.id(v, source),)
             else:
                 load, values = copy_message(v)
                 inputs = tuple([program.id(value, source) for value in values])
                 first, elements = load.values[0] if load.values else None, total_elements(load.values)
         except PuzzleError as error:
             self._blame(error)
-        layer = None if first is None else first.layer
-        batches = NO_BATCHES if first is None else first.place.batches
+        layer, batches = (None, NO_BATCHES) if first is None else (first.layer, first.place.batches)
         event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
         program.append(event)
         return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))

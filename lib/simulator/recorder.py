@@ -15,7 +15,7 @@ from lib.simulator.messages import Parcel
 from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
 from lib.values import facts
 from lib.values.placement import keep
-from lib.values.values import KINDS, Value, copied, set_home, set_number
+from lib.values.values import KINDS, Value, set_home, set_number
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -205,8 +205,10 @@ class Recorder(Program):
     # What values ask of their home: see values.Home.
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any:
         """Records `+`, combine or shard."""
+        ids: tuple[int, ...] = ()
         try:
-            ids = tuple([self.id(value) for value in inputs])
+            for value in inputs:
+                ids += (value.number if value.home is self else self.id(value),)
         except RuleError as error:
             raise self.blame(error) from None
         frame = student_frame(_frame(3))  # past the method of the value, and what all of these have in common
@@ -291,14 +293,14 @@ class Work(Generic[T]):
         if result is None:
             pass
         elif isinstance(result, Value):
-            result = copied(result, program)
+            result = result.at(result.place, program)
             outputs = (result.number,)
             event.outputs = outputs if program.shared is None else program.common(outputs, outputs)
         elif isinstance(result, Parcel):
             event.outputs = tuple(map(program.new, result.values))
             result = result.thing
         else:
-            result = [copied(value, program) for value in result]
+            result = [value.at(value.place, program) for value in result]
             event.outputs = tuple([value.number for value in result])
         start: Any = event.start  # it has happened, so it has one
         end = start + event.length

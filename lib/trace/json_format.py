@@ -32,7 +32,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import chain
 from math import gcd
 from operator import attrgetter
@@ -44,7 +44,7 @@ from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
-from lib.trace.event import Event, Program, Source
+from lib.trace.event import Program
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
@@ -53,8 +53,6 @@ from lib.values.values import Value, fields_of
 
 MAX_BYTES = 512 * 2**20
 TIMES = ("issued", "start", "length")
-EVENT = [field.name for field in fields(Event)]
-_FIELDS = attrgetter(*EVENT)
 
 
 def set_text(items: Iterable[int]) -> str:
@@ -66,9 +64,9 @@ class Numbers:
     """Numbers things in the order in which they come. One that comes again is found by its identity first: a group or a
     set may be long, and most events have the same ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, none: bool = False) -> None:
         self.items: dict[Any, int] = {}
-        self._met: dict[int, tuple[Any, int]] = {}
+        self._met: dict[int, tuple[Any, int]] = {id(None): (None, -1)} if none else {}
 
     def __call__(self, item: Any, form: Callable[[Any], Any] | None = None) -> int:
         """The number of something, which is known in a form of its own where one is said."""
@@ -107,59 +105,40 @@ class _Writer:
 
     def __init__(self, run: Trace, lines: bool) -> None:
         self.run, self.lines = run, lines
-        self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
+        self.places, self.groups, self.sets = Numbers(none=True), Numbers(), Numbers()
         self.calls: dict[tuple[Any, ...], int] = {}
         self.rows: dict[tuple[Any, ...] | None, int] = {None: -1}
         self.values: list[list[Any]] = []
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         """Where the rows of these tables stood first."""
         self.shared = 0
-        self.known_lines: dict[Any, int] = {}
 
     def columns(self, program: Program) -> dict[str, list[Any]]:
         """The columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
         groups, calls, where = self.groups, self.calls, f"programs[{program.rank}]"
-        # A column is one step of Python's own for all events: a loop of ours would take three times as long.
-        columns = [*zip(*map(_FIELDS, events), strict=True)] or [()] * len(EVENT)
-        ops, layers, batches, inputs, outputs, issued, start, length, sources, args, members, *rest = columns
-        if "wait" in ops:
-            args = [
-                (i - arg[0],) if op == "wait" and arg else arg
-                for i, (op, arg) in enumerate(zip(ops, args, strict=True))
-            ]
-        numbers = [groups(group) if group else -1 for group in members]
-        keys = [*zip(ops, args, numbers, *rest, map(len, inputs), map(len, outputs), strict=True)]
-        for i, key in enumerate(keys):
-            if key not in calls:
-                calls[key] = len(calls)
+        kinds: list[int] = []
+        for i, e in enumerate(events):
+            arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
+            group = groups(e.group) if e.group else -1
+            key = e.op, arg, group, e.peer, e.blocking, len(e.inputs), len(e.outputs)
+            number = calls.get(key)
+            if number is None:
+                number = calls[key] = len(calls)
                 self.names["calls"].append(f"{where}.events[{i}]")
+            kinds.append(number)
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
         return {
-            "calls": [*map(calls.__getitem__, keys)],
-            "layers": [*layers],
-            "batches": self.sets.column(batches, set_text),
-            "places": [*map(self.line, sources, events)] if self.lines else [-1] * len(events),
-            "issued": [*issued],
-            "start": [*start],
-            "length": [*length],
-            "inputs": [*chain.from_iterable(inputs)],
-            "outputs": [*chain.from_iterable(outputs)],
-            "values": self.rows_of(values, where),
-            "of": [0 if value is None else value.layer for value in values],
+            "calls": kinds, "layers": [e.layer for e in events],
+            "batches": self.sets.column([e.batches for e in events], set_text),
+            "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
+            **{name: [*map(attrgetter(name), events)] for name in TIMES},
+            **{name: [*chain.from_iterable(map(attrgetter(name), events))] for name in ("inputs", "outputs")},
+            "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
             "before": [*before],
             "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],
             "stored": [*stored],
-        }
-
-    def line(self, source: Source, event: Event) -> int:
-        """The number of an event's line. Most events are at a line that others are at, too."""
-        key = (id(source[0]), source[1]) if type(source) is tuple else source
-        number = self.known_lines.get(key)
-        if number is None:
-            line = self.run.place(event)
-            number = self.known_lines[key] = -1 if line is None else self.places(line)
-        return number
+        }  # fmt: skip
 
     def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
         """The numbers of values' rows. Values of one class, step and place have the same one."""
@@ -175,19 +154,14 @@ class _Writer:
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
         """The unit of all times, and the columns of all ranks, each of them once."""
         every = [self.columns(program) for program in self.run.programs]
-        times, types = set[int | None](), set[type]()
-        for column in [columns[name] for columns in every for name in TIMES]:
-            times.update(column)
-            types.update(map(type, column))
-        # Else it is for the reader to refuse.
-        unit = max(gcd(*filter(None, times)), 1) if types - {type(None)} == {int} else 1
-        counted = {time: None if time is None else time // unit for time in times} if unit > 1 else {}
+        times = [time for columns in every for name in TIMES for time in columns[name] if time is not None]
+        unit = max(gcd(*set(times)), 1) if set(map(type, times)) == {int} else 1  # else it is for the reader to refuse
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
         programs: list[dict[str, Any]] = []
         for rank, columns in enumerate(every):
             if unit > 1:
                 for name in TIMES:
-                    columns[name] = [*map(counted.__getitem__, columns[name])]
+                    columns[name] = [None if time is None else time // unit for time in columns[name]]
             program: dict[str, Any] = {}
             for name, column in columns.items():
                 before = first.setdefault((name, tuple(column)), rank)
@@ -202,13 +176,8 @@ class _Writer:
         run = self.run
         unit, programs = self.programs()
         data: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "layers": run.layers,
-            "batches": run.batches,
-            "sandbox": run.sandbox,
-            "puzzle": run.puzzle,
-            "error": run.error,
+            "format": FORMAT, "version": VERSION,
+            **{name: getattr(run, name) for name in ("layers", "batches", "sandbox", "puzzle", "error")},
             "costs": run.costs.to_json(),
             "mesh": None if run.mesh is None else run.mesh.to_json(),
             "places": [list(place) for place in self.places.items],
@@ -216,9 +185,8 @@ class _Writer:
             "sets": [*self.sets.items],
             "calls": [[op, list(arg), *rest] for op, arg, *rest in self.calls],
             "values": self.values,
-            "unit": unit,
-            "programs": programs,
-        }
+            "unit": unit, "programs": programs,
+        }  # fmt: skip
         if run.descriptions != USUAL:  # else left out: most files need none
             data["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
         if run.padding:

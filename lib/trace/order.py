@@ -144,15 +144,16 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """Return what each member of a collective gets for the values that they bring. PuzzleError where they break a
-    rule."""
+    """Return what each member of a collective gets for the values that they bring, in values of its own. PuzzleError
+    where they break a rule."""
     brought: list[Member] = []
     for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
         value: Any = mine if row.many else next(iter(mine), None)
         bring(row, value, event.layer, len(members), place)
         brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
-    return [given(result) for result in collective(COLLECTIVES[brought[0].op], brought)]
+    results = collective(COLLECTIVES[brought[0].op], brought)
+    return [[value.at(value.place) for value in given(result)] for result in results]
 
 
 # -- step by step -------------------------------------------------------------------------------------------------

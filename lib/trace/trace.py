@@ -29,10 +29,9 @@ D = TypeVar("D")
 MODELS = "Trace.of takes the Models that simulate returned"
 
 
-FEW = 5_000
-"""Objects through which the collector may go as soon as it likes: it takes less than a millisecond."""
-MOST_UNSEEN = 10**6
-"""Objects that are counted as old without a look, after which garbage among them is looked for."""
+FEW, MOST_UNSEEN = 5_000, 10**6
+"""New objects that the collector may go through: it takes a millisecond. And those that may be counted as old unseen.
+"""
 _unseen = [0]
 
 
@@ -41,8 +40,7 @@ def without_collector() -> Generator[None]:
     """Lets the garbage collector wait: what is done inside makes many objects, and no garbage worth looking for. Of
     10^5 ranks a run is 2.8 times as fast."""
     collecting = gc.isenabled()
-    if collecting:
-        look_for_garbage()
+    look_for_garbage()
     gc.disable()
     try:
         yield
@@ -53,8 +51,7 @@ def without_collector() -> Generator[None]:
 
 
 def count_as_old() -> None:
-    """Counts all objects as old, so that the collector does not go through them as soon as it may: that is a twentieth
-    of a run."""
+    """Counts all objects as old, so that the collector does not go through them at once, for a twentieth of a run."""
     # Where somebody has frozen some, they stay so. To ask means to count them, which takes milliseconds.
     made = gc.get_count()[0]
     if made > FEW and not gc.get_freeze_count():
@@ -64,9 +61,9 @@ def count_as_old() -> None:
 
 
 def look_for_garbage() -> None:
-    """Looks for runs that nobody has any more. Python's own collector looks among the old objects when many have become
-    old before its eyes, and of these it does not know."""
-    if _unseen[0] > MOST_UNSEEN:
+    """Looks for runs that nobody has any more: the collector goes through old objects when many have become old before
+    its eyes, and of these it does not know."""
+    if _unseen[0] > MOST_UNSEEN and gc.isenabled():
         _unseen[0] = 0
         gc.collect()
 
@@ -219,9 +216,10 @@ class Trace:
         if source is None or isinstance(source, Place):
             return source
         key = id(source[0]), source[1]  # a hash of code goes through all of it; and events keep theirs
-        if key not in self._places:
-            self._places[key] = place_of(event)
-        return self._places[key]
+        known = self._places
+        if key not in known:
+            known[key] = place_of(event)
+        return known[key]
 
     @cached_property
     def _places(self) -> dict[tuple[int, int], Place | None]:

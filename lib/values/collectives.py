@@ -158,11 +158,7 @@ def given(result: Any) -> list[Value]:
 
 def _for_each(law: Callable[..., Value]) -> Callable[[Sequence[Any], int], Results]:
     """Each member gets what a law makes of all values."""
-
-    def results(values: Sequence[Any], root: int) -> Results:
-        return [law(*values)] * len(values)
-
-    return results
+    return lambda values, root: [law(*values)] * len(values)
 
 
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:

@@ -65,9 +65,9 @@ class Value:
         """Return its home, and the number that it has there; None of a value without a home."""
         return None if self.home is None else (self.home, self.number)
 
-    def at(self: V, place: Place) -> V:
-        """The same in another place, without a home."""
-        return made(type(self), self.layer, self.layers, place, self.updates)
+    def at(self: V, place: Place, home: Home | None = None) -> V:
+        """The same in another place, without a home or in another one."""
+        return made(type(self), self.layer, self.layers, place, self.updates, home)
 
     def elements(self) -> Elements:
         """Size in elements, exactly: an int wherever the shards divide the weight evenly."""
@@ -313,11 +313,6 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
         values.append(value)
     value.__class__ = kind
     return value
-
-
-def copied(value: V, home: Home) -> V:
-    """The same value on the rank that gets it."""
-    return made(type(value), value.layer, value.layers, value.place, value.updates, home)
 
 
 def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:

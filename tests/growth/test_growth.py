@@ -45,6 +45,13 @@ async def sets(model: Model) -> None:
         model.get_activation(range(size + 1))
 
 
+async def summed(model: Model) -> None:
+    """Add gradients up one by one. A union is one call of Python's own, whose numbers no line counts."""
+    total = model.fake_grad(0)
+    for number in range(model.BATCHES):
+        total += model.fake_grad(0, [number])
+
+
 async def kept(model: Model) -> None:
     """Keep many values alive, each in a local variable of its own."""
     weights = [model.load_weights(0)[0] for _ in range(model.BATCHES)]
@@ -89,6 +96,7 @@ RUNS: dict[str, tuple[Callable[[int], object], int]] = {
     "ranks": (lambda n: simulate(ddp, ranks=n, layers=2, batches=n), 8),
     "ranks with shards": (lambda n: simulate(fsdp, ranks=n, layers=2, batches=n), 8),
     "batches in a set": (lambda n: simulate(sets, layers=1, batches=n), 20),
+    "terms of a sum": (lambda n: simulate(summed, layers=1, batches=n), 20),
     "groups": (lambda n: simulate(in_groups, layers=1, mesh=Mesh({"row": n, "pair": 2})), 8),
     "live values": (lambda n: simulate(kept, layers=1, batches=n), 20),
     "communications under way": (lambda n: simulate(under_way, ranks=2, layers=1, batches=n), 20),

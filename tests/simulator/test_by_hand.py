@@ -11,6 +11,7 @@ from lib import LINKS, Costs, Layer, Model, PuzzleError, Uneven, simulate
 from lib.schedules.data_parallel import ddp, fsdp
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
+from lib.simulator import dist
 from lib.trace.event import place_of
 from lib.trace.trace import Trace
 
@@ -62,6 +63,17 @@ def test_both_ways_record_the_same_run(name: str, costs: str, monkeypatch: pytes
     by_hand = told(simulate(function, **size, costs=COSTS[costs])[0].trace)
     plainly(monkeypatch)
     assert told(simulate(function, **size, costs=COSTS[costs])[0].trace) == by_hand
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_ranks_that_share_their_rows_record_the_same_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of large worlds do, to be small."""
+    function, size = SIZES[name]
+    alone = simulate(function, **size)
+    monkeypatch.setattr(dist, "FEW", 1)
+    together = simulate(function, **size)
+    assert (alone[0].dist.shared, bool(together[0].dist.shared)) == (None, True)
+    assert told(together[0].trace) == told(alone[0].trace)
 
 
 MISTAKES: dict[str, Callable[[Model], object]] = {

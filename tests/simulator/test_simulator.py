@@ -249,6 +249,19 @@ def test_gc_is_as_it_was() -> None:
         gc.enable()
 
 
+def test_runs_that_nobody_has_any_more_are_found() -> None:
+    """A run's objects count as old at once, so the collector would never look for them by itself."""
+    found = python(
+        "import gc\nfrom lib import Dist, simulate\nfrom lib.trace import trace\n"
+        "from lib.schedules.data_parallel import ddp\n"
+        "trace.FEW, trace.MOST_UNSEEN = 10, 5_000\n"
+        "for _ in range(20): models = simulate(ddp, ranks=4, layers=8, batches=4)\n"
+        "print(gc.get_count()[0] < 700, sum(type(one) is Dist for one in gc.get_objects()))"
+    ).split()
+    assert found[0] == "True"
+    assert 1 <= int(found[1]) <= 10
+
+
 # -- runs that do not end -----------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,20 @@ def uses_the_future() -> Trace:
     return trace
 
 
+async def exchange(model: Model) -> None:
+    """Give away what stays here, too: the root keeps what it sends, and each rank its own part."""
+    weight, _ = model.load_weights(0)
+    await model.broadcast(weight, 0)
+    data = [model.get_activation([2 * model.rank + part]) for part in range(2)]
+    await model.alltoall(data, 0)
+
+
+def test_each_value_of_a_rank_is_one_of_its_own() -> None:
+    """Whoever asks which of them are gathered guests asks for the object."""
+    for program in rebuild(Trace.of(simulate(exchange, ranks=2, layers=1, batches=4))).run.programs:
+        assert len({id(value) for value in program.values}) == len(program.values) == 7
+
+
 def test_a_trace_that_is_no_program() -> None:
     loss, forward = of_basic(), of_basic()
     event(loss, "loss").outputs += (3,)
