@@ -261,7 +261,8 @@ def parts_of(node: ast.stmt) -> Iterator[ast.stmt]:
     """Yield a statement; a compound one without those in it, and then them."""
     yield _pruned(node, lambda _: True)
     for inner in ast.iter_child_nodes(node) if isinstance(node, COMPOUND) else ():
-        for one in [inner] if isinstance(inner, ast.stmt) else getattr(inner, "body", []):
+        inside = inner.body if isinstance(inner, ast.ExceptHandler | ast.match_case) else [inner]
+        for one in inside:
             if isinstance(one, ast.stmt):
                 yield from parts_of(one)
 
