@@ -1,15 +1,13 @@
-"""Many runs: each as small as a stamp, and all solutions of a puzzle on one page, on one time axis."""
+"""Many runs, each as small as a stamp, on one time axis: for the pages of a gallery."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from drawing.canvas import palette
-from drawing.canvas.layout import Piece, hcat, label, vcat
-from drawing.canvas.palette import ALARM, EDGE, GOOD, GRID, INK, MINE, NONE, PANEL, SOFT, TRACK
-from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
+from drawing.canvas.palette import GRID, MINE, NONE, TRACK
+from drawing.canvas.scene import Mark, Poly, Rect
 from drawing.timeline.boxes import Box, boxes
 from drawing.timeline.memory import levels, stepped
 from drawing.timeline.rows import shown_rows
@@ -73,18 +71,6 @@ def _add(lane: list[Rect], rect: Rect, least: float) -> None:
 
 WIDE: Final = 300.0
 HIGH: Final = 96.0  # pixels of a small timeline
-PAD: Final = 12.0
-
-
-class Tile(NamedTuple):
-    """A solution: what it is called, lines that are said of it, such as its figures, the goal that it reaches or what
-    is wrong with it, and whether it is correct."""
-
-    name: str
-    trace: Trace
-    said: Sequence[str] = ()
-    goal: str = ""
-    correct: bool = True
 
 
 def thumbnails(traces: Sequence[Trace]) -> list[list[Mark]]:
@@ -95,28 +81,3 @@ def thumbnails(traces: Sequence[Trace]) -> list[list[Mark]]:
     highest = max((float(peak(trace).elements) for trace in whole), default=0.0)
     least = LEAST if len(traces) < 60 else 2.5 * LEAST  # so a page of hundreds stays small
     return [thumbnail(trace, WIDE, HIGH, end, max(highest, float(peak(trace).elements)), least) for trace in traces]
-
-
-def draw_overview(title: str, about: str, tiles: Sequence[Tile]) -> Picture:
-    """A picture of all of them, in their order, from left to right and from top to bottom."""
-    lines = max((len(tile.said) for tile in tiles), default=0)
-    across = min(4, max(1, len(tiles)), 2 if len(tiles) <= 4 else 3 if len(tiles) <= 9 else 4)
-    high = HIGH + 2 * PAD + 22 + 16 * (lines + 1)
-    small = thumbnails([tile.trace for tile in tiles])
-    cards = [_tile(tile, marks, high) for tile, marks in zip(tiles, small, strict=True)]
-    rows = vcat((hcat(cards[first : first + across], PAD) for first in range(0, len(cards), across)), PAD)
-    scene = Scene(max(560.0, rows.width + 2 * PAD), 0)
-    scene.add(Text(PAD * 1.5, 28, fit(title, scene.width - 3 * PAD, 18), 18, INK, bold=True))
-    y = scene.paragraph(PAD * 1.5, 52, about, scene.width - 3 * PAD, 17, SOFT)
-    scene.add(*rows.at(PAD, y))
-    scene.height = y + rows.height + PAD + 4
-    return Picture(scene, "\n".join([title, *(f"{tile.name}: {'; '.join([*tile.said, tile.goal])}" for tile in tiles)]))
-
-
-def _tile(tile: Tile, small: Sequence[Mark], high: float) -> Piece:
-    said = [label(line, WIDE, fill=INK if tile.correct else SOFT, height=16) for line in tile.said]
-    goal = [label(tile.goal, WIDE, fill=GOOD if tile.correct else ALARM)] if tile.goal else []
-    name = label(tile.name, WIDE, TEXT * 1.1, bold=True, height=18)
-    inside = vcat([name, *said, *goal, Piece(0, 6 if goal else 22), Piece(WIDE, HIGH, small)])
-    frame = Rect(0, 0, WIDE + 2 * PAD, high, PANEL, EDGE, radius=6)
-    return Piece(WIDE + 2 * PAD, high, [frame, *inside.at(PAD, PAD)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from drawing.canvas.scene import Poly, Rect, Scene, moved
-from drawing.comparing.overview import HIGH, WIDE, Tile, draw_overview, thumbnails
+from drawing.comparing.overview import HIGH, WIDE, thumbnails
 from lib.analysis.figures import makespan
-from tests.drawing.marks import corners, rects
+from tests.drawing.marks import corners
 from tests.drawing.runs import RUNS
 
 
@@ -28,17 +28,6 @@ def test_what_takes_half_the_time_is_half_as_wide() -> None:
     memory = next(mark for mark in thumbnails([long, short])[1] if isinstance(mark, Poly) and mark.fill != "none")
     assert widths[0] == pytest.approx(WIDE, abs=1)
     assert max(x for x, _ in memory.points) == pytest.approx(WIDE * makespan(short) / makespan(long), abs=1)
-
-
-def test_tiles_do_not_overlap() -> None:
-    tiles = [Tile(name, trace, ["time 3"], "passes") for name, trace in RUNS.items()]
-    scene = draw_overview("Solutions", "of a puzzle", tiles).scene
-    frames = rects(scene, radius=6)
-    assert len(frames) == len(tiles)
-    for number, one in enumerate(frames):
-        assert one.x + one.width <= scene.width
-        assert one.y + one.height <= scene.height
-        assert all(abs(one.x - other.x) >= one.width or abs(one.y - other.y) >= one.height for other in frames[:number])
 
 
 def test_a_mark_is_moved_and_paper_is_painted_where_it_is_wanted() -> None:
