@@ -100,8 +100,13 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
 @without_collector()
 def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
     """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
-    faults, rebuilt = _rebuilt(_plain(trace_of(models, ""), record), record, False)
-    return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
+    # As it is and not as data, which takes a third longer: only its author is deceived by a run at a hidden size.
+    # The grader runs hidden sizes in processes of its own, and judges what comes out of them.
+    try:
+        faults, rebuilt = _rebuilt(trace_of(models, ""), record, False)
+        return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False  # a verdict says what is wrong with it
 
 
 def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
