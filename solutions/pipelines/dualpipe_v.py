@@ -312,7 +312,8 @@ async def in_phases(model: Model, phases, together) -> None:
 
 # %% [markdown]
 # **Given:** all of the above, and the place of this rank: `rank` of `ranks` along the pipeline, which has `batches`
-# microbatches.
+# microbatches. `goes_on` and `alone` are coroutines: put `await` in front. Without it no pass moves, and a loop that
+# waits for one to be over never ends.
 #
 # **To do:** `together`, and the phases of this rank.
 #
@@ -379,12 +380,6 @@ out = simulate(dualpipe_v, puzzle="dualpipe_v")
 # %%
 guess.against(out)
 
-# %%
-draw(out)
-
-# %%
-Model.check(out, puzzle="dualpipe_v")
-
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
@@ -405,6 +400,12 @@ Model.check(out, puzzle="dualpipe_v")
 # pairs. The end needs no phase of its own: when the forwards have run out, what is left of a pair is a backward.
 #
 # </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="dualpipe_v")
 
 # %% [markdown]
 # <!-- part: review -->
@@ -431,8 +432,8 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 #
 # Up to 1 a pair takes 6, and the step grows only at its two ends, where passes have no partner. The shortest stretch
 # that lies beside an exchange is a forward of 1, so a longer exchange sticks out: a pair takes 7 with 1.5, and 8 with
-# 2. That is why DeepSeek also made the exchanges faster, with kernels of its own and at most four hosts for each token
-# [@deepseek_v3, section 3.2.2].
+# 2. So hiding alone is not enough: DeepSeek made the exchanges faster as well, with kernels of its own, and sends each
+# token to at most four hosts [@deepseek_v3, section 3.2.2].
 #
 # </details>
 #
@@ -444,10 +445,13 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 # B what a stage computes forward and backward, and exchanges of *x*, two in each pass:
 #
 # ```text
-# each exchange awaited        2 · (F + B + 4 · x)  for each further microbatch     20 here
-# two of a kind at a time      a forward hides behind a forward, and so does a backward     14 here
-# a backward and a forward     2 · (F + B)  while no exchange is longer than what is computed beside it     12 here
+#                            for each further microbatch     here
+# each exchange awaited      2 · (F + B + 4 · x)               20
+# two of a kind together     2 · (F + B + x)                   14
+# a backward and a forward   2 · (F + B)                       12
 # ```
+#
+# The last line holds as long as no exchange is longer than what is computed beside it.
 #
 # `together` is the heart of it, and it knows nothing of experts: whatever can stop where it would wait can be
 # interleaved so.
