@@ -39,7 +39,6 @@
 from drawing import compare, draw, picture_of
 from lib import Costs, Model, check, goal, predict, schedule, simulate
 from lib.cluster.stages import Stages
-from lib.schedules.pipelines.catalogue import dualpipe_v as dualpipe_v_order
 from lib.schedules.pipelines.generators import interleaved as interleaved_order
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
 from lib.schedules.pipelines.generators import zb_h1 as zb_h1_order
@@ -214,33 +213,10 @@ compare(zb_h1=runs["ZB-H1"], zb_v=out) if out else None
 # ## Further: a forward beside a backward
 #
 # No rank waits now. But inside the passes of a real model there is communication, too: an expert layer sends its tokens
-# away and gets them back, and meanwhile the GPU has nothing to multiply. An order can hide that as well. Take a forward
-# of one way and a backward of the other **at the same time**: while the tokens of the one travel, the other computes.
-# They are different microbatches, so neither waits for the other.
-#
-# In your steady phase each turn has a forward down beside a backward up, and the other way round. **DualPipe-V** makes
-# a pair of each: `(0F7;7B3)OVERLAP_F_B` is the forward of microbatch 7 on stage 0 beside the backward of microbatch 3
-# on stage 7. Here are the lists of rank 0 and rank 3. Where do pairs begin, and why not earlier?
-
-# %%
-for rank in (0, 3):
-    print(f"rank {rank}:", *dualpipe_v_order(4, 8)[rank])
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# They begin as soon as the first gradient is back: before that there is no backward to pair with. And they end with the
-# last forward. On rank 3 the first forward up is all that its own backward waits for, so a pair gains nothing there.
-#
-# </details>
-#
-# A pair costs what both of its passes cost, as long as nothing but arithmetic is counted. So in our costs DualPipe-V is
-# no faster than yours (it ends later, at 54). Its gain is what the passes themselves wait for, and a price has to be
-# paid for it: the backward in a pair is not split, so its weight half cannot fill a hole elsewhere.
-
-# %%
-pairs = program_of(dualpipe_v_order(4, 8), messages="posted")
-draw(simulate(pairs, **sizes))
+# away and gets them back, and meanwhile the GPU has nothing to multiply. In your steady phase each turn has a forward
+# of one way beside a backward of the other. They are of different microbatches, so neither needs the other: done at the
+# same time, each can compute while the tokens of the other one travel. That is **DualPipe-V**, and puzzle
+# $number_dualpipe_v.
 
 # %% [markdown]
 # ## What you built
@@ -315,8 +291,9 @@ draw(simulate(pairs, **sizes))
 #
 # ## Where this leads
 #
-# You have filled every hole that an order can fill. [The gallery](../00_gallery.ipynb) has all orders that have a name,
-# with sliders for their times: find out when yours is not the best.
+# You have filled every hole between passes. The holes inside them are next: puzzle $number_dualpipe_v. And [the
+# gallery](../00_gallery.ipynb) has all orders that have a name, with sliders for their times: find out when yours is
+# not the best.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -66,6 +66,7 @@ FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 ABOVE = {
     "ragged": ["shuffled"],
     "zb_v": ["in_phases"],
+    "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
     "expert_parallel": ["cut", "joined"],
     "moe_pipeline": ["exchange"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
@@ -191,7 +192,7 @@ def changed(code: str, change: str) -> str:
 def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
-    given = (Model, NotSolved, Weight, schedule, stages, segments, one_f_one_b, pairwise)
+    given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise)
     namespace: dict[str, Any] = {each.__name__: each for each in given}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:

@@ -1,0 +1,536 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Your V leaves no hole between passes. DeepSeek-V3 had holes *inside* them: its experts were spread over 64 GPUs in 8
+# hosts, so in each layer tokens travel over InfiniBand to their experts, and home again. These all-to-alls take about
+# as long as the computing [@deepseek_v3, section 3.2.1]. Wait for each of them, and 2,048 GPUs do the work of 1,024.
+#
+# The answer was **DualPipe**. A GPU takes two passes at a time, a forward of one microbatch and a backward of another.
+# While the tokens of the one travel, it computes the other. On four ranks you will bring a step from 173 down to 125,
+# and compute not one thing less.
+#
+# > **To tell a friend:** a forward and a backward of different microbatches need nothing of each other. So let each of
+# > them compute while the other one's tokens are on the road.
+#
+# *Reminder.* In the V of puzzle $number_zb_v a rank has a stage on the way **down** and one on the way **up**: `Fd` is
+# a forward on the first, `Bu` a backward on the second. Dispatch and combine are from puzzle $number_expert_parallel.
+
+# %%
+from drawing import draw, draw_mesh
+from lib import (
+    Costs,
+    Layer,
+    Mesh,
+    Model,
+    PuzzleError,
+    goal,
+    predict,
+    route_by_loads,
+    simulate,
+)
+
+FAIR = route_by_loads([1, 1])  # each of two experts gets half of the tokens
+BLOCK = [
+    Layer(),
+    Layer("dispatch", experts=2, route=FAIR),
+    Layer("experts", experts=2),
+    Layer("combine"),
+]
+MESH = Mesh({"stage": 2, "expert": 2})
+PRICES = Costs(forward=1, backward=2, update=0, collective=1, p2p=0)
+
+# %% [markdown]
+# ## The idea
+#
+# Four virtual stages in a V, on two **places**: the first has stages 0 and 3, the second has 1 and 2. A place is two
+# ranks, which share the experts of its stages. Each rank has its own microbatches.
+
+# %%
+draw_mesh(MESH)
+
+# %% [markdown]
+# A stage is one **block**: a dense layer, dispatch, experts, combine. Forward, a rank computes the dense layer (1),
+# sends tokens away (1), computes its expert (1), and sends results home (1): 4, and half of it is waiting. Backward
+# takes the same way in the other direction, and computing takes twice as long: 6, with 2 of waiting.
+#
+# The exchange of puzzle $number_expert_parallel, in two steps: one starts it, one joins what has come.
+
+
+# %%
+def start_exchange(model: Model, value, dim: str, layer: int):
+    """Cuts a value along a dim, and starts to send a part to each rank along
+    "expert"."""
+    ranks = len(model.group("expert"))
+    parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
+    return model.alltoall(parts, layer, group="expert")
+
+
+def joined(parts):
+    """What came from all ranks, as one value."""
+    whole, *others = parts
+    for part in others:
+        whole = whole.combine(part)
+    return whole
+
+
+# %% [markdown]
+# What a stage hands on goes to the rank of the next stage, or stays, at the turn of the V. Messages of both ways share
+# a link, so they come in the order in which they were sent. (You need not read this cell.)
+
+
+# %%
+def mail_of(model: Model):
+    """Three functions: hand a value on to a stage, take what has come from one, and
+    wait until all is sent."""
+    ranks, sent = model.group("stage"), []
+    at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
+
+    async def hand_on(stage: int, store: str, key) -> None:
+        if at[stage] == model.rank:
+            return  # it lies where that stage takes it from
+        if len(sent) == 4:  # no more than four in flight
+            await sent.pop(0)
+        value = getattr(model, store).pop(key)
+        sent.append(model.pass_to(at[stage], (store, key, value)))
+
+    async def take(stage: int, store: str, key) -> None:
+        while at[stage] != model.rank and key not in getattr(model, store):
+            name, of, value = await model.receive(at[stage])
+            getattr(model, name)[of] = value
+
+    async def all_sent() -> None:
+        for one in sent:
+            await one
+
+    return hand_on, take, all_sent
+
+
+# %% [markdown]
+# Now the passes. Both are **async generators**: at `yield` a pass stops, and does not go on before it is asked to. It
+# stops right after it has started an exchange. When its turn comes again, it awaits what arrives.
+
+
+# %%
+def passes_of(model: Model):
+    """Forward and backward of a microbatch on a stage, and what ends the step."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    hand_on, take, all_sent = mail_of(model)
+    shard = model.coord["expert"], len(model.group("expert"))
+    last = model.LAYERS // 4 - 1
+    stages = model.coord["stage"], last - model.coord["stage"]
+    for layer in (4 * stage for stage in stages):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+        weights[layer + 2], opt_states[layer + 2] = model.load_weights(
+            layer + 2, *shard
+        )
+
+    def add_up(layer: int, gradient) -> None:
+        if layer in grad_weights:
+            gradient = grad_weights[layer] + gradient
+        grad_weights[layer] = gradient
+
+    async def forward(stage: int, b: int):
+        dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
+        if stage == 0:
+            activations[dense, b] = model.get_activation([b])
+        else:
+            await take(stage - 1, "activations", (dense, b))
+        out = model.forward(dense, activations[dense, b], weights[dense])
+        coming = start_exchange(model, model.forward(dispatch, out), "experts", experts)
+        del out
+        yield  # tokens are on their way to the experts
+        activations[experts, b] = joined(await coming)
+        out = model.forward(experts, activations[experts, b], weights[experts])
+        coming = start_exchange(model, out, "batch", combine)
+        del out
+        yield  # results are on their way home
+        out = model.forward(combine, joined(await coming))
+        if stage == last:
+            grad_activations[combine + 1, b] = model.loss(out)
+        else:
+            activations[combine + 1, b] = out
+            await hand_on(stage + 1, "activations", (combine + 1, b))
+
+    async def backward(stage: int, b: int):
+        dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
+        await take(stage + 1, "grad_activations", (combine + 1, b))
+        grad = model.backward(combine, None, grad_activations.pop((combine + 1, b)))
+        coming = start_exchange(model, grad, "experts", experts)
+        del grad
+        yield  # gradients of the results are on their way to the experts
+        grad = joined(await coming)
+        inp = activations.pop((experts, b))
+        of_weight, grad = model.backward(experts, inp, grad, weights[experts])
+        add_up(experts, of_weight)
+        coming = start_exchange(model, grad, "batch", dispatch)
+        del inp, grad, of_weight
+        yield  # gradients of the tokens are on their way home
+        grad = model.backward(dispatch, None, joined(await coming))
+        inp = activations.pop((dense, b))
+        of_weight, grad = model.backward(dense, inp, grad, weights[dense])
+        add_up(dense, of_weight)
+        if stage > 0:
+            grad_activations[dense, b] = grad
+            await hand_on(stage - 1, "grad_activations", (dense, b))
+
+    async def finish() -> None:
+        await all_sent()
+        layers = [4 * stage for stage in stages]  # the dense ones: all ranks have them
+        sums = await model.allreduce_bucket(
+            [grad_weights.pop(layer) for layer in layers], group="expert"
+        )
+        grad_weights.update(zip(layers, sums, strict=True))
+        for layer in [*layers, *(layer + 2 for layer in layers)]:
+            gradient = grad_weights.pop(layer)
+            weights[layer], opt_states[layer] = model.update(
+                layer, gradient, weights[layer], opt_states[layer]
+            )
+            model.set_final_weight(layer, weights[layer])
+
+    return forward, backward, finish
+
+
+# %% [markdown]
+# `goes_on` runs a pass until it has started its next exchange. A pass that runs alone goes on at once, so it waits for
+# each of them:
+
+
+# %%
+async def goes_on(one) -> bool:
+    """Runs a pass up to its next `yield`; False once it is over."""
+    try:
+        await anext(one)
+    except StopAsyncIteration:
+        return False
+    return True
+
+
+async def alone(one) -> None:
+    """A pass that waits for each of its exchanges."""
+    while await goes_on(one):
+        pass
+
+
+# %% [markdown]
+# A V on a single place: stage 0 is layers 0 to 3, stage 1 is layers 4 to 7. A rank has two microbatches. From time 8
+# it does a backward on the way up (of the first), and from 14 a forward on the way down (of the second):
+
+
+# %%
+async def one_after_the_other(model: Model) -> None:
+    forward, backward, finish = passes_of(model)
+    first, second = model.rank, model.rank + 2  # the microbatches of this rank
+    for one in (forward(0, first), forward(1, first)):
+        await alone(one)
+    for one in (backward(1, first), forward(0, second)):  # a pair, one after the other
+        await alone(one)
+    for one in (backward(0, first), forward(1, second)):
+        await alone(one)
+    for one in (backward(1, second), backward(0, second)):
+        await alone(one)
+    await finish()
+
+
+place = Mesh({"stage": 1, "expert": 2})
+draw(
+    simulate(one_after_the_other, layers=BLOCK * 2, batches=4, mesh=place, costs=PRICES)
+)
+
+# %% [markdown]
+# So a pair takes 10, and 6 of them are computing. How short can it get, if the two take turns? Draw it on paper: each
+# pass is two stretches of computing and two exchanges, and an exchange travels while the other pass computes. Does it
+# matter which of the two begins?
+#
+# ## The puzzle
+#
+# | ranks | mesh | batches | a block, forward | backward | an exchange | a message |
+# |---|---|---|---|---|---|---|
+# | 4 | stage 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
+#
+# The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: `"Fd+Bu"` hands both
+# passes to your `together`, in this order. When one of the two has no microbatch left, the other one runs alone. Here
+# is how phases are run:
+
+
+# %%
+async def in_phases(model: Model, phases, together) -> None:
+    """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
+    forward, backward, finish = passes_of(model)
+    stage = model.coord["stage"]
+    stages = {"d": stage, "u": model.LAYERS // 4 - 1 - stage}
+    pipelines, done = len(model.group("expert")), {}
+    mine = range(model.coord["expert"], model.BATCHES, pipelines)
+    for times, words in phases:
+        for word in words.split() * times:
+            passes = []
+            for part in word.split("+"):
+                kind, way = part
+                number = done[part] = done.get(part, -1) + 1
+                if number < len(mine):
+                    run = forward if kind == "F" else backward
+                    passes.append(run(stages[way], mine[number]))
+            if len(passes) == 2:
+                await together(*passes)
+                # The frame of a pass is gone once it is over.
+                if any(one.ag_frame for one in passes):
+                    raise PuzzleError(
+                        f"rank {model.rank}: a pass of {word!r} is not over",
+                        expected="`together` runs both to their end",
+                        fix="let each of them go on until `goes_on` says False of it",
+                    )
+            elif passes:
+                await alone(*passes)
+    for part in ("Fd", "Fu", "Bu", "Bd"):
+        times = done.get(part, -1) + 1
+        if times < len(mine):
+            raise PuzzleError(
+                f"rank {model.rank} runs {part} {times} times",
+                expected=f"{len(mine)} times: it has {len(mine)} microbatches",
+                fix=f"add a phase to the end, such as (batches, {part!r})",
+            )
+    await finish()
+
+
+# %% [markdown]
+# **Given:** all of the above, and the place of this rank: `rank` of `ranks` along the pipeline, which has `batches`
+# microbatches. `goes_on` and `alone` are coroutines: put `await` in front. Without it no pass moves, and a loop that
+# waits for one to be over never ends.
+#
+# **To do:** `together`, and the phases of this rank.
+#
+# **Rules**
+#
+# - A pair begins with what is there already. What one of the two makes is no use to the other.
+# - Both ranks of a place start their exchanges in the same order.
+# - An update takes no time, and the gradients of the dense layers are summed at the end, in one all-reduce (1).
+
+# %% [markdown]
+# ### Predict first
+#
+# Take your pair from the paper. When can the second place begin its first backward? From then on it has 8 microbatches
+# to take back on both ways, and all but 2 of them have a forward beside them. After its last backward, what is left to
+# do on the first place? So when is the step over?
+
+# %%
+guess = predict("dualpipe_v", end=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# A correct step that waits for every exchange passes. The second goal needs two passes at a time, in the memory that a
+# V has anyway. For the last one, no exchange of a pair is waited for.
+
+# %%
+goal("dualpipe_v")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def dualpipe_v(model: Model) -> None:
+    rank, ranks = model.coord["stage"], len(model.group("stage"))
+    batches = model.BATCHES // len(model.group("expert"))  # of this pipeline
+
+    # `together` takes turns between two passes until both are over. Then the phases:
+    # down until the first comes up; both ways; up and back; then pairs.
+    # --- your code (about 11 lines) ---
+    async def together(first, second) -> None:
+        going = [first, second]
+        while going:
+            going = [one for one in going if await goes_on(one)]
+
+    phases = [
+        (2 * (ranks - 1 - rank), "Fd"),
+        (rank + 1, "Fd Fu"),
+        (ranks - 1 - rank, "Bu Fu"),
+        # The backward begins: it has something to send at once.
+        (batches, "Bu+Fd Bd+Fu"),
+        (batches, "Bd"),
+    ]
+    # --- end of your code ---
+
+    await in_phases(model, phases, together)
+
+
+# %%
+out = []  # forget the last run in case this one fails
+out = simulate(dualpipe_v, puzzle="dualpipe_v")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# **A pair.** The backward begins: it has gradients to send at once (0 to 1), and meanwhile the forward computes its
+# dense layer. Its tokens travel (1 to 2) while the backward is at the experts (1 to 3). Gradients go home (3 to 4)
+# while the forward is at the experts (3 to 4). Results go home (4 to 5) while the backward is at the dense layer (4 to
+# 6). All four exchanges have disappeared: 6.
+#
+# **The step.** The first microbatch goes through four blocks forward (16) and is back from the last one at 22. From
+# there the second place does not wait any more: 6 microbatches in two pairs each, 72, and two more that have no partner
+# left, 24. The last gradient goes back through stage 0, 6, and the sum takes 1: 125.
+#
+# In general, with *B* microbatches on these two places, it takes 12·*B* + 29. And 12 is all that a microbatch has to
+# compute on a rank.
+#
+# **How often.** As in ZB-V: down until the first microbatch comes up again, which leaves 2(*R* - 1 - *r*) forwards and
+# then *r* + 1 times both ways; *R* - 1 - *r* times back up and up, until a gradient arrives on the way down; then
+# pairs. The end needs no phase of its own: when the forwards have run out, what is left of a pair is a backward.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="dualpipe_v")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ### How slow may the network be?
+#
+# Your step again, with slower and faster exchanges. A rank has 65 collectives to wait for in turn, if nothing hides
+# them. From where on does your pair no longer hide them?
+
+# %%
+print("an exchange   the step   computing   all collectives")
+for length in (0, 0.5, 1, 1.5, 2) if out else ():
+    costs = Costs(forward=1, backward=2, update=0, collective=length, p2p=0)
+    run = simulate(dualpipe_v, layers=BLOCK * 4, batches=16, mesh=MESH, costs=costs)
+    end = max(model.time for model in run)
+    print(f"{length:11} {end:10g} {96:11} {65 * length:17g}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Up to 1 a pair takes 6, and the step grows only at its two ends, where passes have no partner. The shortest stretch
+# that lies beside an exchange is a forward of 1, so a longer exchange sticks out: a pair takes 7 with 1.5, and 8 with
+# 2. So hiding alone is not enough: DeepSeek made the exchanges faster as well, with kernels of its own, and sends each
+# token to at most four hosts [@deepseek_v3, section 3.2.2].
+#
+# </details>
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **DualPipe-V**, the folded half of DeepSeek's DualPipe, with whole backwards. With *R* places, *B* microbatches, F and
+# B what a stage computes forward and backward, and exchanges of *x*, two in each pass:
+#
+# ```text
+#                            for each further microbatch     here
+# each exchange awaited      2 · (F + B + 4 · x)               20
+# two of a kind together     2 · (F + B + x)                   14
+# a backward and a forward   2 · (F + B)                       12
+# ```
+#
+# The last line holds as long as no exchange is longer than what is computed beside it.
+#
+# `together` is the heart of it, and it knows nothing of experts: whatever can stop where it would wait can be
+# interleaved so.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **DeepSeek-V3** took 16 places and 64 ranks for the experts of a layer. It cuts a pass as you did, at dispatch and
+#   combine, with attention for our dense layer [@deepseek_v3, section 3.2.1]. Its backwards are cut in two halves as
+#   well. 20 of a GPU's 132 multiprocessors do nothing but send and receive [@deepseek_v3, section 3.2.2].
+# - **DualPipe** sends two pipelines through the same ranks, from both ends, so each rank holds two copies of its
+#   weights. Cut at the fold, it is the V, with one copy [@dualpipe].
+# - **PyTorch** writes such a pair as `(0F7;7B3)OVERLAP_F_B`, and leaves to you what happens inside
+#   [@pytorch_schedules]. torchtitan puts the two passes into two threads, with a barrier before and after each dispatch
+#   and combine: its `yield` [@torchtitan_dual_pipe_v].
+#
+# <!-- references -->
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - Backwards are whole. The real order splits those at the end, so that weight halves fill the gaps there.
+# - Computing is not slowed down by an exchange beside it. On a GPU both want memory bandwidth, and multiprocessors.
+# - The router is balanced. A busy expert makes its place wait, with pairs as without.
+# - Messages between places take no time.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Turn your pairs round, so that the forward begins. Why does a pair take 8 now, and the step 147?
+#
+# <details><summary>Answer</summary>
+#
+# A forward begins with its dense layer, and during that nothing travels. Then both exchanges start at the same time,
+# and queue for the same link. The backward begins with an exchange, so with the backward in front there is something to
+# compute *and* something to send from the first moment on.
+#
+# </details>
+#
+# **2.** Two forwards can hide each other's exchanges too, and so can two backwards. Then you need no V and no DualPipe.
+# What does it cost?
+#
+# <details><summary>Answer</summary>
+#
+# Time: two forwards take 5, and compute for 4; two backwards take 9, and compute for 8. Both passes of a kind begin and
+# end with the same thing, so there is always an exchange at an end with nothing beside it. And memory: every microbatch
+# is two, so twice as many are in flight at first. The best that we know with pairs of a kind ends at 129, and holds
+# 6,422,528 elements where yours holds 5,242,880.
+#
+# It is simpler, though, and works without a pipeline. DeepSeek itself takes two microbatches of a kind for inference,
+# where there is no backward [@deepseek_v3, section 3.4].
+#
+# </details>
+#
+# **3.** Why is there no pair in the third phase, `Bu+Fu`? The two are of different microbatches.
+#
+# <details><summary>Answer</summary>
+#
+# It ends at 129 instead of 125. In a pair both are over later than the backward alone would be, and for this backward
+# the other place is waiting. A pair is for passes for which nobody waits.
+#
+# </details>
+#
+# **4.** DualPipe-V holds more than ZB-V. Is that the price of pairs?
+#
+# <details><summary>Answer</summary>
+#
+# Yes: the forward of a pair begins before its backward is over, so for a moment there is one microbatch more. Here that
+# is 5,242,880 elements, where the order of ZB-V with every exchange awaited holds 4,980,736.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Here ends the chapter's way down and up. [The gallery](../00_gallery.ipynb) has all orders that have a name, with
+# sliders for their times: find out when yours is not the best. And puzzle $number_plan_deepseek plans the whole run
+# that DualPipe was made for.
+
+# %% [markdown]
+# <!-- part: links -->
