@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
+from itertools import pairwise
 from typing import Any
 
 from lib.analysis import figures
@@ -25,7 +27,7 @@ from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
 
 LESS = {
@@ -366,11 +368,14 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
-        could = next(((gap, found.at.event) for gap, found in ready if found is not None), None)
+        # An order has no word for an update: it is no answer to what else could be done.
+        idle = ((gap, found.at.event) for gap, found in ready if found is not None)
+        could = next((one for one in idle if not (order and one[1].op in UPDATES)), None)
         if could is not None:
             waited, event = [could[0]], could[1]
             fix = f"meanwhile rank {rank} could do {operation(event)}{_within(event)}: put that before this wait"
-    fix = fix or _on_the_path(trace, over, order) or (_one_stage_each(trace) if order else None) or WAIT_LESS
+    fix = fix or _on_the_path(trace, over, order)
+    fix = fix or (_one_stage_each(trace) or _round_at_once(program) if order else None) or WAIT_LESS
     got = f"rank {rank} waits {in_units(total)} in all"
     if order and waited:
         spot = _waits_at(program, waited[0])
@@ -472,6 +477,21 @@ def _one_stage_each(trace: Trace) -> str | None:
         f"rank can begin sooner: {trace.ranks}F0 is the forward of microbatch 0 on stage {trace.ranks}, the second of "
         "rank 0"
     )
+
+
+def _round_at_once(program: Program) -> str | None:
+    """Return what to do about an order in which a rank takes a microbatch through two of its stages in a row."""
+    words = [place.text for event in program.events if (place := place_of(event)) is not None]
+    for before, word in pairwise(dict.fromkeys(words)):
+        both = re.fullmatch(r"(\d+)([FBI])(\d+) (\d+)\2\3", f"{before} {word}")
+        if both is not None and abs(int(both[1]) - int(both[4])) > 1:
+            first, _, batch, second = both.groups()
+            return (
+                f"{before} and {word} follow each other on rank {program.rank}: between stages {first} and {second} "
+                f"microbatch {batch} goes\nthrough the other ranks, and this one waits. Take others through "
+                f"stage {first} meanwhile"
+            )
+    return None
 
 
 def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:

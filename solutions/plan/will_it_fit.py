@@ -330,6 +330,8 @@ def will_it_fit_accepts(answer, model, plan):
                 start
                 + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
             )
+        if same(kind, right[kind] * plan["pp"]):
+            return start + "pp divides the layers: a rank has L/p of them"
         return (
             start
             + f"{unit} bytes for each of the 12·h² weights of a layer that this rank has"

@@ -77,8 +77,8 @@ def partial_sum(fact: Fact, program: Running | None) -> Advice | None:
     number = value.layer + (name == "grad_activations")
     idea = f"{named(made)} used a part of the weight, and gave a part of a sum"
     call = f"{name}[{number}] = await model.allreduce({name}[{number}], {number}{group})"
-    fix = f"{idea}. Add it up with those who have the other parts of the weight:\n{call}"
-    return line(program, "allreduce", f"{idea}: whoever has the other parts of the weight has the rest", fix)
+    fix = f"{idea}. Add it up with the ranks that have the other parts of the weight:\n{call}"
+    return line(program, "allreduce", f"{idea}: the ranks with the other parts of the weight have the rest", fix)
 
 
 @fact
