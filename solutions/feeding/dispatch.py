@@ -125,8 +125,8 @@ goal("dispatch")
 
 # %%
 def refuse_nonsense(logical, physical, feeds, indices, devices):
-    """Refuse numbers below 1, and indices that name no feed, a feed twice, or one that does
-    not exist."""
+    """Refuse numbers below 1, and indices that name no feed, a feed twice, or one that
+    does not exist."""
     numbers = [logical, feeds, devices, *([] if physical is None else [physical])]
     if min(numbers) < 1:
         raise ValueError("every number is 1 or more")

@@ -27,8 +27,8 @@
 # FSDP gathers a weight before each forward and before each backward. With 16 microbatches that is 32 times: **seven
 # seconds** in every step, for weights that do not change before the step is over.
 #
-# > **To tell a friend:** FSDP frees a weight as soon as it was used. A pipeline needs it again a moment later, so
-# > keep it.
+# > **To tell a friend:** FSDP frees a weight as soon as it has been used. A pipeline needs it again a moment later,
+# > so keep it.
 #
 # *Reminder.* On a mesh with the axes `stage` and `data` each row is a pipeline, and the ranks of a stage share its
 # weights. They **gather** them (an all-gather), use them, and free all but their shards. PyTorch calls these

@@ -95,9 +95,9 @@ except PuzzleError as error:
 # <details><summary>Answer</summary>
 #
 # In the hole a rank waits for a *forward* that is on its way round, and every rank on that way is free to do its
-# part. But look at the message. Rank 0 is at `5F6`, and waits until microbatch 6 comes round. Rank 4 would send it
-# on, but before that its list has `4B0`, a backward, which waits for rank 0: for `5B0`, right after `5F6` in the list
-# of rank 0. With larger groups `4F6` is long done when the turns begin.
+# part. Now read the message. Rank 0 is at `5F6`: it waits for microbatch 6 to come round. Rank 4 would send it on with
+# `4F6`, but its list has a backward before that, `4B0`. And `4B0` needs `5B0` of rank 0, which comes right after `5F6`
+# in the list of rank 0. So each waits for the other. With larger groups `4F6` is long done when the turns begin.
 #
 # </details>
 #

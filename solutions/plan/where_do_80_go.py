@@ -187,8 +187,8 @@ if verdict:
 # <details><summary>Answer</summary>
 #
 # Full recomputation, by a little: 43.4 GiB against 46.6. It takes 32 of the 38.1 GiB of activations and leaves the
-# 19.6 of logits alone; half the tokens take half of both. The price differs: recomputation costs a third more
-# arithmetic, smaller microbatches cost efficiency and hide less (puzzle $number_hidden_from).
+# 19.6 of logits alone; half the tokens take half of both. The price differs: full recomputation
+# runs all of forward twice, smaller microbatches cost efficiency and hide less (puzzle $number_hidden_from).
 #
 # </details>
 #
@@ -237,7 +237,7 @@ def where_do_80_go_accepts(answer, state, rest, room):
     if isinstance(answer, bool) or not isinstance(answer, int | float):
         return False
     if right is None:
-        return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so None is to come out"
+        return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so return None"
     if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
         return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
     if answer == state // max(1, room - rest) and answer < right:
