@@ -365,6 +365,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     waited = [gap for gap in gaps(trace) if gap.rank == rank and gap.kind not in NO_WAITS and gap.before is not None]
     waited = [gap for gap in waited if order or _waits_at(program, gap) == spot]
     waited.sort(key=lambda gap: -gap.length)
+    fix = fix or (_weight_half_first(trace) if order else None)
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
@@ -476,6 +477,24 @@ def _one_stage_each(trace: Trace) -> str | None:
         "each rank has one stage here, and nothing else to do meanwhile. Of shorter stages, several a rank, the next\n"
         f"rank can begin sooner: {trace.ranks}F0 is the forward of microbatch 0 on stage {trace.ranks}, the second of "
         "rank 0"
+    )
+
+
+def _weight_half_first(trace: Trace) -> str | None:
+    """Return what to do about a weight half that the last rank does before its last input half, in an order with one
+    stage a rank: all ranks before it wait for that one."""
+    program = trace.programs[-1]
+    words = list(dict.fromkeys(place for event in program.events if (place := place_of(event)) is not None))
+    halves = [place for place in words if re.search("[IW]", place.text)]
+    inputs = [number for number, place in enumerate(halves) if "I" in place.text]
+    if len({place.text.partition("I")[0] for place in halves if "I" in place.text}) != 1 or not inputs:
+        return None
+    before = [place for place in halves[: inputs[-1]] if "W" in place.text]
+    if not before or trace.ranks == 1:
+        return None
+    return (
+        f"on rank {program.rank}, {before[-1].text} comes before {halves[inputs[-1]].text}, for which all other ranks "
+        "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
     )
 
 
