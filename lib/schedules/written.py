@@ -371,7 +371,7 @@ class Placed(Asked):
                 raise self._wrong(
                     f"stage {number} is {described(thing, describe) if span is None else span}",
                     expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
-                    fix="return how many layers each stage has, not their weights"
+                    fix="return how many layers each stage has, a number: not which layers, and not their weights"
                     if span is None
                     else f"say how many layers the stage has: {len(span)}, and not which",
                 )
