@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from lib.analysis import figures
@@ -376,7 +376,9 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             waited, event = [could[0]], could[1]
             fix = f"meanwhile rank {rank} could do {operation(event)}{_within(event)}: put that before this wait"
     fix = fix or _on_the_path(trace, over, order)
-    fix = fix or (_one_stage_each(trace) or _round_at_once(program) if order else None) or WAIT_LESS
+    fix = (
+        fix or (_one_stage_each(trace) or _neighbours(trace) or _round_at_once(program) if order else None) or WAIT_LESS
+    )
     got = f"rank {rank} waits {in_units(total)} in all"
     if order and waited:
         spot = _waits_at(program, waited[0])
@@ -490,11 +492,39 @@ def _weight_half_first(trace: Trace) -> str | None:
     if len({place.text.partition("I")[0] for place in halves if "I" in place.text}) != 1 or not inputs:
         return None
     before = [place for place in halves[: inputs[-1]] if "W" in place.text]
-    if not before or trace.ranks == 1:
+    if trace.ranks == 1:
         return None
+    if not before:
+        return _weight_halves_last(trace)
     return (
         f"on rank {program.rank}, {before[-1].text} comes before {halves[inputs[-1]].text}, for which all other ranks "
         "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
+    )
+
+
+def _weight_halves_last(trace: Trace) -> str | None:
+    """Return what to do about weight halves that the first rank leaves for the end: its last gradient comes last."""
+    words = dict.fromkeys(place.text for event in trace.programs[0].events if (place := place_of(event)) is not None)
+    left = list(takewhile(lambda word: "W" in word, reversed(words)))
+    if len(left) < 2:
+        return None
+    return (
+        f"rank 0 leaves {len(left)} weight halves for the end, and it gets its last gradient last of all: do them "
+        "earlier\nthere, where it waits. Later ranks have time for them at the end"
+    )
+
+
+def _neighbours(trace: Trace) -> str | None:
+    """Return what to do about an order in which the stages of every rank follow each other, as one long stage."""
+    found: list[list[int]] = []
+    for program in trace.programs:
+        words = {place.text for event in program.events if (place := place_of(event)) is not None}
+        found.append(sorted({int(match[1]) for word in words if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))}))
+    if trace.ranks == 1 or any(len(mine) < 2 or mine[-1] - mine[0] != len(mine) - 1 for mine in found):
+        return None
+    return (
+        f"{these('stage', found[0])} of rank 0 follow each other: together they are one long stage, and rank 1 gets\n"
+        f"nothing before both are done. Let the stages go round: stage {trace.ranks} is on rank 0 again"
     )
 
 
