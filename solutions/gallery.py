@@ -21,7 +21,7 @@
 # # The gallery: pipelines on one axis
 #
 # Between GPipe (2018) and DualPipe (2024) lie a dozen papers about the same question: in which order does a GPU take
-# what comes by? Each has a name, a picture of its own, and another way of counting. Here they all are on one time axis,
+# what comes by? Each has a name, a picture and a way of counting of its own. Here they all are on one time axis,
 # counted in one way.
 #
 # **Seven of them are one loop.** A rank takes some forwards to warm up, then forwards and backwards in turn, then the
@@ -29,7 +29,7 @@
 #
 # | slider | what it says |
 # |---|---|
-# | stages of a rank | into how many stages its layers are cut, that go round like a loop |
+# | stages of a rank | how many stages a rank has; they go round like a loop |
 # | microbatches in a row | how many take one stage before the rank turns to its next |
 # | forwards ahead | how many more forwards a rank has done before its first backward, for each rank that follows |
 # | weight halves | whether the backward is split, and how far its weight halves lag behind, for each rank before |
@@ -50,7 +50,7 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # Try to say what will happen before you move a slider.
 #
-# **1.** Begin with GPipe. Which one slider makes 1F1B of it? What changes, and what does not?
+# **1.** Begin with GPipe. Which single slider turns it into 1F1B? What changes, and what does not?
 #
 # <details><summary>Answer</summary>
 #
@@ -73,7 +73,7 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 # <details><summary>Answer</summary>
 #
 # Two stages, four in a row, 1 ahead, 1 behind: the interleaved zero bubble, 25.5. ZB-V, which the sliders cannot make,
-# is as good. And it is proved that nothing with two stages a rank is better in that memory.
+# is as good. And it has been proved that no schedule with two stages a rank does better in that memory.
 #
 # </details>
 #
@@ -89,7 +89,7 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # </details>
 #
-# **5.** Find a place of the sliders where the ranks wait for each other in a circle. Can you see from the message why?
+# **5.** Find a position of the sliders in which the ranks wait for each other in a circle. Can you see from the message why?
 #
 # <details><summary>Answer</summary>
 #
@@ -102,16 +102,16 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # <details><summary>Answer</summary>
 #
-# V-min, with 2: half of 1F1B's first rank, and it ends at 29.5, earlier than 1F1B all the same. Both stages of a rank
-# in a V are such that what is held for long in one is held shortly in the other.
+# V-min, with 2: half of 1F1B's first rank. And still it ends at 29.5, earlier than 1F1B. In a V each rank has one stage
+# that holds its activations for long, and one that holds them only briefly.
 #
 # </details>
 
 # %% [markdown]
 # ## When messages take time
 #
-# The same with messages of 0.2 that travel while ranks compute, and again with messages for which both sides stand
-# still, half of the time each. Compare 1F1B with the interleaved one.
+# The same with messages of 0.2 that travel while ranks compute, and again with messages for which both sides stand still,
+# each for half of that time. Compare 1F1B with the interleaved one.
 
 # %%
 for messages in ("posted", "awaited"):
@@ -125,8 +125,8 @@ for messages in ("posted", "awaited"):
 # ## Beat it
 #
 # In the page above, the line on the plane of time and memory is proved: a solver has shown that no schedule of that
-# kind is to its left. Where a dot does not touch it, no better one is known yet, or a better one is known to the
-# solver alone.
+# kind is to its left. Where a dot does not touch the line, the best schedule is not known, or
+# only the solver has found it.
 #
 # Write one of your own. It begins as 1F1B. Then run both cells, and find it in the page under the name *yours*.
 
@@ -155,8 +155,8 @@ draw_gallery(
 # ## What is simplified here
 #
 # - All stages are alike, and all microbatches.
-# - Only activations are counted. Weights, gradients and optimizer states are the same in all of these, but for
-#   DualPipe: the original has two copies of the weights, and its V, shown here, one.
+# - Only activations are counted. Weights, gradients and optimizer states are the same in all of these, except that
+#   the original DualPipe has two copies of the weights; its V, shown here, has one.
 # - An activation is there from the start of its forward to the end of its backward, or of its weight half.
 # - DualPipe's point is to hide communication between experts behind computation. There is none here.
 

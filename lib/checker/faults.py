@@ -23,7 +23,7 @@ from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
 from lib.values.dims import RunSet
-from lib.values.operations import HANDS_IN, LOADS, UPDATES
+from lib.values.operations import BY_WEIGHT, HANDS_IN, LOADS, UPDATES
 from lib.values.placement import MOST, Part, held_together, union
 from lib.values.values import OptState, Weight, describe
 
@@ -186,6 +186,10 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
     elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
+    elif not updates and (left := _unused_gradient(program, weight.layer)) is not None:
+        line = "" if (place := place_of(left)) is None else f" in line {place.line}"
+        fix = f"{left.op}{line} gave a gradient that nothing uses: no sum and no update takes it.\n"
+        fix += "Does a loop end too early, or does something still wait in a list?"
     elif gathered is not None and updates:
         line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
         fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
@@ -196,6 +200,14 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     got = f"the weight as it was loaded; update is called in {lines}" if lines else "the weight as it was loaded"
     what = "the final weight of these layers was never updated"
     return _Fault(what, "exactly one update", got, fix, place_of(event), rank)
+
+
+def _unused_gradient(program: Program, layer: int) -> Event | None:
+    """Return the last operation that made a weight gradient of a layer, where nothing took that gradient."""
+    used = {number for event in program.events for number in event.inputs}
+    made = [event for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
+    sums = any(event.op in UPDATES for event in program.events)
+    return made[-1] if made and sums and made[-1].outputs[0] not in used else None
 
 
 def _unused_sums(program: Program) -> Event | None:

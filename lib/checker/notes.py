@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
+from itertools import pairwise, takewhile
 from typing import Any
 
 from lib.analysis import figures
@@ -25,7 +27,7 @@ from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
 
 LESS = {
@@ -363,14 +365,20 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     waited = [gap for gap in gaps(trace) if gap.rank == rank and gap.kind not in NO_WAITS and gap.before is not None]
     waited = [gap for gap in waited if order or _waits_at(program, gap) == spot]
     waited.sort(key=lambda gap: -gap.length)
+    fix = fix or (_weight_half_first(trace) if order else None)
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
-        could = next(((gap, found.at.event) for gap, found in ready if found is not None), None)
+        # An order has no word for an update: it is no answer to what else could be done.
+        idle = ((gap, found.at.event) for gap, found in ready if found is not None)
+        could = next((one for one in idle if not (order and one[1].op in UPDATES)), None)
         if could is not None:
             waited, event = [could[0]], could[1]
             fix = f"meanwhile rank {rank} could do {operation(event)}{_within(event)}: put that before this wait"
-    fix = fix or _on_the_path(trace, over, order) or (_one_stage_each(trace) if order else None) or WAIT_LESS
+    fix = fix or _on_the_path(trace, over, order)
+    fix = (
+        fix or (_one_stage_each(trace) or _neighbours(trace) or _round_at_once(program) if order else None) or WAIT_LESS
+    )
     got = f"rank {rank} waits {in_units(total)} in all"
     if order and waited:
         spot = _waits_at(program, waited[0])
@@ -472,6 +480,67 @@ def _one_stage_each(trace: Trace) -> str | None:
         f"rank can begin sooner: {trace.ranks}F0 is the forward of microbatch 0 on stage {trace.ranks}, the second of "
         "rank 0"
     )
+
+
+def _weight_half_first(trace: Trace) -> str | None:
+    """Return what to do about a weight half that the last rank does before its last input half, in an order with one
+    stage a rank: all ranks before it wait for that one."""
+    program = trace.programs[-1]
+    words = list(dict.fromkeys(place for event in program.events if (place := place_of(event)) is not None))
+    halves = [place for place in words if re.search("[IW]", place.text)]
+    inputs = [number for number, place in enumerate(halves) if "I" in place.text]
+    if len({place.text.partition("I")[0] for place in halves if "I" in place.text}) != 1 or not inputs:
+        return None
+    before = [place for place in halves[: inputs[-1]] if "W" in place.text]
+    if trace.ranks == 1:
+        return None
+    if not before:
+        return _weight_halves_last(trace)
+    return (
+        f"on rank {program.rank}, {before[-1].text} comes before {halves[inputs[-1]].text}, for which all other ranks "
+        "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
+    )
+
+
+def _weight_halves_last(trace: Trace) -> str | None:
+    """Return what to do about weight halves that the first rank leaves for the end: its last gradient comes last."""
+    words = dict.fromkeys(place.text for event in trace.programs[0].events if (place := place_of(event)) is not None)
+    left = list(takewhile(lambda word: "W" in word, reversed(words)))
+    if len(left) < 2:
+        return None
+    return (
+        f"rank 0 leaves {len(left)} weight halves for the end, and it gets its last gradient last of all: do them "
+        "earlier\nthere, where it waits. Later ranks have time for them at the end"
+    )
+
+
+def _neighbours(trace: Trace) -> str | None:
+    """Return what to do about an order in which the stages of every rank follow each other, as one long stage."""
+    found: list[list[int]] = []
+    for program in trace.programs:
+        words = {place.text for event in program.events if (place := place_of(event)) is not None}
+        found.append(sorted({int(match[1]) for word in words if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))}))
+    if trace.ranks == 1 or any(len(mine) < 2 or mine[-1] - mine[0] != len(mine) - 1 for mine in found):
+        return None
+    return (
+        f"{these('stage', found[0])} of rank 0 follow each other: together they are one long stage, and rank 1 gets\n"
+        f"nothing before both are done. Let the stages go round: stage {trace.ranks} is on rank 0 again"
+    )
+
+
+def _round_at_once(program: Program) -> str | None:
+    """Return what to do about an order in which a rank takes a microbatch through two of its stages in a row."""
+    words = [place.text for event in program.events if (place := place_of(event)) is not None]
+    for before, word in pairwise(dict.fromkeys(words)):
+        both = re.fullmatch(r"(\d+)([FBI])(\d+) (\d+)\2\3", f"{before} {word}")
+        if both is not None and abs(int(both[1]) - int(both[4])) > 1:
+            first, _, batch, second = both.groups()
+            return (
+                f"{before} and {word} follow each other on rank {program.rank}: between stages {first} and {second} "
+                f"microbatch {batch} goes\nthrough the other ranks, and this one waits. Take others through "
+                f"stage {first} meanwhile"
+            )
+    return None
 
 
 def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:

@@ -7,8 +7,9 @@ import re
 import sys
 from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterable
+from itertools import islice
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
 from lib.errors.source_lines import Place, innermost, is_students, notebook, place, resolve, student_place
@@ -21,6 +22,8 @@ __all__ += ["waiting_at"]
 
 REFUSED = "this line refuses on purpose: its sentence above says what it does not take"
 PLAIN = "the line is ordinary Python: look at what each name in it is on this rank, with print"
+SHOWN = 6
+"""Keys of a dictionary that a message shows."""
 ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
 """What other libraries call some operations."""
 
@@ -174,12 +177,24 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 
 def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
-    model = None if frame is None else next((v for v in frame.f_locals.values() if hasattr(v, "RANKS")), None)
-    mesh = getattr(getattr(model, "dist", None), "mesh", None)
-    by_name = bool(error.args) and isinstance(error.args[0], str)  # an axis has a name; a key of one's own a number
-    if mesh is None or frame is None or not by_name or "coord" not in frame.f_code.co_names:
+    key = error.args[0] if error.args else None
+    line = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    if frame is None or line is None:
         return None
-    return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
+    model = next((v for v in frame.f_locals.values() if hasattr(v, "RANKS")), None)
+    mesh = getattr(getattr(model, "dist", None), "mesh", None)
+    if mesh is not None and isinstance(key, str) and "coord" in frame.f_code.co_names:  # an axis has a name
+        return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
+    for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text):
+        mine: Any = {**frame.f_globals, **frame.f_locals}.get(name)
+        if type(mine) is dict and key not in mine:
+            keys = [repr(one) for one in islice(cast("dict[object, object]", mine), SHOWN + 1)]
+            here = f"it has {', '.join(keys[:SHOWN])}{', ...' * (len(keys) > SHOWN)}" if keys else "it is empty"
+            return (
+                f"{name} has no {key!r} on this rank now; {here}. Is it stored on every rank that\n"
+                "comes to this line, and not taken out before, by an earlier pop or del?"
+            )
+    return None
 
 
 def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
@@ -248,7 +263,7 @@ def not_the_latest(function: Any) -> PuzzleError | None:
         what = f"the last cell that defines {name} did not run, so this would be the {name} from before it"
         got = f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}\n{(error.text or '').strip()}"
         expected = f"a cell that Python can read, and that defines {name}"
-        fix = "mend that line, and run the cell again before this one"
+        fix = "repair that line, and run the cell again before this one"
         return PuzzleError(what, expected=expected, got=got, fix=fix)
     except ValueError:  # a cell with a null character
         return None

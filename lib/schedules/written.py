@@ -296,7 +296,7 @@ class Written(Asked):
                 expected=f"the list of what this rank does, one after the other: {WORDS}",
                 fix="end the function with `return` and the list"
                 if said is None
-                else "give back a list: its order is the order in which the rank does it",
+                else "return a list: its order is the order in which the rank does it",
             )
         every = cast("Iterable[Any]", said)
         words = self._caught(lambda: list(islice(every, most + 1)), rank)  # it may be a generator
@@ -316,7 +316,7 @@ class Written(Asked):
                 rank=rank,
                 expected=f"one list of words: what rank {rank} does",
                 got=f"a list of {counted(len(words), 'list')}",
-                fix=f"the function is asked once for each rank: give back the list of `{TAKES[0]}` alone",
+                fix=f"the function is asked once for each rank: return the list of `{TAKES[0]}` alone",
             )
         found: list[Action] = []
         for position, word in enumerate(words):
@@ -371,7 +371,7 @@ class Placed(Asked):
                 raise self._wrong(
                     f"stage {number} is {described(thing, describe) if span is None else span}",
                     expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
-                    fix="return how many layers each stage has, not their weights"
+                    fix="return how many layers each stage has, a number: not which layers, and not their weights"
                     if span is None
                     else f"say how many layers the stage has: {len(span)}, and not which",
                 )
@@ -464,7 +464,7 @@ def _meant(word: Any, stage: int | None) -> str:
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
     if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
-        return "these are several words in one text: give back a list, with each word in quotes of its own"
+        return "these are several words in one text: return a list, with each word in quotes of its own"
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
     for looks, fix in MEANT:
         if found := re.fullmatch(looks, text.upper()):

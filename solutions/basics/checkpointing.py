@@ -25,7 +25,7 @@
 # ask. Keep the inputs of the layers and nothing else, and 275 GB become 4.8.
 #
 # In 2016 Tianqi Chen and others did this to an image model of 1,000 layers: 7 GB instead of 48, for 30 % more time.
-# Nearly every large model since has used it: **activation checkpointing**, or recomputation.
+# Most large models since have used it: **activation checkpointing**, or recomputation.
 #
 # How much should you forget? Forget nothing, and the memory is full. Forget nearly everything, and backward has to
 # bring back a long stretch of the network at once. And the memory is full again.

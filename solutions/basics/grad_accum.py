@@ -196,10 +196,8 @@ Model.check(out, puzzle="grad_accum")
 # - **What goes wrong.** In October 2024 people noticed that gradient accumulation had been wrong for years, in many
 #   libraries at once. They took the mean loss of each microbatch, and then the mean of these means. With sequences of
 #   different lengths that is not the mean over all tokens: the tokens of a short microbatch counted for more. It was
-#   fixed in Hugging Face transformers [@transformers_34191], and the same bug was found in torchtune
-#   [@torchtune_1878]. In 2025 a loss
-#   still came out four times too large with four microbatches
-#   [@transformers_37197].
+#   fixed in Hugging Face transformers [@transformers_34191], and the same bug was found in torchtune [@torchtune_1878].
+#   In 2025 a loss still came out four times too large with four microbatches [@transformers_37197].
 #
 # <!-- references -->
 

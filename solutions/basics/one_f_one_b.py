@@ -96,7 +96,7 @@ in_flight = ["?", "?", "?", "?"]  # on ranks 0, 1, 2, 3
 # - All messages are **awaited**: a message takes 0.2 of the sender's time and 0.2 of the receiver's.
 # - One message at a time can be on the way to each rank.
 # - On each rank the batches go forward in order, and back in order, because that is how messages arrive.
-# - A deadlock here means that your order cannot be: a rank asks for a gradient (or a batch) that another sends only
+# - A deadlock here means that your order is impossible: a rank asks for a gradient (or a batch) that another sends only
 #   later. The messages in `forward` and `backward` are right as they are.
 
 # %% [markdown]

@@ -130,7 +130,8 @@ except PuzzleError as error:
 # **Given:** on each rank its place (`stage`, `data`), the ranks of its `pipeline`, its layers `my_layers` from `first`
 # to `last`, its batches `my_batches`, and shard number `data` of each of its layers with the optimizer state.
 #
-# **To do:** one training step: a pipeline along `stage`, FSDP along `data`.
+# **To do:** one training step: a pipeline along `stage`, FSDP along `data`. Start from your function of puzzle
+# $number_pipeline or $number_gpipe: most of its lines stay as they are.
 #
 # **Rules**
 #

@@ -441,7 +441,7 @@ for layer in (smaller, LAYERS[0]):
 # <details><summary>Open this when your solution passes</summary>
 #
 # **Domain × data parallelism, with FSDP over both axes.** With *d* ranks along `domain` and *r* along `data`, a layer
-# of *W* elements, *p* for the way of one element, and α for a message:
+# of *W* elements, *p* for sending one element, and α for a message:
 #
 # ```
 # images of a rank      B / r           rows of a rank     L / d

@@ -119,7 +119,7 @@ for name, run in runs.items():
 #
 # **Given:** how many rows the image has, how many ranks there are, and the rule, `"chunk"` or `"tensor_split"`.
 #
-# **To do:** give back a dict with
+# **To do:** return a dict with
 #
 # | key | what it says |
 # |---|---|

@@ -439,7 +439,7 @@ draw_curves(
 # %% [markdown]
 # The number of rows counts, and the size of the grid hardly does: with 32 rows 2 or 3 % is lost, with 16 rows 8 or 9 %,
 # with 8 rows more than a fifth, and with 4 rows half. Halos are the smaller part of it. The larger part is the sums of
-# the weights' gradients: twice as many ranks send twice as many messages, with half as much work to hide them.
+# the weights' gradients: twice as many ranks send twice as many messages, with half as much work to hide them behind.
 #
 # And memory? Eight images again, in eight groups of 1, 2 or 4 ranks:
 

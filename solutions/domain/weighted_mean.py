@@ -388,7 +388,7 @@ draw_curves(
 # gradient of a row   that of the mean, by S                        on every rank, whatever it has
 # all-reduce          2·(n - 1)·(α + (features + 1)·images·β/n)     β for each number, α for each message
 # before the mean     gradients of weights are parts of a sum
-# after the mean      all is the same on every rank, and nothing is to be summed
+# after the mean      all is the same on every rank, and nothing needs a sum
 # ```
 #
 # The second form needs no count beside the sum if every rank knows S: multiply each mean by s(r)/S and add up. But a
@@ -399,7 +399,7 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty
+# - *DTensor* made a mean of sharded rows a plain average over ranks, even where the last part was smaller or empty
 #   [@pytorch_162692]. It now gathers the tensor first if its parts are uneven, and takes the mean of all of it
 #   [@pytorch_163241]. That is right, and it is the third curve.
 # - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it

@@ -91,8 +91,8 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title=title))
 #   are examples.
 # - With `physical` None the batch is the smallest one that divides evenly among the devices and among the feeds, with
 #   room in each feed for its examples.
-# - The data set has as many shards as feeds count. The first feed *in `indices`* reads shard 0, the second shard 1, and
-#   so on. The others, in the order of their numbers, read 0, 1, 2, ... too, and start again at 0 after the last shard.
+# - The data set has as many shards as feeds count. Those feeds read shards 0, 1, 2, ... in the order of `indices`. The
+#   others read along, in the order of their numbers: shards 0, 1, 2, ... too, and from 0 again after the last one.
 # - What cannot be is a `ValueError`: examples that do not divide among the feeds that count; slots that do not divide
 #   among the feeds or the devices, or are too few. Numbers below 1, and `indices` that make no sense, are refused for
 #   you.
@@ -125,8 +125,8 @@ goal("dispatch")
 
 # %%
 def refuse_nonsense(logical, physical, feeds, indices, devices):
-    """Refuse numbers below 1, and indices that name no feed, a feed twice, or one that does
-    not exist."""
+    """Refuse numbers below 1, and indices that name no feed, a feed twice, or one that
+    does not exist."""
     numbers = [logical, feeds, devices, *([] if physical is None else [physical])]
     if min(numbers) < 1:
         raise ValueError("every number is 1 or more")

@@ -749,9 +749,9 @@ def break_the_map_fault(answer, grid, per_process, batch):
             else f"here the rule is wrong: {break_the_map_place(example, grid, held)}"
         )
     if type(answer) is not int:
-        return "give back the number of one example, or None"
+        return "return the number of one example, or None"
     if not 0 <= answer < batch:
-        return f"give back the number of one example, 0 to {batch - 1}, or None where all are right"
+        return f"return the number of one example, 0 to {batch - 1}, or None where all are right"
     if misplaced(answer):
         return ""
     (row,) = [number for number, row in enumerate(rows) if answer in held[row[0]]]
@@ -819,9 +819,7 @@ def fix_the_map_fault(answer, grid, per_process, batch):
     mesh = mesh_of(grid, per_process)
     rows = mesh.rows("replica", "data")
     if not isinstance(answer, dict):
-        return (
-            "give back a dict: for each process the list of the examples that it reads"
-        )
+        return "return a dict: for each process the list of the examples that it reads"
     if set(answer) != set(range(len(mesh.processes))):
         return f"the answer has one entry for each process; there {'is' if len(mesh.processes) == 1 else 'are'} {len(mesh.processes)}, counted from 0"
     for process, reads in answer.items():

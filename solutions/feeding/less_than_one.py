@@ -125,8 +125,8 @@ def less_than_one(grid, per_process, batch):
     if batch < 1 or per_process < 1 or devices % per_process:
         raise ValueError(f"no batch of {batch} for processes of {per_process} devices")
 
-    # Does the batch fit the rows? Then the examples of each row, and of each process. At
-    # the end: are the groups clean?
+    # Does the batch fit the rows? Then the examples of each row, and of each process.
+    # At the end: are the groups clean?
     # --- your code (about 14 lines) ---
     if batch % len(rows) and len(rows) % batch:
         raise ValueError(f"a batch of {batch} does not fit {len(rows)} rows")

@@ -134,7 +134,7 @@ guess
 # ### The goal
 #
 # Let every process read all 16 examples: that takes 15.2 and passes. For the second goal a process reads 8, and its
-# devices wait only for the first one. For the third, hide one more latency.
+# devices wait only for the first one. For the third, no rank waits for a sum either.
 
 # %%
 goal("loader")

@@ -20,13 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# Split a layer between two GPUs, and both need the same input. Where does it come from? You have three ways: give each
-# device half, and let them gather the rest from each other; give both all that they need; or give every device
-# everything, and let each pick its part.
+# A scan of a brain with 512³ points is half a gigabyte. The eight GPUs of a host share the first layer of your model,
+# and each of them needs the **whole** scan. Copy it to every GPU over PCIe, at 64 GB/s, and all of them wait for 8
+# milliseconds. Or copy an eighth to each, 1 ms, and let the GPUs gather the rest from each other over NVLink, at 450
+# GB/s: 1 ms more. The same layer, the same input, a quarter of the wait. Where the links between GPUs are slow, it is
+# the other way round.
 #
-# AXLearn, Apple's training library, has all three, and calls them **FULL**, **BATCH** and **REPLICATED**. The choice is
-# yours. On the four devices of this puzzle the first hands each device 131,072 elements, the second twice as much, the
-# third four times as much; and the first needs a collective that the others do not. When is which faster? Measure it.
+# AXLearn, Apple's training library, lets you choose the **placement** of the input. **FULL** gives each device a part,
+# and the devices gather the rest. **BATCH** gives each device all that it needs. **REPLICATED** gives every device
+# everything, and each picks its part. On the four devices of this puzzle these are 131,072 elements a device, twice as
+# many, and four times as many. When is which faster? Measure it.
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #

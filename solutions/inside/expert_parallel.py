@@ -391,7 +391,7 @@ draw_experts(run)
 #   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few
 #   hosts for each token.
 # - **A library of its own.** DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it
-#   reports 90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too,
+#   reports 90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That includes tokens that stay in the host,
 #   so up to half of it never leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30
 #   billion parameters, its experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU
 #   [@nous_torchtitan_19].

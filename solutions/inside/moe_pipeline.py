@@ -20,12 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course can use well. So it combines three:
-# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all
-# [@scaling_book].
+# DeepSeek-V3 was trained on 2,048 GPUs, and each of them had three kinds of partners [@scaling_book]: its neighbours in
+# a pipeline of 16 stages; 63 others, with which it shared the experts of its layers; and those that had the same
+# weights and other data.
 #
-# You know all three. Now they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a group that
-# sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
+# You know all three ways to share. Now they meet, and whatever a GPU sends, only one kind of partner is right. Sum the
+# gradient of an expert with the wrong ones, and no shape tells you.
 #
 # > **To tell a friend:** every gradient has its own answer to "with whom do I sum?". Ask whose tokens it has seen.
 

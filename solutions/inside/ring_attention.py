@@ -286,7 +286,7 @@ guess.against(out)
 # all-reduces, 1.8 together: 12 collectives, over at 155.316.
 #
 # With passes before computing all are hidden but the last, in which the gradients come home, and of the all-reduces
-# what is longer than an update: 137.516 + 1.6 + 0.7 = 139.816. Do the own block last, and that 1.6 is gone as well.
+# what is longer than an update: 137.516 + 1.6 + 0.7 = 139.816. Do your own block last, and that 1.6 is gone as well.
 #
 # </details>
 

@@ -281,8 +281,8 @@ if out:
 # <details><summary>Answer</summary>
 #
 # Try it: `reversed(range(batches))`. Neither the time nor the peak changes, because all microbatches are alike, and
-# all are in flight when the first of them goes back. Only the one that ranks wait for at the beginning of backward is
-# another one.
+# all are in flight when the first of them goes back. All that changes is which microbatch the ranks wait for at the
+# turn.
 #
 # </details>
 #

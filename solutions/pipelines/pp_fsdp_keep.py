@@ -27,8 +27,8 @@
 # FSDP gathers a weight before each forward and before each backward. With 16 microbatches that is 32 times: **seven
 # seconds** in every step, for weights that do not change before the step is over.
 #
-# > **To tell a friend:** FSDP frees a weight as soon as it was used. A pipeline needs it again a moment later, so
-# > keep it.
+# > **To tell a friend:** FSDP frees a weight as soon as it has been used. A pipeline needs it again a moment later,
+# > so keep it.
 #
 # *Reminder.* On a mesh with the axes `stage` and `data` each row is a pipeline, and the ranks of a stage share its
 # weights. They **gather** them (an all-gather), use them, and free all but their shards. PyTorch calls these
@@ -86,7 +86,7 @@ draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
 # |---|---|---|---|---|
 # | 8 | stage 4, data 2 | 8 | 8 | 4 |
 #
-# **Given:** on each rank its shards of its two layers, and all that it does for a batch *b*, in pieces:
+# **Given:** on each rank its shards of its two layers, and everything that it does for a batch *b*, in pieces:
 #
 # | | |
 # |---|---|
@@ -317,7 +317,7 @@ Model.check(out, puzzle="pp_fsdp_keep")
 # <details><summary>Answer</summary>
 #
 # Because a stage has nothing to do before its first message. Rank 2 can gather while it waits. If it gathers after
-# the message came, rank 4 waits for that too, and rank 6 for both: 36.4 instead of 34.6. Issue what you can before
+# the message has come, rank 4 waits for that too, and rank 6 for both: 36.4 instead of 34.6. Issue what you can before
 # you wait.
 #
 # </details>

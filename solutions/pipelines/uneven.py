@@ -117,8 +117,7 @@ goal("uneven")
 @stages(one_f_one_b)
 def uneven(layers: list[float], ranks: list[float]) -> list[int]:
     # For each stage how many layers it has: with 3, 3, 2, 2 the last has layers 8 and
-    # 9. Fill the stages as far as a limit allows, and search for the smallest limit
-    # with which all layers find a place.
+    # 9. The check also tries other numbers of ranks: write a search, not a list.
     # --- your code: uneven (about 16 lines) ---
     # If no stage may weigh more, nor take what a later one needs.
     def filled(limit: float) -> list[int]:

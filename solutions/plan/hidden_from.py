@@ -266,7 +266,7 @@ def hidden_from_accepts(answer, weights, flops, rate, gradient):
     not."""
     right = hidden_from(weights, flops, rate, gradient)
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return "two numbers are to come out, for forward and for backward"
+        return "return two numbers, for forward and for backward"
     if any(isinstance(one, bool) or not isinstance(one, int | float) for one in answer):
         return False
     if tuple(answer) == right:
@@ -281,7 +281,9 @@ def hidden_from_accepts(answer, weights, flops, rate, gradient):
         if mine == one - 1:
             return f"{name}: with {mine:,} tokens the wire still takes longer than the work: round up"
         if name == "backward" and mine == right[0]:
-            return "backward sends a gradient out besides, and has twice the work of forward"
+            return (
+                "backward also sends a gradient out, and has twice the work of forward"
+            )
         if name == "backward" and abs(mine - 2 * one) <= 2:
             return "backward: 4 FLOP a weight and token, twice those of forward"
         if abs(mine - 8 * one) <= 8 or abs(8 * mine - one) <= 8:

@@ -187,8 +187,8 @@ if verdict:
 # <details><summary>Answer</summary>
 #
 # Full recomputation, by a little: 43.4 GiB against 46.6. It takes 32 of the 38.1 GiB of activations and leaves the
-# 19.6 of logits alone; half the tokens take half of both. The price differs: recomputation costs a third more
-# arithmetic, smaller microbatches cost efficiency and hide less (puzzle $number_hidden_from).
+# 19.6 of logits alone; half the tokens take half of both. The price differs: full recomputation
+# runs all of forward twice, smaller microbatches cost efficiency and hide less (puzzle $number_hidden_from).
 #
 # </details>
 #
@@ -231,14 +231,13 @@ def where_do_80_go_inputs(draw):
 def where_do_80_go_accepts(answer, state, rest, room):
     """False, or what is wrong: there is one right answer."""
     right = where_do_80_go(state, rest, room)
-    if (
-        answer is None
-        or isinstance(answer, bool)
-        or not isinstance(answer, int | float)
-    ):
+    if answer is None:
+        free = f"{room - rest} GiB are free beside the rest, for {state} GiB of state"
+        return f"{free}: {right} GPU{'s' * (right != 1)} will do, and None came"
+    if isinstance(answer, bool) or not isinstance(answer, int | float):
         return False
     if right is None:
-        return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so None is to come out"
+        return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so return None"
     if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
         return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
     if answer == state // max(1, room - rest) and answer < right:
@@ -246,7 +245,10 @@ def where_do_80_go_accepts(answer, state, rest, room):
             state / max(1, answer),
             f"{answer} GPU{'' if answer == 1 else 's'}",
         )
-        return f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}: round up"
+        why = f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}"
+        return why if answer == -(-state // room) else f"{why}: round up"
+    if answer == right + 1 and state and state % (room - rest) == 0:
+        return f"what fits exactly fits: {state} GiB on {right} are {room - rest} each; add a GPU only where something is left"
     if answer == -(-state // room):
         return f"the {rest} GiB of rest are on each GPU too: only {room - rest} of {room} are left for the state"
     return False

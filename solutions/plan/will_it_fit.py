@@ -23,8 +23,9 @@
 # GPT-3 has 175 billion weights. In 2022 NVIDIA ran it on 64 A100s, 80 GiB each: 8-way tensor parallel, 8 stages of a
 # pipeline [@korthikanti2022]. Written down naively, that run needs 113.7 GiB on a GPU. It does not start.
 #
-# With sequence parallelism it needs 88.3 GiB. With the square of attention recomputed in backward instead, 84.9.
-# Neither fits. With both it needs 59.5 GiB, and the run that did not start has 20 GiB to spare.
+# With sequence parallelism it needs 88.3 GiB. With the scores of attention, a number for every pair of tokens, computed
+# again in backward instead, 84.9. Neither fits. With both it needs 59.5 GiB, and the run that did not start has 20 GiB
+# to spare.
 #
 # You can know all of that before you book the GPUs. It takes one page of arithmetic, and you write it.
 #
@@ -296,7 +297,7 @@ def will_it_fit_accepts(answer, model, plan):
     that is not."""
     right = will_it_fit(model, plan)
     if not isinstance(answer, dict) or set(answer) != set(KINDS):
-        return f"a dict of {', '.join(KINDS)}, in bytes, is to come out"
+        return f"return a dict of {', '.join(KINDS)}, in bytes"
     if bad := [
         kind
         for kind in KINDS
@@ -330,6 +331,8 @@ def will_it_fit_accepts(answer, model, plan):
                 start
                 + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
             )
+        if same(kind, right[kind] * plan["pp"]):
+            return start + "pp divides the layers: a rank has L/p of them"
         return (
             start
             + f"{unit} bytes for each of the 12·h² weights of a layer that this rank has"

@@ -136,7 +136,7 @@ def test_the_function_from_before_a_broken_cell_is_not_run(outputs: dict[str, li
         "  expected: a cell that Python can read, and that defines ddp\n"
         "  got:      IndentationError in line 2 of that cell: expected an indented block after function definition on "
         "line 1\n            pass\n"
-        "  fix:      mend that line, and run the cell again before this one"
+        "  fix:      repair that line, and run the cell again before this one"
     )
 
 

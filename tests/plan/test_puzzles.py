@@ -83,7 +83,7 @@ OTHERS: dict[str, tuple[str, Answer, str]] = {
     "no end": (
         "where_do_80_go",
         lambda state, rest, room: max(1, -(-state // max(1, room - rest))),
-        "so None is to come out",
+        "so return None",
     ),
     "a card of eight": (
         "hidden_from",
@@ -95,7 +95,7 @@ OTHERS: dict[str, tuple[str, Answer, str]] = {
     "backward like forward": (
         "hidden_from",
         lambda w, flops, rate, g: (-(-flops // rate),) * 2,
-        "sends a gradient out besides",
+        "backward also sends a gradient out",
     ),
     "not rounded": (
         "hidden_from",
@@ -132,4 +132,4 @@ def test_a_plan_has_to_do_on_other_machines_too() -> None:
 def test_a_puzzle_of_planning_that_raises_says_what_is_to_come_out() -> None:
     text = said("plan_405b", lambda: {}["tp"])
     assert "KeyError" in text
-    assert "give back a dict with a value for each of tp, cp" in text
+    assert "return a dict with a value for each of tp, cp" in text

@@ -201,6 +201,13 @@ def not_cut(fact: Fact, _: Running | None) -> Advice | None:
     if made is None or program is None or role not in SPACE or fact.wanted is None:
         return None
     kind = DIMS[role]
+    low, high = fact.wanted
+    lacking = sorted({*range(low, high)} - {*fact.value.place.named[role].pieces})
+    if made.op == "combine" and lacking:
+        are = (
+            f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'} missing from what was put together"
+        )
+        return f"{are}{line_of(made)}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
     if made.op == "halo":
         return (
             f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the {kind.plural} at "

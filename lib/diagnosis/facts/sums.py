@@ -17,7 +17,7 @@ from lib.trace.event import STORE, Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import AVERAGED, DIMS, REST, SPACE
 from lib.values.laws import reduce
-from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, UPDATES
 from lib.values.placement import Part, listed
 from lib.values.values import (
     Activation,
@@ -77,8 +77,8 @@ def partial_sum(fact: Fact, program: Running | None) -> Advice | None:
     number = value.layer + (name == "grad_activations")
     idea = f"{named(made)} used a part of the weight, and gave a part of a sum"
     call = f"{name}[{number}] = await model.allreduce({name}[{number}], {number}{group})"
-    fix = f"{idea}. Add it up with those who have the other parts of the weight:\n{call}"
-    return line(program, "allreduce", f"{idea}: whoever has the other parts of the weight has the rest", fix)
+    fix = f"{idea}. Add it up with the ranks that have the other parts of the weight:\n{call}"
+    return line(program, "allreduce", f"{idea}: the ranks with the other parts of the weight have the rest", fix)
 
 
 @fact
@@ -159,6 +159,11 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
             f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
             "and updates once, after the last of them, with the sum of all"
         )
+    if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
+        return (
+            f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one,\n"
+            "so it belongs inside a loop over the layers"
+        )
     op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
     axis = groups.sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
@@ -171,6 +176,18 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         idea += "their gradients have to be summed before anyone updates"
     call = f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})"
     return line(program, op, idea, f"sum the gradients of {whose} first:\n{call}")
+
+
+def _summed_alone(program: Running, layer: int) -> Event | None:
+    """The only sum over ranks before the updates, where it is of another layer, and backward of this one was over."""
+    sums = [event for event in program.events if event.op in ("allreduce", "scatterreduce") and event.layer is not None]
+    updated = {event.layer for event in program.events if event.op in UPDATES}
+    if len(sums) != 1 or sums[0].layer == layer or not updated <= {sums[0].layer}:
+        return None
+    if len(sums[0].group) < program.world.ranks:
+        return None
+    before = program.events[: program.events.index(sums[0])]
+    return sums[0] if any(event.op in BY_WEIGHT and event.layer == layer for event in before) else None
 
 
 def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bool) -> Advice:

@@ -326,10 +326,10 @@ def _fix(failure: Failure) -> str:
     if failure.why:
         return failure.why
     if got.value is None:
-        return "it gives nothing back: end it with `return ...`"
+        return "it returns nothing: end it with `return ...`"
     kind, right, value = _kind(expected.value), expected.value, got.value
     if kind != _kind(value):
-        return f"give back {kind}; this is {_kind(value)}"
+        return f"return {kind}; this is {_kind(value)}"
     if kind == "a dict":
         if missing := [repr(key) for key in sorted(right.keys() - value.keys(), key=_by_size)]:
             return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
