@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/notebooks": 1_680,
     "lib/suite/submissions": 2_250,
     "lib/trace": 2_920,
-    "lib/values": 4_400,
+    "lib/values": 4_550,
     "tests": 46_700,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""

@@ -16,7 +16,7 @@ from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace, kept
-from lib.values.collectives import COLLECTIVES, Collective, given
+from lib.values.collectives import COLLECTIVES, Collective, values_in
 from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
@@ -153,7 +153,7 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
         bring(row, value, event.layer, len(members), place)
         brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
     results = collective(COLLECTIVES[brought[0].op], brought)
-    return [[value.at(value.place) for value in given(result)] for result in results]
+    return [[value.at(value.place) for value in values_in(result)] for result in results]
 
 
 # -- step by step -------------------------------------------------------------------------------------------------

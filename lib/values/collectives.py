@@ -3,7 +3,8 @@
 A row is all there is to a collective, but for the tensors of a replay: the simulator, the check, the figures, the
 pictures and the replay read this table, and none asks for a name. Costs are those of ring algorithms (Patarasuk and
 Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members and a whole tensor of S elements, one pass round
-the ring takes n - 1 messages of S/n elements from every member.
+the ring takes n - 1 messages of S/n elements from every member. NCCL chooses between rings and trees by
+size; here sums and gathers always take the ring, so that a figure can be worked out on paper.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ class Travel:
 
 RING = Travel(1, lambda members: Fraction(members - 1, members), lambda members: members - 1)
 """Each of n parts goes past all members but one."""
+# A reduce-scatter and then an all-gather: what rings cost is proven for these two (Patarasuk and Yuan 2009).
 TWICE_ROUND = Travel(2, RING.share, RING.messages)
 STRAIGHT = Travel(1, RING.share, RING.messages, straight=True)
+# Pipelined in small pieces, so that length counts once and latency for each hop.
 CHAIN = Travel(1, lambda members: min(members - 1, 1), lambda members: members - 1)
 """From one end to the other: the last byte travels the whole tensor's length over one link."""
 NEIGHBOURS = Travel(1, lambda members: min(members - 1, 1), lambda members: min(members - 1, 2))
@@ -148,10 +151,12 @@ class Collective:
                 owner = owners.setdefault(item, place)
                 if owner != place:
                     shared.add((owner, place))
+        # The first two in the order of the group, in every run: sets of tuples have no order that a message could rely
+        # on.
         yield from sorted(shared)
 
 
-def given(result: Any) -> list[Value]:
+def values_in(result: Any) -> list[Value]:
     """The values of what a member gets: one, several or none."""
     return [result] if isinstance(result, Value) else [*(result or ())]
 
@@ -175,6 +180,7 @@ def _bucket_sums(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 
 def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
+    # Dim 0 of NAMES is no dim: cut where classic values are cut.
     total, role = reduce(*values), NAMES[dim] or None
     return [cut(total, i, len(values), role) for i in range(len(values))]
 
@@ -185,6 +191,7 @@ def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
     """Give all members what the root brings. It overwrites what others bring, so that has to be as large."""
+    # torch.distributed.broadcast receives into a tensor of the caller's, which has to fit.
     _as_large(values[root], *values)
     return [values[root]] * len(values)
 
@@ -251,6 +258,7 @@ def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = to
     for i, row in enumerate(values):
         column = [value for other in values for value in other[i : i + 1]]
         most = max(most, max(size(row), size(column)) - size(row[i : i + 1]))
+    # Undoes the (n - 1)/n that `busiest` takes of a whole: what comes out is what the busiest member moves.
     return simplest(Fraction(members, members - 1) * most)
 
 
@@ -338,6 +346,7 @@ COLLECTIVES = table(
             results=_broadcast,
             law=_as_large,
             root=("whose value everybody gets", "that has what all others get"),
+            # What the others brought is overwritten, so its flaws are, too.
             origins=lambda member, members, root: (root,),
             size=lambda values, root=0, size=total_elements: size(values[root : root + 1]),
             travel=CHAIN,

@@ -67,6 +67,7 @@ class Operation:
     kind: str = "local"
 
     def __post_init__(self) -> None:
+        # What takes no time is no more than a mark in a picture: all of that has one colour.
         own = self.name if self.cost is not None or self.kind != "local" else "other"
         give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
 

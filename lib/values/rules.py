@@ -44,6 +44,7 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
     """The layer as a plain int if the model has it."""
     if type(layer) is int and 0 <= layer < shape.layers:
         return layer
+    # One of numpy's integers, say: what Python would take as an index is a number here.
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
     raise RuleError(
@@ -74,6 +75,7 @@ def load_weights(
     if total > MOST:
         raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
+    # All layers of a kind load the same few places, on every rank of the run.
     place = kind.known_loads.get((shard, total, dim)) or keep(
         kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim)
     )
@@ -301,12 +303,14 @@ def update(
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
             _on_layer("update", f"{role} given to update", value, layer)
     place = weight.place
+    # Whether a batch is missing is asked here and nowhere else: an all-reduce cannot know that it is the last one.
     if grad.place.open or grad.place.schema is not shape.kinds[layer].weight_gradient:
         if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
             raise RuleError(facts.Unsummed(grad, shape.batches))
         for part in grad.place.sums:  # what is missing of the batches is padding
             if not part.whole and part.pieces is not grad.place.batches:
                 raise RuleError(facts.Lacks(grad, part))
+    # An optimizer works element by element, so a gradient or a state that is more than the weight will do.
     if not grad.place.complete and not grad.place.covers(place):
         raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
@@ -383,6 +387,7 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
+    # Compared in line and by identity first: of 10^5 members each is looked at once. `agree` finds the words.
     _, op, layer, value, said, group = members[0]
     kind, values = cast("type[Any]", type(value)), list[Any]()
     for _, its_op, its_layer, its_value, its_said, its_group in members:
@@ -403,6 +408,7 @@ def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
     """The law's own complaint, with the names of the two ranks between which it arose."""
+    # The law was asked of all at once, and says what is wrong but not between whom.
     for member in members:
         try:
             row.law(member.value)

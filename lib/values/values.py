@@ -112,12 +112,14 @@ class Value:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
+        # Not by identity: places of two runs are different objects, and where a value lives is no part of what it is.
         return fields_of(self) == fields_of(other) and self.place.same(other.place)
 
     def __hash__(self) -> int:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Without its home: what is copied or pickled has left its run, as a value in a file has.
         fields = fields_of(self)
         return (value_of, (type(self), None, *fields)) if self.place.rest else (type(self), fields)
 
@@ -153,6 +155,7 @@ class _Stepped(_Sharded):
 
     __slots__ = ()
     __match_args__ = ("layer", "layers", "step", "shards", "total")
+    # The slot itself, under the name that students know: a property would be a call for each of a million reads.
     step: int = Value.__dict__["updates"]
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
@@ -366,5 +369,6 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
         raise error if home is None else home.blame(error) from None
     if home is None:
         return result
+    # A Trace names dims by their numbers: all arguments of an event are whole numbers.
     arg = tuple([NAMES.index(i) if isinstance(i, str) else i for i in said]) if said else ()
     return home.derive(op, values, result, arg)

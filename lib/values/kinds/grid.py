@@ -1,11 +1,11 @@
 """Layers of a grid: convolutions and pooling, what all points have in common, and a transform along one dim.
 
 A row of a convolution's output needs some rows of the input around its own place: a stencil, where rows stand for any
-dim of a grid, and all is worked out from the ends of runs. A part of the input gives
-the rows whose stencils lie in it, so that with rows of its neighbours, a halo, a rank gives all of its own. Backwards
-every row that was taken has a gradient, those of the halo too, which is a sum over the rows that it was needed for: the
-inner rows of a part have all of theirs and are done, and those at an edge are open until what a neighbour has is added.
-Along each other dim of a grid it is the same.
+dim of a grid, and all is worked out from the ends of runs. Sizes are those of torch's layers (Conv2d, ConvTranspose2d).
+A part of the input gives the rows whose stencils lie in it, so that with rows of its neighbours, a halo, a rank gives
+all of its own. Backwards every row that was taken has a gradient, those of the halo too, which is a sum over the rows
+that it was needed for: the inner rows of a part have all of theirs and are done, and those at an edge are open until
+what a neighbour has is added. Along each other dim of a grid it is the same.
 
 Means and moments of a part of the grid are a partial sum with the number of points beside it: two parts are a weighted
 mean, and a mean of means is one where both have as many. What is not complete says nothing of the grid, so a norm by
@@ -67,6 +67,7 @@ class Stencil(ABC):
 
     def given(self, rows: Pieces) -> RunSet:
         """The rows of the output for which these rows will do."""
+        # All but those that need a row that is not here. Outside the grid are zeros, so there nothing is missing.
         return self.users(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
 
 
@@ -87,8 +88,10 @@ class Sweep(Stencil):
         return range(first, first + self.dilation * self.kernel, self.dilation)
 
     def _users(self, low: int, high: int) -> Iterable[Run]:
+        # One tap at a time: with a dilation the users of a run are several runs, with gaps between them.
         for tap in range(self.kernel):
             ahead = self.padding - self.dilation * tap
+            # Row q takes row q * stride - ahead with this tap. Divided exactly, and rounded up at both ends.
             yield -(-(low + ahead) // self.stride), -(-(high + ahead) // self.stride)
 
 

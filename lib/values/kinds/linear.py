@@ -30,6 +30,8 @@ class Linear(LayerKind):
 
     def describe(self) -> None:
         inputs, outputs = self.layer.inputs, self.layer.outputs
+        # y = x W is a sum over the rows of W, dx = dy W^T one over its columns: what is not here is a term that is
+        # missing.
         self.opens = (Sum("terms", self.dim("terms", inputs)),)
         self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
         self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
@@ -46,6 +48,7 @@ class Linear(LayerKind):
         if inp.place is grad.place and _uncut(grad, other, self.gradients[0]):
             return self.by_weight(parts), grad.place
         self.alike(op, inp, grad, *parts)
+        # dW = x^T dy has the rows that x has as features, and the columns that dy has.
         by_weight = self.by_weight({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
@@ -79,6 +82,7 @@ class Norm(LayerKind):
         self.weight_dims = (("in", self.dim("in", self.layer.inputs)),)
 
     def output_of(self, inp: Value, other: Any) -> Place:
+        # The mean is over the whole row; a norm of features that are cut would need a collective within the layer.
         self.unbroken("forward", inp, "features", 1)
         fits("input of forward", inp, other, "in")
         return super().output_of(inp, other)
