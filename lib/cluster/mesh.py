@@ -142,6 +142,7 @@ class Mesh(Given):
             raise ValueError(f"rank {rank} is not in {self}")
         place = self._place[rank]
         found: dict[str, int] = {}
+        # Digits of the place in a mixed base: the last axis varies fastest.
         for axis, size in reversed(list(self.axes.items())):
             place, found[axis] = divmod(place, size)
         return {axis: found[axis] for axis in self.axes}
