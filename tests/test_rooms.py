@@ -26,7 +26,7 @@ BUDGETS = {
     "drawing": 9_200,
     "lib/analysis": 3_850,
     "lib/checker": 1_450,
-    "lib/cluster": 1_500,
+    "lib/cluster": 1_550,
     "lib/diagnosis": 3_400,
     "lib/errors": 900,
     "lib/puzzles": 466,
@@ -40,7 +40,7 @@ BUDGETS = {
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_680,
     "lib/suite/submissions": 2_250,
-    "lib/trace": 2_920,
+    "lib/trace": 3_000,
     "lib/values": 4_550,
     "tests": 46_700,
 }

@@ -114,6 +114,7 @@ def own_uses(program: Program) -> Uses:
             issued = event.arg[0]
             for value in program.events[issued].outputs:
                 maker[value], born[value] = issued, index
+        # Its outputs are born at the wait, or at the call where they have a buffer: `_with_buffers` says which.
         elif op in COMMUNICATION and not event.blocking:
             talks.append(index)
         else:
@@ -123,6 +124,7 @@ def own_uses(program: Program) -> Uses:
             loaded += outputs
         elif op in STAYS:
             stays += (*handed_in(event), *new_states(event))
+    # At rest at the end: what is handed in, and the new states, are what the next step begins with.
     for value in stays:
         last[value] = over
     return Uses(program.values, born, last, maker, loaded, talks)
@@ -145,6 +147,7 @@ def _with_buffers(program: Program, used: Uses) -> Lifetimes:
         issued = events[index].arg[0]
         work = events[issued]
         under_way.discard(issued)
+        # As in NCCL: the caller allocates the output before the call, and a result in place needs none.
         early = _has_buffer(work)
         for value in work.outputs:
             born[value] = issued if early else index
@@ -183,6 +186,7 @@ def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_
     if passage.received is None:
         return len(events)
     issued = run.programs[passage.target].events[passage.received].issued
+    # Numbers of events mean nothing on another rank; moments do.
     return max(passage.sent, bisect(events, issued, key=attrgetter("issued")) - 1)
 
 
@@ -225,6 +229,8 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
         used, stored = uses(program, gone[program.rank]), left_stores(program)
         for number in calls:
             for value in program.events[number].inputs:
+                # Until then the collective itself needs its input; what else needs it, or later, would find it
+                # overwritten.
                 until = next(end for index, end in used[value] if index == number)
                 others = any(end >= number for index, end in used[value] if index != number)
                 if others or stored.get(value, 0) > until + 1:
@@ -253,6 +259,7 @@ def stays(program: Program) -> dict[int, list[Stay]]:
     for position, _, value, change in program.moves:
         before = held.get(value, 0)
         now = held[value] = before + change
+        # Only from none to one: a value may lie under several keys, and is there until the last of them goes.
         if before <= 0 < now:
             found.setdefault(value, []).append((position, FOREVER))
         elif now <= 0 < before:

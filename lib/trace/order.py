@@ -1,7 +1,7 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
-The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked. By
-the same rules `order` goes through a run, each step after all that it needs: each rank's program is followed until
+The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked, so a
+forged time cannot change who met whom. By the same rules `order` goes through a run, each step after all that it needs: each rank's program is followed until
 a communication that is awaited has not taken place yet. Retiming and rebuilding take these steps.
 """
 
@@ -73,6 +73,7 @@ def messages(run: Trace) -> list[Passage]:
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "pass_to" and event.peer is not None:
+                # The n-th message of a pair is for its n-th receive: messages have no tags, and none overtakes another.
                 pair = program.rank, event.peer
                 taken, place = received.get(pair, ()), count[pair]
                 count[pair] = place + 1
@@ -115,6 +116,7 @@ def meetings(run: Trace) -> list[list[tuple[int, int]]]:
     for _, calls in collectives(run):
         rank, number = calls[0]
         event = run.programs[rank].events[number]
+        # Else some have not come, or all have and did not agree: a run that failed ended there.
         if len(calls) == len(event.group) and event.start is not None:
             numbers = dict(calls)
             found.append([(rank, numbers[rank]) for rank in event.group])
@@ -153,6 +155,7 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
         bring(row, value, event.layer, len(members), place)
         brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
     results = collective(COLLECTIVES[brought[0].op], brought)
+    # The law may give several members one object; each of them has a value of its own, with a life of its own.
     return [[value.at(value.place) for value in values_in(result)] for result in results]
 
 
@@ -202,7 +205,10 @@ class _Walk:
         self.steps: list[Step] = []
         self.at = self.first[:-1]
         self.issued = [number - 1 for number in self.at]
+        # A byte for each event: a run may have 10^7 of them.
         self.complete = bytearray(len(self.events))
+        # In whatever order ranks are followed, calls are matched by count and messages by pair, so the meetings are the
+        # same.
         self.ready = deque(range(run.ranks))
         self.communicator = Communicators()
         self.count: dict[tuple[int, int], int] = defaultdict(int)
@@ -218,6 +224,7 @@ class _Walk:
         while number < over:
             event = events[number]
             if event.op in COMMUNICATION:
+                # A rank that was held up comes back to the same event: it must not issue it a second time.
                 if self.issued[rank] < number:
                     self.issued[rank] = number
                     steps.append(("issue", rank, number, ()))
@@ -245,6 +252,8 @@ class _Walk:
         """Bring about what a call does."""
         if event.op in COLLECTIVES:
             group = self.communicator(event.group)
+            # By count, as NCCL matches collectives: a call has no name, so members that disagree on their order meet
+            # wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
             joined = self.open[group, place]
@@ -271,6 +280,8 @@ class _Walk:
         if self.queues is None:
             self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
         queue = self.queues.get(process_of(self.run.mesh, rank))
+        # In the recorded order, even where a later request has been made already: a reader's cache depends on who came
+        # first.
         while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
             reader, place = queue.popleft()
             number = self.first[reader] + place
@@ -291,6 +302,7 @@ class _Walk:
             self.steps.append(("pass", target, second, (first,)))
             self.finish(source, first)
             self.finish(target, second)
+        # Its room is what the simulator's channels have: one message for each pair of ranks.
         if sent and not self.complete[sent[0]]:
             self.finish(source, sent[0])
 

@@ -54,6 +54,7 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     for program, a, b in zip(run.programs, plan.first, plan.first[1:], strict=False):
         own = Times(times.issued[a:b], times.start[a:b], times.length[a:b])
         programs.append(_Timed(program, plan.events[a:b], own))
+    # `replace` gives it no answers: those of the old times are wrong here, and the plan is the one that stays true.
     copied = replace(run, programs=programs, costs=costs)
     copied.answers.update({plan_of: plan, _lengths: lengths})  # nothing else knows the scale
     return copied
@@ -91,6 +92,7 @@ class Times(NamedTuple):
         after = end if end > now else now
         if wait:
             self.issued[wait[0]] = self.start[wait[0]] = now
+            # The wait takes what is left of it, which is nothing where it was over before.
             self.length[wait[0]] = after - now
         return after
 
@@ -152,6 +154,7 @@ class Plan:
     def __init__(self, run: Trace) -> None:
         self.order = order(run)
         self.events, self.first = self.order.events, self.order.first
+        # Each price is asked for once: a million events of a run are a few hundred different things.
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
         self._shape, self._mesh = run.shape, run.mesh
@@ -195,6 +198,7 @@ class Plan:
             if kind not in ("do", "meet", "pass") and (kind != "issue" or event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
+            # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
             if lengths[number] > 0 and (factor := scale(who, event)) != 1:
                 scaled = round(lengths[number] * factor)
                 for one in others if kind == "meet" else (number,):
@@ -213,6 +217,7 @@ class Plan:
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """The times of all events, which take so long where they have all links for themselves."""
         events = self.events
+        # What is never reached keeps what was recorded: in a run that failed that is all there is.
         issued, length = [event.issued for event in events], [event.length for event in events]
         start: list[int | None] = [None] * len(events)
         times = Times(issued, start, length)
@@ -249,10 +254,12 @@ class Plan:
             elif kind == "pass":
                 sent = others[0]
                 length[number] = took = lengths[number]
+                # It can be received when it is all there (store and forward), and takes its length at this end, too.
                 end = cast(int, start[sent]) + length[sent]
                 start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
             else:
                 took = _known(lengths[number], events[number].group[0], events[number])
+                # Of a meeting `rank` is the number of its group: groups of the same ranks share a stream.
                 begin = streams.meet(rank, [issued[n] for n in others], took)
                 for n in others:
                     start[n], length[n] = begin, took
@@ -320,13 +327,14 @@ class _Shared:
         self.moments: dict[int, _Moment] = {}
         self.over: set[int] = set()
         self.joined: dict[int, int] = defaultdict(int)
+        # Receives and reads that have been.
         self.called: set[int] = set()
-        """Receives and reads that have been."""
         self.queues = {process: deque(queue) for process, queue in plan.partners.reads.items()}
         self.mesh = run.mesh
 
     def go(self) -> None:
         """Goes on until nothing happens any more. What is under way then is in the times as it will be."""
+        # Ranks first: only when all of them wait is it certain that nothing more is sent at this moment.
         while self.ready or self.network.step():
             if self.ready:
                 self.advance(self.ready.popleft())
@@ -371,6 +379,7 @@ class _Shared:
             self.network.send(rank, event.peer, self.moment(number), length, partial(self.sent_off, rank, number))
         else:
             self.called.add(number)
+            # Whichever of the two comes last begins the receive; the other way round see `sent_off`.
             if (sent := partners.sent.get(number)) in self.over:
                 self.take(sent, number)
 
