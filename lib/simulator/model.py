@@ -65,6 +65,7 @@ _HELD = {
         for name, kind in zip(STORES, KINDS, strict=True)
     },
 }
+# What a Model knows of the world, in words, and what to do instead of setting it.
 _GIVEN = {
     **_HELD,
     "time": ("this rank's clock", "operations move it on"),
@@ -74,7 +75,6 @@ _GIVEN = {
     "log": ("what this rank did", "call operations: they are recorded"),
     "trace": ("what all ranks did", "call operations: they are recorded"),
 }
-"""What a Model knows of the world, in words, and what to do instead of setting it."""
 
 
 class Model(Given):
@@ -142,6 +142,7 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
+        # Attributes of its own for what each operation asks for: two look-ups less, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
 
@@ -197,6 +198,7 @@ class Model(Given):
         moves, at, total = self.program.moves, 0, 0
         values = self.program.values
         for index, event in enumerate(self.program.events):
+            # Moves up to an event come before it: memory is what the stores hold when it starts.
             while at < len(moves) and moves[at][0] <= index:
                 value = values[moves[at][2]]
                 total += moves[at][3] * (0 if value is None else value.elements())
@@ -225,6 +227,7 @@ class Model(Given):
             shard, total = plain(shard), plain(total)
         if dim not in ("in", "out"):
             self._blame(RuleError(facts.NoDim(dim)))
+        # Rows are the classic case and say nothing more, so that files from before there were columns stay the same.
         said = (shard, total) if dim == "in" else (shard, total, 1)
         program, frame = self.program, _frame(1)
         try:
@@ -471,6 +474,7 @@ class Model(Given):
             source = self._peer(source, "receive")
         program = self.program
         place = (frame.f_code, frame.f_lasti)
+        # Without a source: it is filled in by the message that answers it.
         event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
         program.append(event)
         return Work(self, event, self.dist.receive(self.rank, source, event))
@@ -508,6 +512,7 @@ class Model(Given):
                 if row.bucket:
                     layer, arg = first.layer, tuple([value.layer for value in v])
             else:
+                # The common case is a value of the layer that is named, and needs no rule.
                 if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
                     rules.bring(row, v, layer, len(members.ranks))
                 inputs = (v.number if v.home is program else program.id(v, source),)
@@ -519,6 +524,7 @@ class Model(Given):
             ranks, batches = members.ranks, first.place.batches
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
             program.append(event)
+            # Only now, when nothing can go wrong on this side: whoever joins counts as a member.
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
         except PuzzleError as error:
             self._blame(error)

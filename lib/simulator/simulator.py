@@ -179,6 +179,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
         result = function(model)
         return await result if inspect.isawaitable(result) else result
 
+    # An async function is called as it is: a coroutine around each would be a frame more at each step.
     on_a_rank = function if inspect.iscoroutinefunction(function) else run
     with without_collector(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
         dist, models = world()
@@ -201,6 +202,7 @@ def _attempt(
         coroutines = [function(model) for model in models]
         try:
             drive(coroutines, order)
+        # exit(), too: a student's function must not end the notebook.
         except BaseException as error:
             from lib.simulator.failures import what_failed  # here and not above: a run that goes well needs none of it
 
@@ -249,6 +251,7 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
     """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
     found: list[ForgottenAwait] = []
     with warnings.catch_warnings():
+        # Python says it once a line by default, and a notebook's cell is run again and again.
         warnings.filterwarnings("always", r"coroutine '.*' was never awaited", RuntimeWarning)
         show = warnings.showwarning
 
