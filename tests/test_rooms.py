@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_200,
     "lib/analysis": 3_850,
-    "lib/checker": 1_450,
+    "lib/checker": 1_520,
     "lib/cluster": 1_550,
     "lib/diagnosis": 3_400,
     "lib/errors": 900,
@@ -33,7 +33,7 @@ BUDGETS = {
     "lib/replay": 4_470,
     "lib/schedules": 4_750,
     "lib/plan": 1_650,
-    "lib/simulator": 3_170,
+    "lib/simulator": 3_300,
     "lib/suite/cli": 3_500,
     "lib/suite/course": 1_430,
     "lib/suite/grade": 3_860,

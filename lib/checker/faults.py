@@ -60,6 +60,7 @@ def places(events: Sequence[tuple[int, Event | None]]) -> Where:
         if event is not None and event.source not in lines:
             lines[event.source] = place_of(event)
     found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
+    # dict.fromkeys and no set: the first lines of the program, in its order.
     few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 
@@ -186,6 +187,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
     elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
+    # In ZeRO's last step, say: the gather stands before the update.
     elif gathered is not None and updates:
         line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
         fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
@@ -211,6 +213,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
     common = 1
     for total in sorted(totals):
         common = lcm(common, total)
+        # Coprime shards have a common number that nobody would read; then one of theirs has to do.
         if common > MOST:
             return next((few for few in sorted(totals) if missing.shards(few) is not None), 0)
     return common
@@ -306,8 +309,10 @@ def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[H
 def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
     there = held_at(stays_of(rebuilt.run)[program.rank], len(program.events))
+    # A final weight that is in no store counts, too: handing it in says that it is kept.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
+    # Of a set, and the first that is wrong is told.
     for number in sorted(there):
         value = program.values[number]
         if not isinstance(value, Weight | OptState):
