@@ -112,6 +112,7 @@ class Mesh(Given):
 
     def host(self, rank: int) -> int:
         """The number of the host that a rank is on. Without a `host_size` all are on one."""
+        # Of the device's number, not of its place in the mesh: arranging ranks anew moves no machine.
         return 0 if self.host_size is None else rank // self.host_size
 
     @property
@@ -324,6 +325,7 @@ def plain_mesh(mesh: Any) -> Mesh:
     says. ValueError where it is none."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
+    # One of a student's class may answer `host` as it likes, and decide what a link costs.
     if type(mesh) is Mesh:
         return mesh
     try:

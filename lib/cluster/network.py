@@ -190,13 +190,13 @@ class Network:
         touched: dict[Hashable, None] = {}
         due = self._due
         while due and due[0][0] <= now:
-            time, _, one = heapq.heappop(due)
-            if time != one.due:
+            time, _, item = heapq.heappop(due)
+            if time != item.due:
                 continue  # its pace has changed since
-            if isinstance(one, Flow):
-                self._begin(one, over, touched)
+            if isinstance(item, Flow):
+                self._begin(item, over, touched)
             else:
-                self._through(one, over, touched)
+                self._through(item, over, touched)
         if touched:
             self._settle(touched)
         # Last, when all paces are settled, as who is told may send at once; by number, as one tick has no order.
@@ -327,10 +327,10 @@ def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[
 
     All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """
-    found: list[Share] = [1] * len(needs)
+    pace_of: list[Share] = [1] * len(needs)
     counts = counts or [1] * len(needs)
     if sum(counts) == 1:
-        return found
+        return pace_of
     users: dict[Hashable, dict[int, Share]] = {}
     for number, shares in enumerate(needs):
         for link, share in shares.items():
@@ -347,9 +347,9 @@ def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[
             break
         # A dict for a set: several links may fill at once and share flows, and the order must not be that of hashes.
         for number in {number: None for link, mine in users.items() if levels[link] == level for number in mine}:
-            found[number] = level
+            pace_of[number] = level
             for link in needs[number]:
                 if link in users:
                     free[link] -= users[link].pop(number) * level
         users = {link: mine for link, mine in users.items() if mine}
-    return found
+    return pace_of

@@ -126,6 +126,7 @@ class Model(Given):
             raise ValueError(f"padding is how many batches count for nothing, 0 to {MOST}; got {written(padding)}")
         if not whole or not 0 <= rank < dist.ranks:
             raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
+        # Groups of such a world have counted calls that nobody will join any more.
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
         program = Recorder(rank, dist, dist.budget)
@@ -452,6 +453,7 @@ class Model(Given):
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
             rank = self._peer(rank, "pass_to")
         try:
+            # Most messages are one value: it arrives as such, and needs no copy.
             if isinstance(v, Value):
                 load = first = v
                 elements = v.place.elements
@@ -509,6 +511,7 @@ class Model(Given):
                 v = self._list(row, v, layer, members)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
+                # A bucket has no layer of its own: the first names it, and all are in the argument.
                 if row.bucket:
                     layer, arg = first.layer, tuple([value.layer for value in v])
             else:

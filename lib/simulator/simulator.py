@@ -85,6 +85,7 @@ def simulate(
     if failure is None and any(model.program.clock > MAX_TICKS for model in models):
         most = MAX_TICKS // TICKS
         raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
+    # No error: a notebook is run from top to bottom, and later cells have to show what is to be done.
     if isinstance(failure, NotSolved):
         from lib.errors import graded
 
@@ -139,6 +140,7 @@ def _setting(
         from lib.puzzles.records import schedule_record
 
         record = schedule_record(puzzle)
+        # A mesh of its own belongs to the puzzle's size; at another number of ranks it would not fit.
         if mesh is None and record.mesh is not None and ranks in (None, record.ranks):
             mesh = mesh_from(record.mesh.to_json())
     if ranks is None and mesh is not None:
@@ -153,8 +155,10 @@ def _setting(
             raise ValueError(f"{puzzle} has {record.layers} layers, each of its own kind: leave out layers=")
         described = USUAL if record is None else record.described(layers)
     if costs is None:
+        # A copy: what somebody does to the costs of a run must not change the record.
         costs = UNIT if record is None else replace(record.costs)
     if budget is None:
+        # At the size of a puzzle little is recorded, so an endless loop is told of soon.
         budget = PUZZLE_BUDGET if record is not None and (ranks, layers, batches) == record.size else BUDGET
 
     def world() -> tuple[Dist, list[Model]]:
@@ -213,6 +217,7 @@ def _attempt(
                 with suppress(Exception, Halted, SystemExit, GeneratorExit):
                     coroutine.close()
         if failure is NEEDED:
+            # The attempt counts for nothing, so neither does what it printed: the second one prints it again.
             printed.forget()
             dropped.clear()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it

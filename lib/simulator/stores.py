@@ -55,6 +55,7 @@ class Store(dict[Any, T]):
         moved, put = program.moved, _put
         if key in self:
             put = _replace
+            # ~ of the store's number to leave it: one list of ints, where tuples would be an object for each move.
             moved += (len(program.rows), ~self._index, program.id(self[key]))
         moved += (len(program.rows), self._index, number)
         if len(moved) > program.most_moved:

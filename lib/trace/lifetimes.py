@@ -59,8 +59,8 @@ class Lifetimes:
 
 def lifetimes(run: Trace) -> list[Lifetimes]:
     """Return how long the values of all ranks live, in the order of the ranks."""
-    found = [_with_buffers(program, used) for program, used in zip(run.programs, uses_of(run), strict=True)]
-    for program, used, lives in zip(run.programs, uses_of(run), found, strict=True):
+    lives_of = [_with_buffers(program, used) for program, used in zip(run.programs, uses_of(run), strict=True)]
+    for program, used, lives in zip(run.programs, uses_of(run), lives_of, strict=True):
         for value in used.loaded:
             if used.last[value] >= 0:  # it is used, so it was there before the step
                 lives.born[value] = -1
@@ -69,19 +69,19 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
                 lives.last[value] = max(lives.last[value], position - 1)
     passages = messages(run)
     for passage in passages:
-        last, until = found[passage.source].last, in_flight(run, passage)
+        last, until = lives_of[passage.source].last, in_flight(run, passage)
         for value in run.programs[passage.source].events[passage.sent].inputs:
             last[value] = max(last[value], until)
     copied = _copied(run, passages)
     for rank, number in copied:
         for value in run.programs[rank].events[number].outputs:
-            found[rank].born[value] = number
+            lives_of[rank].born[value] = number
     for rank, landed in _landed(run, passages, copied).items():  # alive from the call to the end, without an id
-        lives, calls = found[rank], [number for number, _ in landed]
+        lives, calls = lives_of[rank], [number for number, _ in landed]
         last = lives.last + [len(run.programs[rank].events)] * len(landed)
         values = [*lives.values, *(value for _, value in landed)]
-        found[rank] = Lifetimes(values, lives.born + calls, last, lives.maker + calls)
-    return found
+        lives_of[rank] = Lifetimes(values, lives.born + calls, last, lives.maker + calls)
+    return lives_of
 
 
 @dataclass(frozen=True)

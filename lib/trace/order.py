@@ -70,7 +70,7 @@ def messages(run: Trace) -> list[Passage]:
             if event.op == "receive" and event.peer is not None and event.start is not None:
                 received[event.peer, program.rank].append(number)
     count: dict[tuple[int, int], int] = defaultdict(int)
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "pass_to" and event.peer is not None:
@@ -78,8 +78,8 @@ def messages(run: Trace) -> list[Passage]:
                 pair = program.rank, event.peer
                 taken, place = received.get(pair, ()), count[pair]
                 count[pair] = place + 1
-                found.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
-    return found
+                passages.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
+    return passages
 
 
 class Joined(NamedTuple):
@@ -128,12 +128,12 @@ def meetings(run: Trace) -> list[list[tuple[int, int]]]:
 def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
     """Return what the reader of each process was asked for: rank and event of each read, in the order in which they
     were served. Those of a run that failed, to which it did not come, are left out."""
-    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    queues: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op in READS and event.arg:
-                found[process_of(run.mesh, program.rank)].append((event.arg[0], program.rank, number))
-    return {process: [(rank, number) for _, rank, number in sorted(queue)] for process, queue in sorted(found.items())}
+                queues[process_of(run.mesh, program.rank)].append((event.arg[0], program.rank, number))
+    return {process: [(rank, number) for _, rank, number in sorted(queue)] for process, queue in sorted(queues.items())}
 
 
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:

@@ -89,6 +89,7 @@ class Times(NamedTuple):
     def awaited(self, now: int, number: int, wait: tuple[int, ...]) -> int:
         """Return when a rank goes on that waits for a communication from now on, perhaps in an event of its own."""
         end = cast(int, self.start[number]) + self.length[number]
+        # Not max(): this runs for every communication of a run that is timed under many costs.
         after = end if end > now else now
         if wait:
             self.issued[wait[0]] = self.start[wait[0]] = now
@@ -134,6 +135,7 @@ def plan_of(run: Trace) -> Plan:
             plan.thing[number] = plan.thing[others[0]]
         elif kind == "issue" and event.op == "pass_to":
             values = values_of[rank](event.inputs)
+            # Else one of them was never made: the run failed before, and its times end there, too.
             if len(values) == len(event.inputs):
                 plan.send(rank, number, event, values)
         elif kind == "meet":
@@ -166,6 +168,7 @@ class Plan:
             self.thing[number] = 0
         else:
             work = row.work(self._shape, event.layer, len(event.batches), values)
+            # By rank and layer, too: Uneven ranks and layers have prices of their own.
             self.thing[number] = self.things.setdefault(("do", event.op, work, rank, event.layer), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
@@ -189,12 +192,14 @@ class Plan:
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """Return what each event takes that has a price, with all links for itself; -1 for the others."""
+        # A thing of -1 finds the last entry, which is -1.
         price = [*self._prices(prices), -1]
         lengths = [price[thing] for thing in self.thing]
         if scale is None:
             return lengths
         for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
             event = self.events[number]
+            # The others have no price: a wait takes what is left, and a reader times its own.
             if kind not in ("do", "meet", "pass") and (kind != "issue" or event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
@@ -268,6 +273,7 @@ class Plan:
     def partners(self) -> _Partners:
         """The same steps by rank, and who has to do with whom: where links are shared, times say which comes first."""
         found = _Partners([[] for _ in self.first[1:]], {}, {}, {}, defaultdict(list))
+        # Taken apart, as here one order of all steps is not enough: which rank goes on first is decided by the network.
         for step in self.order.steps:
             kind, rank, number, others = step
             if kind == "meet":
@@ -365,6 +371,7 @@ class _Shared:
 
     def issue(self, rank: int, number: int) -> None:
         event, partners = self.events[number], self.partners
+        # The last of them starts it, as in `Dist.join`.
         if number in partners.meetings:
             group, members = partners.meetings[number]
             self.joined[members[0]] += 1

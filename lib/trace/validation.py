@@ -88,12 +88,14 @@ class Sets:
         return low, high + 1
 
     def _spend(self, text: str, numbers: int) -> None:
+        # Counted before anything is made: "0-999999" is eight characters.
         self._left -= numbers
         if self._left < 0:
             raise TraceError(f"the set {text[:40]!r} is out of bounds")
 
 
 def _digits(text: str) -> bool:
+    # int() takes digits of all scripts, underscores and spaces; a file has one way to write a number.
     return text.isascii() and text.isdigit() and len(text) <= 7
 
 
@@ -464,10 +466,12 @@ class _Reader:
         rows = [*map(self.calls.__getitem__, calls)]
         ends: list[list[int]] = []
         for name in ("inputs", "outputs"):
+            # Inputs of all events are one column: where those of each begin follows from how many its call has.
             ends.append([*accumulate([row.inputs if name == "inputs" else row.outputs for row in rows], initial=0)])
             if len(data[name]) != ends[-1][-1]:
                 raise TraceError(f"{where}: {len(data[name])} {name}, and {ends[-1][-1]} by its calls")
             self.within(lambda i, e=ends[-1]: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
+        # Before any event is made: the loop below may then take everything as it is.
         self.sensible(where, data, rows, ends[1], values, rank)
         unit, sets, lines = self.unit, self.batch_sets, self.lines
         inputs, outputs = tuple(data["inputs"]), tuple(data["outputs"])

@@ -170,6 +170,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     """The sums of the first values of all buckets, of the second ones, and so on."""
     first = buckets[0]
     for bucket in buckets[1:]:
+        # Real buckets are flat buffers, in which gradients of two layers would be added without a word.
         if len(bucket) != len(first):
             raise RuleError(facts.OtherBucket(len(first), len(bucket)))
     return [reduce(*values) for values in zip(*buckets, strict=True)]
@@ -203,10 +204,12 @@ def _as_large(first: Value, *others: Value) -> None:
 
 
 def _shift(values: Sequence[Any], root: int) -> Results:
+    # i - 1 of the first is -1, the last: a ring.
     return [values[i - 1] for i in range(len(values))]
 
 
 def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
+    # Ends of a line, and no ring: a grid does not wrap round, so the outer members have one neighbour.
     after, before = [one[-1:] for one in values[:-1]], [one[:1] for one in values[1:]]
     pairs = zip(([], *after), (*before, []), strict=True)
     return [[*left, *right] for left, right in pairs]
@@ -237,6 +240,7 @@ def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) ->
 
 def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     """Without what stands beside it in a part of a sum."""
+    # Without the count beside a mean: `average` takes equal ones only, so nobody sends it, as SyncBatchNorm has to.
     return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
 
 
@@ -257,6 +261,7 @@ def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = to
     most: Elements = 0
     for i, row in enumerate(values):
         column = [value for other in values for value in other[i : i + 1]]
+        # Full duplex: sending and receiving go on at once, so the larger one counts. The own piece moves nowhere.
         most = max(most, max(size(row), size(column)) - size(row[i : i + 1]))
     # Undoes the (n - 1)/n that `busiest` takes of a whole: what comes out is what the busiest member moves.
     return simplest(Fraction(members, members - 1) * most)

@@ -119,10 +119,10 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
             return found
         _refuse(verb, first, other, None if other_grid else at)
         raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
-    some = [value.place.parts[at].pieces for value in values]
+    each = [value.place.parts[at].pieces for value in values]
     # They are disjoint if none is lost in the union: one comparison for any number of values.
-    pieces = united(some)
-    if len(pieces) != sum(map(len, some)):
+    pieces = united(each)
+    if len(pieces) != sum(map(len, each)):
         _refuse_twice(verb, values, at)
     # Only what is larger than the lines that spelled it out counts against the limit of the run.
     if len(pieces) > SMALL_SET * len(values):
@@ -133,9 +133,9 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
 def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
     """The union of boxes that fill a grid: each of its cells is there once. None where they do not."""
     place = values[0].place
-    found, cells = list(place.parts), 1
+    parts, cells = list(place.parts), 1
     ndim = place.schema.ndim
-    where = range(ndim, len(found)) if verb == "sum" else range(ndim)
+    where = range(ndim, len(parts)) if verb == "sum" else range(ndim)
     differ: list[int] = []
     for at, first in enumerate(place.parts):
         column = [first, *{part for value in values if not (part := value.place.parts[at]).same(first)}]
@@ -147,14 +147,14 @@ def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
         if len(pieces) != sum([len(part.pieces) for part in column]):
             return None
         first.dim.may_make(pieces, len(column))
-        found[at] = first.dim.piece(first.grid, pieces)
+        parts[at] = first.dim.piece(first.grid, pieces)
         cells *= len(column)
         differ.append(at)
     # Different boxes of a grid cannot overlap. If they are as many as its cells, each cell is there once.
     boxes = {tuple([value.place.parts[at] for at in differ]) for value in values}
     if len(boxes) < len(values):
         _refuse_twice(verb, values, differ[-1])
-    return place.schema.place(*found) if cells == len(values) else None
+    return place.schema.place(*parts) if cells == len(values) else None
 
 
 def cut(value: V, shard: int, total: int, role: str | None = None) -> V:

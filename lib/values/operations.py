@@ -84,6 +84,7 @@ class Operation:
         if not values:
             return batches
         kind = shape.kinds[layer or 0]
+        # By far the most common: no share of anything has to be worked out.
         if kind.usual and values[-1].place.complete and values[0].place.plain:
             return batches  # all of a layer of the usual size
         return kind.batches_of(batches, values)
@@ -106,6 +107,7 @@ class Operation:
     ) -> list[Value]:
         """Make what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
+        # One signature for all rules, so that a check can call any of them by what a Trace says of an event.
         said = (batches,) if self.says == "batches" else arg if self.says else ()
         made = self.rule(shape, layer, *said, *values)
         return [made] if isinstance(made, Value) else list(made)

@@ -157,6 +157,7 @@ class Dim:
     def may_make(self, pieces: Pieces, sets: int = 1) -> None:
         """Refuses a set that is made of so many others where too many numbers were written down. After a refusal it
         begins anew, for the next run."""
+        # Numbers that are written down, and not those of runs: what fills a machine is objects.
         _set(self, "_left", self._left - max(0, listed_numbers(pieces) - SMALL_SET * sets))
         if self._left < 0:
             _set(self, "_left", MOST_NUMBERS)
@@ -263,6 +264,7 @@ class Part:
         """It as runs of shards [first, after the last) of `total`; None where it is not made of those."""
         if total < 1:
             return None
+        # It is made of whole shards if each of its ends is one of theirs.
         ends = [Fraction(end) * total / self.dim.size for ends in self.ranges for end in ends]
         if any(end.denominator > 1 for end in ends):
             return None
@@ -298,19 +300,19 @@ def _size(size: int, pieces: int, grid: int) -> Elements:
 def union(parts: Iterable[Part]) -> Part:
     """Unite some parts of a dim, at least one; they may overlap, and be cut into different grids."""
     # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
-    alike: dict[int, list[Part]] = {}
+    by_grid: dict[int, list[Part]] = {}
     for part in parts:
         if part.whole:
             return part.dim.whole
-        alike.setdefault(part.grid, []).append(part)
-    dim = next(iter(alike.values()))[0].dim
-    found: list[Range] = []
-    for grid, group in alike.items():
+        by_grid.setdefault(part.grid, []).append(part)
+    dim = next(iter(by_grid.values()))[0].dim
+    all_ranges: list[Range] = []
+    for grid, group in by_grid.items():
         if grid and len(group) > 1:
             together = united([part.pieces for part in group])
             group = [Part(dim, grid, together, len(together) == grid)]
-        found += [one for part in group for one in part.ranges]
-    return dim.part(*found)
+        all_ranges += [one for part in group for one in part.ranges]
+    return dim.part(*all_ranges)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -386,6 +388,7 @@ class Schema:
         assert self.route is not None, "of any other tensor there is everything"
         here = dict(zip(self.roles, parts[: self.ndim], strict=False))
         others = prod([Fraction(part.size) for role, part in here.items() if role not in ROUTED], start=Fraction(1))
+        # A route is uneven: how many tokens an expert has is counted, and no share of anything.
         return simplest(self.route.count(*[here[role].pieces for role in ROUTED]) * others)
 
     @property
@@ -482,6 +485,7 @@ class Place:
         if self.schema.split is None:
             return ONE_PIECE
         pieces = self.parts[self.schema.split].pieces
+        # Students know `shards` as a plain set, whatever it is kept as.
         return frozenset(pieces) if isinstance(pieces, RunSet) else pieces
 
     @property
@@ -531,6 +535,7 @@ class Place:
         """Tell whether both say the same, be they of one step or of two."""
         if self is other:
             return True
+        # Of two steps the schemas are two objects, even where they are alike.
         if self.schema.roles != other.schema.roles or self.schema.ndim != other.schema.ndim:
             return False
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
@@ -543,6 +548,7 @@ class Place:
         for at, (mine, theirs) in enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low):
             if not mine.same(theirs):
                 return at
+        # Two equal places still have to be along something: a message then speaks of what is cut, as "shard 3 twice".
         return next((at for at, part in enumerate(self.parts[low:high], low) if not part.whole), low)
 
     def covers(self, other: Place) -> bool:
@@ -593,6 +599,7 @@ def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
     strips: list[list[Part]] = []
     for at, part in enumerate(rest, 1):
         cuts = [place.parts[at] for place in places]
+        # Between two neighbouring ends no place begins or ends, so a strip is in a place whole or not at all.
         ends = sorted({end for cut in (part, *cuts) for both in cut.ranges for end in both})
         inside = (strip for both in pairwise(ends) if part.meets(strip := part.dim.part(both)))
         strips.append([part] if all(cut.whole for cut in cuts) else [*inside])

@@ -127,6 +127,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
             found.add(batch)
             if type(batch) is not int or not 0 <= batch < shape.items:
                 wrong.add(batch)
+                # An iterator may go on for ever; of a list what is wrong is told whole, up to a bound.
                 if len(wrong) > ENOUGH or not isinstance(batches, Collection):
                     break
             if number >= most:
@@ -160,6 +161,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     if inp.layer != layer or other is None or other.layer != layer:
         _on_its_layers("forward", shape, layer, inp, other)
     try:
+        # Places that were given once are right again, so most calls are one look-up and no rule.
         place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
     except (KeyError, AttributeError):  # what is new; and None has no place
         place = kind.forward(inp, other)
@@ -244,6 +246,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
         by_besides = made(WeightGrad, layer, layers, besides, 0, home)
     else:
         by_besides = made(ActivationGrad, other.layer - 1, layers, besides, 0, home)
+    # An embedding: nobody needs the gradient of token numbers.
     if place is None:
         return by_besides
     by_input = made(ActivationGrad, inp.layer - 1, layers, place, 0, home)
@@ -315,6 +318,8 @@ def update(
         raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
         raise RuleError(facts.Stateless(state, weight))
+    # A state that is a step behind is the most silent of mistakes: with real numbers the loss would only be a bit
+    # worse.
     if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
     updates, layers = weight.updates + 1, shape.layers
@@ -355,6 +360,8 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
             need(Value, item, f"first argument of {row.name}", row.name)
         # What is no number may answer a comparison with anything: numpy's arrays do with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
+        # The layer of an activation may be named as the layer before or behind it, so it is only asked of weights'
+        # tensors.
         if other and item.place.sharded and not row.bucket:
             raise RuleError(facts.ToldLayer(row.name, item, layer))
 

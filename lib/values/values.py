@@ -98,11 +98,13 @@ class Value:
         return _derive("cut", piece, (self,), dim, plain(low), plain(high))
 
     def __setattr__(self, name: str, value: object) -> None:
+        # The error of frozen dataclasses, as students know it, though these are none: see `_Draft`.
         raise FrozenInstanceError(f"cannot assign to field {name!r}: values never change, operations make new ones")
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}: values never change")
 
+    # A value never changes, so a copy is the value; that way copies of lists do not look like values from elsewhere.
     def __copy__(self: V) -> V:
         return self
 
@@ -273,6 +275,7 @@ def _fill(value: Value, **fields: Any) -> None:
 
 def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> Place:
     """The place with these fields, of a tensor in a step of that shape."""
+    # Known to be there: only a layer without a weight has none, and the callers have seen to that.
     schema = cast(Schema, shape.schema_of(kind.tensor, given["layer"]))
     place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
     for role, pieces, grid in rest:
@@ -314,6 +317,7 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
         values = home.values
         value.number = len(values)
         values.append(value)
+    # From here on nothing can set its fields.
     value.__class__ = kind
     return value
 
@@ -362,6 +366,8 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
     home: Home | None = None
     for value in values:
+        # The first that lives on a rank: one made by hand has no home, and the operation is recorded where the other
+        # is.
         home = home or getattr(value, "home", None)
     try:
         result = law(*values, *said)

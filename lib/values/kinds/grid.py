@@ -128,6 +128,7 @@ class Window(Stencil):
         return self.rows
 
     def needs(self, row: int) -> range:
+        # NATTEN's windows are moved inwards at an edge, and never cut off: each point has as many neighbours.
         first = min(max(row - self.kernel // 2, 0), self.rows - self.kernel)
         return range(first, first + self.kernel)
 
@@ -184,6 +185,7 @@ class Swept(LayerKind):
             for role, size in sizes.items()
         ]
         self.owes = ((*self.owes[0], *uses), *self.owes[1:])
+        # A multiplication for each point of the output and each element of the weight.
         self.work = prod(sizes.values()) * layer.weight
 
     def given(self, op: str, inp: Value, grad: Value | None = None) -> dict[str, Part]:
@@ -252,6 +254,7 @@ class TransposedConvolution(Convolution):
 
     def describe(self) -> None:
         super().describe()
+        # The other way round: each point of the input is multiplied with all of the weight.
         self.work = self.layer.points * self.layer.weight
 
     def stencil(self, rows: int) -> Stencil:
@@ -399,6 +402,7 @@ class Transform(LayerKind):
         self.work *= layer.space[layer.along]
 
     def output_of(self, inp: Value, other: Any) -> Place:
+        # Every row of the output needs every row of the line, so the line has to be there whole: transpose first.
         self.unbroken("forward", inp, self.layer.along, 1)
         return super().output_of(inp, other)
 

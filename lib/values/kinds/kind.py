@@ -178,6 +178,8 @@ class LayerKind(ABC):
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
+            # dW is a sum over whatever the input extends along and the weight does not: batches, rows, other dims of a
+            # grid.
             summed = [Sum(*named) for named in self.gives[:-1] if named[0] not in dict(self.weight_dims)]
             self.weight_gradient = schema(self.weight_dims, summed)
         # Prices are said of a linear layer of the usual size: any other costs by how many more multiplications it has.
@@ -258,6 +260,7 @@ class LayerKind(ABC):
 
     def back(self, number: int, parts: Mapping[str, Part]) -> Place:
         """The place of the gradient of the activation with this number among those that it takes."""
+        # An activation that several layers take (a residual) has a gradient from each, and each is one part of a sum.
         use = self.uses[number]
         return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
 
