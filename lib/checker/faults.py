@@ -312,7 +312,7 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
     # A final weight that is in no store counts, too: handing it in says that it is kept.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
-    # Of a set, and the first that is wrong is told.
+    # A set has no order, and the first that is wrong is told.
     for number in sorted(there):
         value = program.values[number]
         if not isinstance(value, Weight | OptState):

@@ -137,8 +137,7 @@ class Costs:
     def __post_init__(self) -> None:
         for name in HALVES:
             if getattr(self, name) is None and _is_number(self.backward):
-                # Halves of one length, as zero bubble schedules assume at first (Qi et al. 2023), and none for the
-                # split.
+                # Halves of one length and a free split, as zero bubble schedules assume at first (Qi et al. 2023).
                 object.__setattr__(self, name, self.backward / 2)
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)

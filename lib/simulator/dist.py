@@ -1,7 +1,8 @@
 """Where ranks meet: Dist, a world of ranks. Collectives are matched by their number in a group, messages by both ranks.
 
 It does what torch.distributed and NCCL do, with one difference that students need: members that disagree get an error
-that names both. NCCL sees no disagreement; it would hang, or mix up their data.
+that names both. NCCL sees no disagreement; it would hang, or mix up their data. (torch looks for one only if it is asked
+to, with TORCH_DISTRIBUTED_DEBUG=DETAIL.)
 
 What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
 """
@@ -211,8 +212,7 @@ class Dist(Given):
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
-            # A look-up and a product less for each of a million operations. Costs of a student's own class may answer
-            # anything.
+            # Saves a million look-ups. Costs of a student's own class may answer anything, so these are asked.
             if self.shape.usual and type(self.prices).compute is Costs.compute:
                 flat = [self.prices.compute(OPERATIONS[op], 0, 0, 1) for op in ("forward", "backward", "update")]
                 self.flat = tuple(flat)
@@ -320,8 +320,7 @@ class Dist(Given):
             self.begin(member.rank)
         communicator = group.communicator
         position = communicator.position[member.rank]
-        # The n-th call of each member belongs to the n-th of the others, as NCCL has it: nothing else says what belongs
-        # together.
+        # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.
         number = communicator.issued[position]
         communicator.issued[position] = number + 1
         pending = communicator.open.get(number)
@@ -347,8 +346,7 @@ class Dist(Given):
             results = collective(row, members)
         except PuzzleError as error:
             pending.locate(error)
-            # It fails when the last of them comes, whoever that is: so the failure is the same in whatever order ranks
-            # are stepped.
+            # It fails when its last member comes, whoever that is: the same in whatever order ranks are stepped.
             error.time = max([event.issued for event in events])
             raise
         whole = row.paced([m.value for m in members], members[0].said)

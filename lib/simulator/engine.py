@@ -202,8 +202,7 @@ class Engine:
         `order` may permute the coroutines that are ready (their names): tests use it to show that it changes nothing.
         """
         self._own = [_Task(name, coroutine) for name, coroutine in enumerate(coroutines)]
-        # First in, first out, so that nobody starves, and the same in every run. Another order would do as well: see
-        # `order`.
+        # First in, first out: nobody starves, and it is the same in every run. Any order would do: see `order`.
         self._ready = deque(self._own)
         self.driving = True
         self.go_on(order)

@@ -104,8 +104,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         # The waits of each rank whose signal has fired.
         self.due: dict[int, list[_Turn]] = {}
         self.now = 0.0
-        # BaseEventLoop asks its selector before every pass, and that is all we need of it: a hook where nobody is
-        # ready.
+        # BaseEventLoop asks its selector before every pass: for us a hook for when nobody is ready.
         self._selector = self
         self.set_exception_handler(lambda _, context: self.went_wrong(context))
         # The tasks of each rank that have not ended.
@@ -213,7 +212,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self._advance()
             return
         every = [(rank, task) for rank, tasks in sorted(self.under_way.items()) for task in tasks]
-        # To be told is the one that asks in circles, and not one that waits to be woken by it.
+        # Name the one that asks in circles, and not one that waits for it.
         asking = [item for item in every if (_within(item[1])[-1:] == ["sleep"] if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
         raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)

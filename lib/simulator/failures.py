@@ -53,8 +53,7 @@ def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleEr
     if isinstance(cause, KeyboardInterrupt):
         raise diagnosis.interrupted(rank, cause) from None
     done = (event.op for model in dist.models.values() for event in model.program.events)
-    # The stub was left at the end of a function that does something: then it is a line too many, and no unsolved
-    # puzzle.
+    # The stub was left at the end of a function that does something: a line too many, not an unsolved puzzle.
     if isinstance(cause, NotSolved) and not TIMED.isdisjoint(done) and not cause.untouched():
         cause.left_over()
     if isinstance(cause, PuzzleError):

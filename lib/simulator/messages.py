@@ -72,8 +72,7 @@ class Channel:
 
     def __init__(self, source: int, target: int) -> None:
         self.source, self.target = source, target
-        # Stored and forwarded: a message takes its length at either end, one after the other. NCCL would overlap the
-        # two.
+        # Stored and forwarded: a message takes its length at both ends, one after the other. NCCL overlaps them.
         self.sends, self.arrivals = object(), object()
         self.ready, self.waiting, self.receives = deque[Message](), deque[Message](), deque[Receive]()
 
@@ -112,8 +111,7 @@ class Messages:
             return message.room
         event.start = start = self.streams.carry(channel.sends, event.issued, length)
         message = Message(event, load, start + length)
-        # One message fits, as in the original: a second send waits for the first to be received, so a forgotten receive
-        # shows.
+        # One message fits, as in the original: a second send waits for the first to be received.
         if channel.ready:
             message.room = Signal(message)
             channel.waiting.append(message)

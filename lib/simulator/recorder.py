@@ -175,8 +175,7 @@ class Recorder(Program):
         """Writes down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
         and moves the clock on."""
         now, rows = self.clock, self.rows
-        # An endless loop that computes is found by what it records, and not by a clock on the wall: the same on each
-        # machine.
+        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
         row = op, layer, inputs, first, count, now, length, code, instruction, arg
@@ -314,8 +313,7 @@ class Work(Generic[T]):
             event.outputs = tuple([value.number for value in result])
         start: Any = event.start  # it has happened, so it has one
         end = start + event.length
-        # Nothing was done between call and await, so the two are one blocking event; else the wait is an event of its
-        # own.
+        # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
         if len(program.rows) == self._index and len(program.moved) == self._moves:
             event.blocking = True
         else:

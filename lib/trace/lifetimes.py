@@ -229,8 +229,7 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
         used, stored = uses(program, gone[program.rank]), left_stores(program)
         for number in calls:
             for value in program.events[number].inputs:
-                # Until then the collective itself needs its input; what else needs it, or later, would find it
-                # overwritten.
+                # Until then the collective itself needs its input; any other use from here on would find it changed.
                 until = next(end for index, end in used[value] if index == number)
                 others = any(end >= number for index, end in used[value] if index != number)
                 if others or stored.get(value, 0) > until + 1:

@@ -208,8 +208,7 @@ class _Walk:
         self.issued = [number - 1 for number in self.at]
         # A byte for each event: a run may have 10^7 of them.
         self.complete = bytearray(len(self.events))
-        # In whatever order ranks are followed, calls are matched by count and messages by pair, so the meetings are the
-        # same.
+        # Whoever is followed first, calls are matched by count and messages by pair: the meetings are the same.
         self.ready = deque(range(run.ranks))
         self.communicator = Communicators()
         self.count: dict[tuple[int, int], int] = defaultdict(int)
@@ -253,8 +252,7 @@ class _Walk:
         """Bring about what a call does."""
         if event.op in COLLECTIVES:
             group = self.communicator(event.group)
-            # By count, as NCCL matches collectives: a call has no name, so members that disagree on their order meet
-            # wrongly.
+            # By count, as NCCL matches collectives: a call has no name, so members in different orders meet wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
             joined = self.open[group, place]
@@ -281,8 +279,7 @@ class _Walk:
         if self.queues is None:
             self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
         queue = self.queues.get(process_of(self.run.mesh, rank))
-        # In the recorded order, even where a later request has been made already: a reader's cache depends on who came
-        # first.
+        # In the recorded order, even if a later request is made already: what is cached depends on who came first.
         while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
             reader, place = queue.popleft()
             number = self.first[reader] + place

@@ -193,8 +193,7 @@ class Trace:
         programs = {model.rank: model.program for model in models}
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
-        # Copies: a student who goes on calling operations, as in a notebook, must not change a Trace that was taken
-        # before.
+        # Copies: who goes on calling operations, as in a notebook, must not change a Trace taken before.
         every = [Program.of(programs.get(rank) or Program(rank)) for rank in range(world.ranks)]
         shape, puzzle = world.shape, getattr(world, "puzzle", None)
         size = {"descriptions": shape.descriptions, "padding": shape.padding}

@@ -334,8 +334,7 @@ class _Reader:
         return [*map(self.known.__getitem__, every)]
 
     def moves(self, where: str, columns: tuple[list[Any], ...], events: int, last: int) -> list[Move]:
-        # Ranks of a run like DDP have the same moves: they are worked out once, and only bounds of each rank are asked
-        # again.
+        # Ranks of a run like DDP have the same moves: they are read once, and each rank only asks for its bounds.
         key = tuple(map(id, columns))
         if key not in self.moved:
             found: list[Move] = []

@@ -151,8 +151,7 @@ class Collective:
                 owner = owners.setdefault(item, place)
                 if owner != place:
                     shared.add((owner, place))
-        # The first two in the order of the group, in every run: sets of tuples have no order that a message could rely
-        # on.
+        # In the order of the group, in every run: a set of tuples has none that a message could rely on.
         yield from sorted(shared)
 
 

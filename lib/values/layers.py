@@ -209,8 +209,7 @@ class Shape:
             owes += [Sum("uses", dim("uses", len(uses)))] if len(uses) > 1 else []
             activations.append(once(dims, before.opens if before else (), before.running if before else 0))
             gradients.append(once(dims, tuple(owes), 0))
-        # One layer stands for all, so its output is the next one's input: the same schema, or the tables would be of
-        # two.
+        # One layer stands for all, so its output is the next one's input: one schema, with one table.
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
         known: dict[tuple[object, ...], LayerKind] = {}

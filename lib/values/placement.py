@@ -439,8 +439,7 @@ class Place:
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
-        # Its share of the elements is multiplied as whole numbers and divided once: fractions would be reduced at each
-        # dim.
+        # Whole numbers, divided once at the end: fractions would be reduced at each dim.
         pieces = grid = 1
         complete = plain = True
         is_open = zero = False
@@ -632,7 +631,7 @@ class Owners(Generic[T]):
             # The range before may reach into this one.
             begin = bisect_right(self._ranges, low, key=_low)
             begin -= begin > 0 and self._ranges[begin - 1][1] > low
-            # The same as a copy: what is inserted below lies in the gaps between these.
+            # A copy of these ranges: what is inserted below lies in the gaps between them.
             inside = self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
             met += inside
             for held in inside:
@@ -641,8 +640,7 @@ class Owners(Generic[T]):
                 low = held[1]
             if low < high:
                 insort(self._ranges, (low, high, self._count, owner), key=_low)
-        # Of all that it overlaps, the one that came first: a message names that, in whatever order ranges are asked
-        # for.
+        # Of all that it overlaps the one that came first, in whatever order ranges are asked for.
         return min(met, key=lambda held: held[2])[3] if met else None
 
 

@@ -318,8 +318,7 @@ def update(
         raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
         raise RuleError(facts.Stateless(state, weight))
-    # A state that is a step behind is the most silent of mistakes: with real numbers the loss would only be a bit
-    # worse.
+    # A stale state is a silent mistake: with real numbers the loss would be a little worse, and that is all.
     if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
     updates, layers = weight.updates + 1, shape.layers
@@ -360,8 +359,7 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
             need(Value, item, f"first argument of {row.name}", row.name)
         # What is no number may answer a comparison with anything: numpy's arrays do with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
-        # The layer of an activation may be named as the layer before or behind it, so it is only asked of weights'
-        # tensors.
+        # An activation lies between two layers and may be named by either, so only weights' tensors are asked.
         if other and item.place.sharded and not row.bucket:
             raise RuleError(facts.ToldLayer(row.name, item, layer))
 

@@ -104,7 +104,7 @@ class Value:
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}: values never change")
 
-    # A value never changes, so a copy is the value; that way copies of lists do not look like values from elsewhere.
+    # A value never changes, so a copy is the value itself: a deep copy of a list then has no values from elsewhere.
     def __copy__(self: V) -> V:
         return self
 
@@ -121,7 +121,7 @@ class Value:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without its home: what is copied or pickled has left its run, as a value in a file has.
+        # Without its home: what is pickled has left its run, as a value in a file has.
         fields = fields_of(self)
         return (value_of, (type(self), None, *fields)) if self.place.rest else (type(self), fields)
 
@@ -366,8 +366,7 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
     home: Home | None = None
     for value in values:
-        # The first that lives on a rank: one made by hand has no home, and the operation is recorded where the other
-        # is.
+        # The first that lives on a rank: with one that was made by hand it is recorded where the other is.
         home = home or getattr(value, "home", None)
     try:
         result = law(*values, *said)

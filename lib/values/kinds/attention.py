@@ -92,8 +92,7 @@ class Attention(LayerKind):
         rows = self.layer.rows
         self.causal = Causal()
         self.opens = (Sum("keys", self.dim("keys", rows), self.causal, "rows"),)
-        # For each row and head the largest score and the sum of exponentials, as in FlashAttention's online softmax
-        # (Dao et al. 2022).
+        # For each row and head the largest score and the sum of exponentials: an online softmax (Dao et al. 2022).
         self.running = Fraction(2 * self.layer.heads, self.layer.inputs)
         self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
         # rows (rows + 1) / 2 pairs that are not masked, each multiplied with the key and with the value.

@@ -143,8 +143,7 @@ class Route:
                 room = self.capacity
                 for turn in self._turns.get(expert, ()):
                     wanted = turn.between(low, high)
-                    # Tokens take their places in order, so those that find no room are the last ones: a range that ends
-                    # early.
+                    # Tokens take their places in order, so what finds no room is the end of the range.
                     end = high if wanted <= room else turn.nth(turn.before(low) + room)
                     room -= min(wanted, room)
                     if first < end and low < after:

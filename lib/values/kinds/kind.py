@@ -178,8 +178,7 @@ class LayerKind(ABC):
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
-            # dW is a sum over whatever the input extends along and the weight does not: batches, rows, other dims of a
-            # grid.
+            # dW is a sum over all that the input extends along and the weight does not: batches, rows, columns.
             summed = [Sum(*named) for named in self.gives[:-1] if named[0] not in dict(self.weight_dims)]
             self.weight_gradient = schema(self.weight_dims, summed)
         # Prices are said of a linear layer of the usual size: any other costs by how many more multiplications it has.

@@ -30,8 +30,7 @@ class Linear(LayerKind):
 
     def describe(self) -> None:
         inputs, outputs = self.layer.inputs, self.layer.outputs
-        # y = x W is a sum over the rows of W, dx = dy W^T one over its columns: what is not here is a term that is
-        # missing.
+        # y = x W is a sum over the rows of W, dx = dy W^T over its columns: what is not here is a missing term.
         self.opens = (Sum("terms", self.dim("terms", inputs)),)
         self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
         self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
