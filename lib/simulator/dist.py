@@ -1,8 +1,8 @@
 """Where ranks meet: Dist, a world of ranks. Collectives are matched by their number in a group, messages by both ranks.
 
 It does what torch.distributed and NCCL do, with one difference that students need: members that disagree get an error
-that names both. NCCL sees no disagreement; it would hang, or mix up their data. (torch looks for one only if it is asked
-to, with TORCH_DISTRIBUTED_DEBUG=DETAIL.)
+that names both. NCCL sees no disagreement; it would hang, or mix up their data. (torch looks for one only where
+TORCH_DISTRIBUTED_DEBUG=DETAIL asks it to.)
 
 What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
 """
