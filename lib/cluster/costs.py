@@ -397,12 +397,14 @@ class Uneven(Costs):
         cost = super().compute(op, rank, layer, work)
         if op.loads:
             return cost
+        # An update reads and writes a weight, whose size is the same: how heavy a layer computes is no matter.
         factor = self.factor(layer) if op.per_batch and layer is not None else 1
         return round(cost * factor * self.slowness(rank))
 
 
 def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:
     """Links in both directions, each with the same share."""
+    # In a ring each member receives from one side while it sends to the other.
     return {(way, *link): share for link in links for way in ("in", "out")}
 
 

@@ -193,6 +193,7 @@ class Mesh(Given):
         """The ranks that work on each row of data, in the order of the mesh. Split along no axis, data is one row."""
         self._along(axes)
         found: list[list[int]] = [[] for _ in range(prod(self.axes[axis] for axis in axes))]
+        # In the order of the mesh, and not of the numbers: member i of a group is the one at coordinate i.
         for rank in self.ranks:
             found[self.row(rank, *axes)].append(rank)
         return tuple(map(tuple, found))

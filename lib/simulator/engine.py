@@ -165,6 +165,7 @@ class Engine:
     def parked(self) -> list[tuple[int, Signal]]:
         """Return who waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
+        # By name, as a message lists them; only one of the two is ever in use.
         return own or sorted([*self.waiting, *self.elsewhere], key=lambda item: item[0])
 
     def running(self) -> int | None:

@@ -206,6 +206,7 @@ class Model(Given):
                 at += 1
             if event.op in TIMED and event.start is not None:
                 typ = "pass" if event.op in MESSAGES else event.op
+                # The original's log names no layer there.
                 layer = None if typ in ("pass", "update") else event.layer
                 batches = event.batches if event.op in COMPUTE and OPERATIONS[event.op].per_batch else NO_BATCHES
                 when, length = units(event.start), units(event.length)
@@ -254,6 +255,7 @@ class Model(Given):
         program = self.program
         try:
             here = weight is not None and inp.home is weight.home is program
+        # No value at all, such as a call that was not awaited: the rule says so below.
         except AttributeError:
             here = False
         if weight is None or not here:
@@ -450,6 +452,7 @@ class Model(Given):
         frame = _frame(1)
         program = self.program
         source = (frame.f_code, frame.f_lasti)
+        # One comparison of each, as it mostly holds; `_peer` has the words.
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
             rank = self._peer(rank, "pass_to")
         try:

@@ -143,6 +143,7 @@ class RunningLoop:
                 self._spin()
                 return
         self._spinners = []
+        # Somebody moved, or will in the next pass: nothing is known yet, and the next tick looks again.
         if self.waking or engine.moves != seen or engine.choose():
             self.watch()
         elif engine.waiting and (make := engine.on_stuck()) is not None:

@@ -101,6 +101,7 @@ def _need_function(function: Callable[[Model], Any]) -> None:
     """Check that a function takes a Model and nothing else, and in a notebook, that it is the latest of its name."""
     try:
         with suppress(ValueError):  # a builtin that does not tell its parameters
+            # One Model is all that it is given: whatever else it takes has to have a default.
             inspect.signature(function).bind(None)
     except TypeError:
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
@@ -303,6 +304,7 @@ class Printed:
     def write(self, text: str, /) -> int:
         """Keeps what a rank prints, with the time by its clock."""
         rank = self._dist.engine.running()
+        # Nobody's, or too much to be kept: at once, behind what was kept so far.
         if rank is None or self._room < 0:
             self.release()
             return self._stream.write(text)

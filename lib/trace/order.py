@@ -233,6 +233,7 @@ class _Walk:
                     if not complete[number]:
                         break
                     steps.append(("done", rank, number, ()))
+            # Events have numbers through all programs, and a wait names one of its own rank.
             elif event.op == "wait":
                 target = first + event.arg[0]
                 if not complete[target]:
@@ -306,6 +307,7 @@ class _Walk:
 
     def stuck(self) -> TraceError | None:
         """Return who could not reach the end of their programs, now that there are no more steps."""
+        # The lowest rank is named: which one is stuck because of which is for the diagnosis.
         stuck = [rank for rank, at in enumerate(self.at) if at < self.first[rank + 1]]
         if not stuck:
             return None

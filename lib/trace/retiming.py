@@ -50,6 +50,7 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     plan = plan_of(run)
     lengths = plan.lengths(costs.on(run.mesh), scale)
     times = plan.times(run, costs, lengths, scale)
+    # No events yet: the same run under many costs is mostly asked for its end.
     programs: list[Program] = []
     for program, a, b in zip(run.programs, plan.first, plan.first[1:], strict=False):
         own = Times(times.issued[a:b], times.start[a:b], times.length[a:b])
@@ -227,6 +228,8 @@ class Plan:
         start: list[int | None] = [None] * len(events)
         times = Times(issued, start, length)
         try:
+            # Two ways, as shared links need the order of simulated time, and without them any order of the steps will
+            # do.
             if costs.shared:
                 _Shared(self, run, costs, lengths, times, scale).go()
             else:
@@ -394,6 +397,7 @@ class _Shared:
         """A reader comes to what it was asked for, in the order in which it did, as soon as that is asked for."""
         self.called.add(number)
         queue = self.queues[process_of(self.mesh, rank)]
+        # As recorded, for the reason that `_Walk.serve` has.
         while queue and queue[0][1] in self.called:
             reader, read = queue.popleft()
             self.times.read(self.readers, reader, read, self.events[read], self.scale)

@@ -89,6 +89,7 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
     if weight is None:
         raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
     first = weight.spaces[0]
+    # Experts stay whole: a shard is some of them, and not a piece of each.
     if not dim and first.counted:
         if first.size % total:
             raise RuleError(facts.Undivided(None, DIMS[first.name].plural, first.size, total))
@@ -223,9 +224,11 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
     """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
     of both: a pair, or of a kind that takes nothing besides the one gradient there is. A kind that does not need its
     input may be given the gradient of its output alone."""
+    # An event has no holes among its values: where the input is left out, the gradient comes first.
     if type(inp) is ActivationGrad and grad is None:
         return _back_alone(shape, layer, inp)
     if (
+        # Asked in one go, as all of it holds in nearly every call; `_back` finds out what does not, and says it.
         type(layer) is not int
         or not 0 <= layer < shape.layers
         or type(inp) is not Activation

@@ -236,6 +236,7 @@ class Convolution(Swept, Linear):
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         sums = self.fits_outputs(op, inp, grad)
+        # By the grid of the output: the halo makes rows of the input overlap, and those of the output do not.
         by_weight = self.by_weight({**same(grad), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
@@ -330,6 +331,7 @@ class Moments(_Averages):
 
     def describe_groups(self) -> None:
         """Says which features belong together."""
+        # Beside the two numbers of each group stands how many points they are of: half a number for each.
         self.groups, self.running = self.layer.outputs // 2, Fraction(1, 2)
         if self.layer.outputs % 2 or self.layer.inputs % self.groups:
             raise ValueError(
@@ -340,6 +342,7 @@ class Moments(_Averages):
     def output_of(self, inp: Value, other: Any) -> Place:
         self.unbroken("forward", inp, "features", self.groups, "group")
         parts = {role: part(inp, role) for role in ("batch", "features")}
+        # A part of the grid gives a mean over its own points: a partial sum, until all are in it.
         return self.output.at({**parts, **self.averaged(inp)})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
@@ -354,6 +357,7 @@ class Mean(Moments):
     name, square = "mean", True
 
     def describe_groups(self) -> None:
+        # One number of points for all features of a row.
         self.groups, self.running = 1, Fraction(1, self.layer.inputs)
 
 
@@ -370,6 +374,7 @@ class GroupNorm(_Averages):
             raise ValueError(
                 "group_norm takes an activation and its moments: of=(1, 2), where layer 1 is of the kind moments"
             )
+        # The moments went into every point, so their gradient is a sum over all of them, and a part has only its own.
         self.owes = ((), self.points)
 
     def output_of(self, inp: Value, other: Any) -> Place:

@@ -114,6 +114,7 @@ class Add(LayerKind):
         return super().output_of(inp, other)
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        # The derivative of a sum: both get the gradient as it is.
         return self.back(1, grad.place.named), self.back(0, grad.place.named)
 
 
@@ -138,6 +139,7 @@ class Embedding(LayerKind):
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
         self.alike(op, inp, grad, *same(inp))
         rows = {} if other is None else {"in": part(other, "in")}
+        # Only rows of the table that are here have been looked up, so the gradient has these.
         return self.by_weight({**same(inp), "out": grad.place.dims[-1], **rows}), None
 
 
@@ -159,4 +161,5 @@ class CrossEntropy(LayerKind):
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         self.alike(op, inp, grad, *same(inp))
+        # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
         return None, self.back(0, inp.place.named)
