@@ -424,6 +424,7 @@ MODELS = {"unit": Costs, "links": Links, "uneven": Uneven}
 """The cost models by the name that a file has for them."""
 
 
+# By name and not by class: a file may say which numbers count, and never which code runs.
 def costs_from(data: dict[str, Any]) -> Costs:
     """The cost model that `to_json` wrote. ValueError where a field is unknown or not a number.
 

@@ -70,6 +70,7 @@ class Mesh(Given):
         self._several = None if processes is None else _owned(processes, len(order), host_size)
 
     def __reduce__(self) -> tuple[object, ...]:
+        # A mappingproxy cannot be pickled; and made anew it is checked anew.
         return mesh_from, (self.to_json(),)
 
     def __len__(self) -> int:

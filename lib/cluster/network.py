@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
+# Ranks choose by what has arrived, so at one moment the network goes first.
 BEFORE = -1
 """What comes before all ranks that choose at the same time."""
 Share = Fraction | int

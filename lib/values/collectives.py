@@ -293,6 +293,7 @@ COLLECTIVES = table(
             travel=TWICE_ROUND,
             in_place=True,
         ),
+        # DDP's buckets: many small gradients pay the latency of one call (Li et al. 2020).
         Collective(
             name="allreduce_bucket",
             word="BA",
@@ -356,6 +357,7 @@ COLLECTIVES = table(
             travel=CHAIN,
             in_place=True,
         ),
+        # A step of ring attention (Liu et al. 2023): blocks that go round need not fit each other.
         Collective(
             name="shift",
             word="SH",
@@ -368,6 +370,7 @@ COLLECTIVES = table(
             travel=STEP,
             sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
         ),
+        # NCCL's all-gather takes parts of one size only, so uneven shards are padded to the largest.
         Collective(
             name="allgather_padded",
             word="GP",
@@ -378,6 +381,7 @@ COLLECTIVES = table(
             apart=_split,
             size=_all_as_the_largest,
         ),
+        # Slots of an expert that no token takes travel as well, as with GShard's fixed capacity (Lepikhin et al. 2020).
         Collective(
             name="alltoall_padded",
             word="AP",
@@ -402,6 +406,7 @@ COLLECTIVES = table(
             travel=NEIGHBOURS,
             sends=lambda values, root, size: [*map(size, values)],
         ),
+        # Means of parts of a grid, as a norm needs them: averaging is right only where all parts are equally large.
         Collective(
             name="allreduce_mean",
             word="AM",

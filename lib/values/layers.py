@@ -212,6 +212,7 @@ class Shape:
         # One layer stands for all, so its output is the next one's input: one schema, with one table.
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
+        # A hundred blocks of a transformer are a few kinds of layers: what is known of one is known of all.
         known: dict[tuple[object, ...], LayerKind] = {}
         for number, kind in enumerate(kinds):
             of = self.of(number)

@@ -168,6 +168,7 @@ OPERATIONS: Final = table(
             free_of="read",
             colour="read",
         ),
+        # No time on the rank's own clock: the reader works beside it, as a data loader's processes do.
         Operation(
             "read",
             "D",
@@ -213,6 +214,7 @@ OPERATIONS: Final = table(
             by_kind=True,
             as_loaded=True,
         ),
+        # Zero bubble's B and W (Qi et al. 2023): only the first of the halves keeps the stage before waiting.
         Operation(
             "backward_input",
             "BI",
@@ -270,6 +272,7 @@ OPERATIONS: Final = table(
         Operation("combine", "C", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
         Operation("shard", "K", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"),
         Operation("cut", "KC", "value.cut(dim, low, high)", _cut, (Value,), (Value,), says="part", about="input"),
+        # No rule can make it, so a Trace has to state its value; what comes of it counts in a sandbox alone.
         Operation(
             "foreign",
             "Q",

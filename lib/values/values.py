@@ -239,6 +239,7 @@ class WeightGrad(_Sharded):
 
 PIECES = {"shards": "total", "batches": "total_batches"}
 """The fields that are sets of numbers, and the one that says below what they are."""
+# -1 is the layer of the gradient of the data: a gradient has the number of the layer whose output it is of.
 LOWEST = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}
 
 

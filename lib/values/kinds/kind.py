@@ -171,6 +171,7 @@ class LayerKind(ABC):
             raise ValueError(f"{self.name} gives as many features as it takes")
         self.gives = (*self.dims[:-1], ("features", dim("features", layer.outputs)))
         self.work = layer.points * layer.inputs
+        # With the layer and not with the process: they go when the run goes, and no run sees another's.
         self.known_loads: dict[tuple[int, int, int], Place] = {}
         self.known: dict[tuple[Place, Place | None], Place] = {}
         self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
