@@ -346,7 +346,7 @@ class Dist(Given):
             results = collective(row, members)
         except PuzzleError as error:
             pending.locate(error)
-            # It fails when its last member comes, whoever that is: the same in whatever order ranks are stepped.
+            # It fails when its last member comes, any of them: the same in whatever order ranks are stepped.
             error.time = max([event.issued for event in events])
             raise
         whole = row.paced([m.value for m in members], members[0].said)

@@ -282,7 +282,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self._stop(rank, error)
             return
         found = moment_of(failed, self.models)
-        # The earliest in simulated time counts, whoever fails first in ours.
+        # The earliest in simulated time counts, not the one that our loop met first.
         if self.first is None or found[:2] < self.first[:2]:
             self.first, self.stopped = found, Stop(rank, error)
             bound(found, self.models)

@@ -530,7 +530,7 @@ class Model(Given):
             ranks, batches = members.ranks, first.place.batches
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
             program.append(event)
-            # Only now, when nothing can go wrong on this side: whoever joins counts as a member.
+            # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
         except PuzzleError as error:
             self._blame(error)

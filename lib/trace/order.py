@@ -208,7 +208,7 @@ class _Walk:
         self.issued = [number - 1 for number in self.at]
         # A byte for each event: a run may have 10^7 of them.
         self.complete = bytearray(len(self.events))
-        # Whoever is followed first, calls are matched by count and messages by pair: the meetings are the same.
+        # Calls are matched by count and messages by pair, so any order of ranks gives the same meetings.
         self.ready = deque(range(run.ranks))
         self.communicator = Communicators()
         self.count: dict[tuple[int, int], int] = defaultdict(int)

@@ -228,8 +228,7 @@ class Plan:
         start: list[int | None] = [None] * len(events)
         times = Times(issued, start, length)
         try:
-            # Two ways, as shared links need the order of simulated time, and without them any order of the steps will
-            # do.
+            # Shared links need the order of simulated time; without them any order of the steps will do.
             if costs.shared:
                 _Shared(self, run, costs, lengths, times, scale).go()
             else:

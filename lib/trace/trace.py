@@ -46,7 +46,7 @@ def without_collector() -> Generator[None]:
     try:
         yield
     finally:
-        # Who has switched the collector off wants it off.
+        # If it was off before, it stays off.
         if collecting:
             count_as_old()
             gc.enable()

@@ -52,7 +52,7 @@ class Travel:
 
 RING = Travel(1, lambda members: Fraction(members - 1, members), lambda members: members - 1)
 """Each of n parts goes past all members but one."""
-# A reduce-scatter and then an all-gather: what rings cost is proven for these two (Patarasuk and Yuan 2009).
+# A reduce-scatter and then an all-gather: no all-reduce sends less (Patarasuk and Yuan 2009).
 TWICE_ROUND = Travel(2, RING.share, RING.messages)
 STRAIGHT = Travel(1, RING.share, RING.messages, straight=True)
 # Pipelined in small pieces, so that length counts once and latency for each hop.
