@@ -58,6 +58,7 @@ def check(
     verdict = judge(models, puzzle, time=time, memory=memory)
     wrong: PuzzleError | None = None
     function = _function_of(models)
+    # Only a run that passes: at other sizes a wrong one would be wrong again, and with a stranger message.
     if puzzle is not None and verdict.passed and function is not None and elsewhere:
         from lib.checker.hidden_sizes import wrong_elsewhere
         from lib.puzzles.records import PUZZLES
@@ -67,6 +68,7 @@ def check(
             verdict = replace(verdict, elsewhere=len(record.hidden))
         else:
             verdict = replace(verdict, correct=False, faults=(str(wrong),))
+    # Before anything is raised: an attempt that failed is part of a student's progress, too.
     tell(verdict, trace)
     if wrong is not None:
         raise wrong

@@ -67,6 +67,7 @@ def check(
     """
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     for name, limit in (("time", time), ("memory", memory)):
+        # Not NaN, which no run is over.
         number = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit
         if limit is not None and not number:
             raise ValueError(f"{name}= is the most {name} that the run may take, a number; got {name}={limit!r}")
@@ -84,6 +85,7 @@ def check(
     sandbox = not isinstance(models, Trace) and _is_sandbox(models)
     try:
         return _verdict(trace, None, goals, sandbox)
+    # A Trace that somebody has put together by hand may be anything; only reading it as data finds words for that.
     except (AttributeError, LookupError, TypeError, ValueError):
         return _verdict(_plain(trace, None), None, goals, sandbox)  # says where it is none, if that is the reason
 
@@ -130,6 +132,7 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
     # What is sent costs a pass over all collectives, so it is only worked out where it can matter.
     limited = any(goal.sent is not None for goal in goals)
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
+    # Exact up to here: fractions of elements are for sums, and a goal is compared with what is printed.
     memory = float(top.elements)
     notes: list[str] = []
     counting = len(goals)
@@ -183,6 +186,7 @@ def _against(
         said.append(notes.other_costs(figures.end(trace), end))
     if rebuilt is None:
         return over, said
+    # The easiest goal that is missed: a student is told of one next step, and not of all that lies ahead.
     missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
     if missed is not None and end > missed.time:
         said.append(notes.over_time(timed, end, missed.name, missed.time))
@@ -222,6 +226,7 @@ class Forgotten(NamedTuple):
             return cls(hidden, [], [], [])
         misplaced: list[tuple[int, int, int]] = []
         for program in run.programs:
+            # A set, as a value may enter a store many times, and is told of once.
             stored = {(number, store) for _, store, number, change in program.moves if change > 0}
             for number, store in sorted(stored):
                 value = program.values[number]
@@ -315,6 +320,7 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
 
 def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:
     """On which host each rank is, and in which process."""
+    # Without a mesh all are on one host, and each rank is its own process: what a run without one is timed by.
     if mesh is None or len(mesh) != ranks:
         return [(0, rank) for rank in range(ranks)]
     return [(mesh.host(rank), mesh.process(rank)) for rank in range(ranks)]

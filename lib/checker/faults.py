@@ -60,6 +60,7 @@ def places(events: Sequence[tuple[int, Event | None]]) -> Where:
         if event is not None and event.source not in lines:
             lines[event.source] = place_of(event)
     found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
+    # dict.fromkeys and no set: the first lines of the program, in its order.
     few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 
@@ -190,6 +191,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         line = "" if (place := place_of(left)) is None else f" in line {place.line}"
         fix = f"{left.op}{line} gave a gradient that nothing uses: no sum and no update takes it.\n"
         fix += "Does a loop end too early, or does something still wait in a list?"
+    # In ZeRO's last step, say: the gather stands before the update.
     elif gathered is not None and updates:
         line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
         fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
@@ -223,6 +225,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
     common = 1
     for total in sorted(totals):
         common = lcm(common, total)
+        # Coprime shards have a common number that nobody would read; then one of theirs has to do.
         if common > MOST:
             return next((few for few in sorted(totals) if missing.shards(few) is not None), 0)
     return common
@@ -318,8 +321,10 @@ def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[H
 def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
     there = held_at(stays_of(rebuilt.run)[program.rank], len(program.events))
+    # A final weight that is in no store counts, too: handing it in says that it is kept.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
+    # A set has no order, and the first that is wrong is told.
     for number in sorted(there):
         value = program.values[number]
         if not isinstance(value, Weight | OptState):

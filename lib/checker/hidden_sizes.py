@@ -25,6 +25,7 @@ def wrong_elsewhere(function: Callable[..., Any], record: Puzzle) -> PuzzleError
     """Run a function at each hidden size, in silence. The mistake at the first where it is not right; None: there is
     none."""
     for hidden in record.hidden:
+        # Whatever it prints is of another run than the one that the student looks at.
         with redirect_stdout(io.StringIO()):
             error = _wrong_at(function, record, hidden)
         if error is not None:
@@ -43,6 +44,7 @@ def _wrong_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     if isinstance(models, Unsolved):
         return CheckError(f"{record.id} raises NotSolved", expected="a function that runs to its end at every size")
     there = bare(record, **size)
+    # Without figures first, as most are right; the verdict with its words is for the one that is wrong.
     if counts(models, there):
         return None
     verdict = check(models, there)

@@ -144,6 +144,7 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     done: dict[bool, dict[tuple[int, int], Elements]] = {True: defaultdict(int), False: defaultdict(int)}
     calls: dict[tuple[int, int], tuple[int, Event]] = {}
     for rank, event in trace.events():
+        # A whole backward counts for both halves.
         halves = [by_input for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)) if event.op in ops]
         if not halves or event.layer is None or any((rank, number) in flawed for number in event.inputs):
             continue
@@ -151,6 +152,7 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
         for batch in event.batches:
             calls.setdefault((event.layer, batch), (rank, event))
             for by_input in halves:
+                # By share, as several ranks may each do a part of one layer's batch.
                 done[by_input][event.layer, batch] += share
     kinds = trace.shape.kinds
     left = [key for key, share in done[False].items() if done[True][key] < min(kinds[key[0]].cost, share)]
@@ -456,9 +458,11 @@ def _within(event: Event) -> str:
 
 def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
     """Return what to do about gradients that are summed one by one, where the latency of each is what takes time."""
+    # Only Links have one; elsewhere it is nothing that a bucket could save.
     latency = ticks(getattr(trace.costs, "latency", 0))
     calls = [event for event in trace.programs[rank].events if event.op in BUCKETED and len(event.inputs) == 1]
     paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
+    # Told only if latency is most of what they take, and would bring the run within its goal.
     if len(calls) < 2 or units(sum(paid)) < over or 2 * sum(paid) < sum(event.length for event in calls):
         return None
     return (
@@ -558,6 +562,7 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
             if event.length:
                 ends = [value.place for value in program.values_of((*event.inputs[-1:], *event.outputs[:1]))]
                 parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
+                # Of one layer and batch ranks may do different parts; only the same part twice is work done twice.
                 part = tuple([part for pairs in parts for role, part in pairs if role != "batch"])
                 for batch in event.batches:
                     done[event.op, event.layer, batch, part].append((program.rank, event))
@@ -599,6 +604,7 @@ def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
                 late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
     if not late:
         return None
+    # Ties by the key: Counter.most_common would go by who came first.
     (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
     does = "updates" if op == "update" else f"computes another {op}"
     does = f"waits for a {COLLECTIVES[op].title}" if op in COLLECTIVES else does

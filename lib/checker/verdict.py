@@ -57,6 +57,7 @@ class Verdict:
             lines.append(f"Time {self.time:g}, memory {self.memory:,.0f} elements (rank {self.rank}).")
         for goal in self.goals:
             mark = "reached" if self.correct and goal.reached else "missed"
+            # Within its limits and yet not reached: memory was hidden, or the puzzle was made easier.
             if self.correct and not goal.reached and goal.allows(self.time, self.memory):
                 mark = "does not count: see the note above"
             lines.append(f"  {goal.name} - {mark}")

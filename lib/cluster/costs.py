@@ -2,7 +2,7 @@
 
 Simulated time is whole billionths of a time unit. Floats would make 0.3 + 0.3 + 0.3 differ from 0.9, and equal moments
 unequal. A tick is small enough that every cost anybody states is a whole number of ticks, so sums are exact and
-comparisons mean what they say.
+comparisons mean what they say. Fractions would do as well, and take dozens of times as long.
 
 UNIT has the constants of the classic puzzles. `Links` prices communication by the elements that move: a link inside a
 host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
@@ -41,11 +41,13 @@ MAX_TICKS = 2**60
 
 def ticks(time: float | Fraction) -> int:
     """A time in units as a whole number of ticks."""
+    # Stated costs are whole ticks, so this only takes back what binary floats add: 0.3 is not three tenths to them.
     return round(time * TICKS)
 
 
 def as_written(number: float | Fraction) -> Fraction:
     """The decimal that was written, not the binary float nearest to it."""
+    # str gives the shortest decimal that reads back as this float: what was typed.
     return Fraction(str(number))
 
 
@@ -72,6 +74,8 @@ class Streams:
     def __init__(self) -> None:
         self._free: dict[Hashable, int] = {}
 
+    # As torch's NCCL backend has it: one CUDA stream for each communicator, in the order of the calls. Simplified: in
+    # truth streams of one GPU take multiprocessors from its kernels, and here communication slows no computation.
     def meet(self, stream: Hashable, issued: Sequence[int], length: int) -> int:
         """A collective takes its stream, when its last member has issued it; returns the start."""
         return self.carry(stream, max(issued), length)
@@ -79,6 +83,7 @@ class Streams:
     def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
         """One end of a message takes its stream, when it has been issued: a receive, when it has been `sent` besides.
         Returns the start."""
+        # Two comparisons instead of max(): this is asked for every message.
         start = issued if issued > sent else sent
         free = self._free.get(stream, 0)
         if free > start:
@@ -132,6 +137,7 @@ class Costs:
     def __post_init__(self) -> None:
         for name in HALVES:
             if getattr(self, name) is None and _is_number(self.backward):
+                # Halves of one length and a free split, as zero bubble schedules assume at first (Qi et al. 2023).
                 object.__setattr__(self, name, self.backward / 2)
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
@@ -161,6 +167,7 @@ class Costs:
         if cost is None:
             assert op.cost is not None, f"{op.name} takes no time"
             cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
+        # Rounded once, and the product: else a price with a half tick would lose it for each batch.
         return cost * work if type(work) is int else round(cost * work)
 
     def refuse(self, op: Operation) -> bool:
@@ -178,6 +185,7 @@ class Costs:
 
     def least(self, elements: Elements) -> Fraction:
         """Return the least time until a rank has that many elements from others, who may be beside it."""
+        # A message takes its price at both ends. Costs know no size here, so neither does the bound.
         return min(as_written(self.collective), 2 * as_written(self.p2p))
 
     def least_between(self, elements: Elements) -> Fraction:
@@ -264,6 +272,7 @@ class Links(Costs):
             moving = self._straight(Fraction(whole) / count, members)
         else:
             moving = travel.share(count) * whole * self._beta(members)
+        # Alpha-beta: a latency for each message that waits for the one before, and the rest by bandwidth.
         one = ticks(moving) + ticks(self.latency) * travel.messages(count)
         return travel.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
 
@@ -294,8 +303,10 @@ class Links(Costs):
 
     def _card(self, rank: int) -> tuple[Hashable, ...]:
         size = self._host_size
+        # Cards enough for all: each rank has its own.
         if size is None or self.cards is None or self.cards >= size:
             return "card", rank
+        # Neighbours share a card: 8 ranks on 4 cards are 0-1, 2-3, and so on.
         return "card", self._host(rank), rank % size * self.cards // size
 
     @property
@@ -319,6 +330,7 @@ class Links(Costs):
         outside = Counter[tuple[Hashable, ...]]()
         for rank in members:
             outside[self._card(rank)] += len(members) - hosts[self._host(rank)]
+        # Both at once: what goes to other hosts leaves by the card while the links inside are busy.
         busiest = max(max(hosts.values()) - 1, max(outside.values()) * as_written(self.ratio))
         return busiest * part * as_written(self.p2p) / PRICED.batch
 
@@ -333,10 +345,12 @@ class Links(Costs):
         if self.cards is None:
             return as_written(self.ratio)
         cards = Counter(host for host, _ in {(self._host(rank), self._card(rank)) for rank in members})
+        # Each ring needs a card of its own on every host, so the host with the fewest says how many rings there are.
         return self._through(min(cards.values()))
 
     def _through(self, cards: int) -> Fraction:
         ratio = as_written(self.ratio)
+        # However many cards there are, the inside links carry every ring, and set the pace unless a card is faster.
         return max(ratio / cards, min(Fraction(1), ratio))
 
 
@@ -383,12 +397,14 @@ class Uneven(Costs):
         cost = super().compute(op, rank, layer, work)
         if op.loads:
             return cost
+        # An update reads and writes a weight, whose size is the same: how heavy a layer computes is no matter.
         factor = self.factor(layer) if op.per_batch and layer is not None else 1
         return round(cost * factor * self.slowness(rank))
 
 
 def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:
     """Links in both directions, each with the same share."""
+    # In a ring each member receives from one side while it sends to the other.
     return {(way, *link): share for link in links for way in ("in", "out")}
 
 
@@ -408,6 +424,7 @@ MODELS = {"unit": Costs, "links": Links, "uneven": Uneven}
 """The cost models by the name that a file has for them."""
 
 
+# By name and not by class: a file may say which numbers count, and never which code runs.
 def costs_from(data: dict[str, Any]) -> Costs:
     """The cost model that `to_json` wrote. ValueError where a field is unknown or not a number.
 

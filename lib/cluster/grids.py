@@ -58,6 +58,7 @@ def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
 
 def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]:
     """So many larger ones, each axis at most so long, with the devices in any order; the same ones every time."""
+    # Always the same: a solution that is right today has to be right tomorrow.
     random = Random(0)
     for _ in range(number):
         sizes = [random.randint(1, size) for size in most]
@@ -91,6 +92,7 @@ def _shared(places: tuple[int, ...], size: int) -> Iterator[Owners]:
         yield ()
         return
     first, *rest = places
+    # The first place is in every first group, so no way of sharing is met twice under other numbers.
     for others in combinations(rest, size - 1):
         left = tuple(place for place in rest if place not in others)
         for groups in _shared(left, size):

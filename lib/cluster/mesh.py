@@ -70,6 +70,7 @@ class Mesh(Given):
         self._several = None if processes is None else _owned(processes, len(order), host_size)
 
     def __reduce__(self) -> tuple[object, ...]:
+        # A mappingproxy cannot be pickled; and made anew it is checked anew.
         return mesh_from, (self.to_json(),)
 
     def __len__(self) -> int:
@@ -112,6 +113,7 @@ class Mesh(Given):
 
     def host(self, rank: int) -> int:
         """The number of the host that a rank is on. Without a `host_size` all are on one."""
+        # Of the device's number, not of its place in the mesh: arranging ranks anew moves no machine.
         return 0 if self.host_size is None else rank // self.host_size
 
     @property
@@ -142,6 +144,7 @@ class Mesh(Given):
             raise ValueError(f"rank {rank} is not in {self}")
         place = self._place[rank]
         found: dict[str, int] = {}
+        # Digits of the place in a mixed base: the last axis varies fastest.
         for axis, size in reversed(list(self.axes.items())):
             place, found[axis] = divmod(place, size)
         return {axis: found[axis] for axis in self.axes}
@@ -191,6 +194,7 @@ class Mesh(Given):
         """The ranks that work on each row of data, in the order of the mesh. Split along no axis, data is one row."""
         self._along(axes)
         found: list[list[int]] = [[] for _ in range(prod(self.axes[axis] for axis in axes))]
+        # In the order of the mesh, and not of the numbers: member i of a group is the one at coordinate i.
         for rank in self.ranks:
             found[self.row(rank, *axes)].append(rank)
         return tuple(map(tuple, found))
@@ -323,6 +327,7 @@ def plain_mesh(mesh: Any) -> Mesh:
     says. ValueError where it is none."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
+    # One of a student's class may answer `host` as it likes, and decide what a link costs.
     if type(mesh) is Mesh:
         return mesh
     try:

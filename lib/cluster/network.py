@@ -4,6 +4,7 @@ What goes over it is a flow. Alone it takes its `length`. Of each link that it p
 1 of the slowest, less of faster ones. Where the flows on a link need more than there is, they are slowed: all go at one
 pace until a link is full, those on it stay at that pace, and the others go on to the next (max-min fairness: Bertsekas
 and Gallager, Data Networks, 1992, 6.5.2). So no link carries more than it can, and who is slow passes one that is full.
+It is a fluid model: no packets, no protocol that has to find its rate first, and routes that never change.
 
 Everything happens in the order of simulated time: `step` goes on to the next moment at which a flow begins or ends.
 Paces are exact fractions, and a flow is over with the tick in which its last bit arrives. Who asks first changes
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
+# Ranks choose by what has arrived, so at one moment the network goes first.
 BEFORE = -1
 """What comes before all ranks that choose at the same time."""
 Share = Fraction | int
@@ -90,6 +92,7 @@ class _Bundle:
 
     def when(self, done: Share) -> int:
         """The tick in which so much is done."""
+        # The tick in which the last bit arrives: minus the floor of a minus is the ceiling, exactly.
         return self.settled - (self.done - done) // self.pace  # rounded up, and exact
 
 
@@ -116,14 +119,13 @@ class Network:
         self._later = later
         self._promised: set[int] = set()
         self._count = 0
+        # A heap of what is due, with the number of a flow: one that begins, or the first of its bundle to end.
         self._due: list[tuple[int, int, Flow | _Bundle]] = []
-        """A heap of what is due, with the number of a flow: one that begins, or the first of its bundle to end."""
+        # Where its flows go when they begin, and those that are not over, with the moments from which they are ready.
         self._streams: dict[Hashable, tuple[_Bundle, deque[tuple[int, Flow]]]] = {}
-        """Where its flows go when they begin, and those that are not over, with the moments from which they are
-        ready."""
         self._bundles: dict[frozenset[tuple[Hashable, Share]], _Bundle] = {}
+        # Bundles with a flow on a link.
         self._users: dict[Hashable, dict[_Bundle, None]] = {}
-        """Bundles with a flow on a link."""
         self._rooms: dict[tuple[int, int], _Room] = {}
         self._receives: dict[Flow, _Room] = {}
 
@@ -173,6 +175,7 @@ class Network:
     def next(self) -> int | None:
         """The next moment at which something happens, if anything does."""
         due = self._due
+        # What is due no more stays in the heap until it comes up: paces change often, and a search is dear.
         while due and due[0][0] != due[0][2].due:
             heapq.heappop(due)
         return due[0][0] if due else None
@@ -184,19 +187,20 @@ class Network:
             return False
         self.now = now
         over: list[Flow] = []
+        # Links that others pass, too: their paces change. Most links have one flow at a time.
         touched: dict[Hashable, None] = {}
-        """Links that others pass, too: their paces change. Most links have one flow at a time."""
         due = self._due
         while due and due[0][0] <= now:
-            time, _, one = heapq.heappop(due)
-            if time != one.due:
+            time, _, item = heapq.heappop(due)
+            if time != item.due:
                 continue  # its pace has changed since
-            if isinstance(one, Flow):
-                self._begin(one, over, touched)
+            if isinstance(item, Flow):
+                self._begin(item, over, touched)
             else:
-                self._through(one, over, touched)
+                self._through(item, over, touched)
         if touched:
             self._settle(touched)
+        # Last, when all paces are settled, as who is told may send at once; by number, as one tick has no order.
         for flow in over if len(over) == 1 else sorted(over, key=lambda flow: flow.number):
             flow.note(now)
             flow.then()
@@ -209,6 +213,7 @@ class Network:
                 flow.note(bundle.when(done))
 
     def _expect(self, flow: Flow, time: int) -> None:
+        # It may have been ready long before its stream was free.
         flow.due = max(time, self.now)
         heapq.heappush(self._due, (flow.due, flow.number, flow))
 
@@ -225,11 +230,13 @@ class Network:
             return
         time = self.next()
         if time is not None and time not in self._promised:
+            # Once for each moment: every flow that is queued comes by here.
             self._promised.add(time)
             self._later(time, BEFORE, lambda: self._arrive(time))
 
     def _arrive(self, time: int) -> None:
         self._promised.discard(time)
+        # Else what was due now is not any more: a pace has changed since it was promised.
         if self.next() == time:
             self.step()
         self._promise()
@@ -240,15 +247,18 @@ class Network:
         flow.due, flow.start = -1, self.now
         bundle, _ = self._streams[flow.stream]
         if not bundle.flows:
+            # An idle bundle begins anew with whole numbers: fractions would gather denominators over a long run.
             bundle.done, bundle.settled, bundle.pace, bundle.due = 0, self.now, 1, -1
         heapq.heappush(bundle.flows, (bundle.at(self.now) + flow.length, flow.number, flow))
         for link in bundle.links:
             users = self._users.setdefault(link, {})
             users[bundle] = None
+            # Alone on its links a flow keeps the pace of 1, and nothing has to be worked out. Most do.
             if len(users) > 1 or len(bundle.flows) > 1:
                 touched[link] = None
         self._foresee(bundle)
         flow.note(self.now + flow.length)
+        # The receive has begun, so its message leaves the channel and the one behind it has room.
         room = self._receives.pop(flow, None)
         if room is not None:
             room.received += 1
@@ -261,6 +271,7 @@ class Network:
         bundle.due, done = -1, bundle.at(self.now)
         while bundle.flows and bundle.flows[0][0] <= done:
             _, _, flow = heapq.heappop(bundle.flows)
+            # All of it is there, but the message before it is not received: its sender waits, its links are free.
             if flow.room is not None and flow.room[0].received < flow.room[1]:
                 flow.room[0].held = flow
             else:
@@ -288,9 +299,11 @@ class Network:
         seen: set[Hashable] = set()
         for link in touched:
             if link not in seen:
+                # Max-min fairness is asked of connected flows alone: the others cannot feel it.
                 bundles = self._joined(link, seen)
                 shared = paces([one.links for one in bundles], [len(one.flows) for one in bundles])
                 for bundle, pace in zip(bundles, shared, strict=True):
+                    # So much was done at the old pace; from now on the clock of the bundle runs at the new one.
                     if pace != bundle.pace:
                         bundle.done, bundle.settled, bundle.pace = bundle.at(self.now), self.now, pace
                         self._foresee(bundle)
@@ -315,25 +328,29 @@ def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[
 
     All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """
-    found: list[Share] = [1] * len(needs)
+    pace_of: list[Share] = [1] * len(needs)
     counts = counts or [1] * len(needs)
     if sum(counts) == 1:
-        return found
+        return pace_of
     users: dict[Hashable, dict[int, Share]] = {}
     for number, shares in enumerate(needs):
         for link, share in shares.items():
             users.setdefault(link, {})[number] = share * counts[number]
+    # A link that carries all that is asked of it slows nobody.
     users = {link: mine for link, mine in users.items() if sum(mine.values()) > 1}
     free = dict.fromkeys(users, Fraction(1))
     while users:
+        # Progressive filling: the link that would be full first says how far all on it get, and they are done.
         levels = {link: free[link] / sum(mine.values()) for link, mine in users.items()}
         level = min(levels.values())
+        # No flow is faster than alone, so whatever is left goes at full pace.
         if level >= 1:
             break
+        # A dict for a set: several links may fill at once and share flows, and the order must not be that of hashes.
         for number in {number: None for link, mine in users.items() if levels[link] == level for number in mine}:
-            found[number] = level
+            pace_of[number] = level
             for link in needs[number]:
                 if link in users:
                     free[link] -= users[link].pop(number) * level
         users = {link: mine for link, mine in users.items() if mine}
-    return found
+    return pace_of

@@ -74,21 +74,26 @@ class Readers:
 
     def read(self, rank: int, batches: Iterable[int], issued: int, scale: Fraction | int = 1) -> Reading:
         """Serves the request of a rank for some examples, in a time that is scaled."""
-        one, copy = round(self._read * scale), round(self._copy * scale)
-        mine = self._processes.setdefault(process_of(self._mesh, rank), _Process())
-        number, mine.served = mine.served, mine.served + 1
+        read_time, copy_time = round(self._read * scale), round(self._copy * scale)
+        process = self._processes.setdefault(process_of(self._mesh, rank), _Process())
+        number, process.served = process.served, process.served + 1
+        # In order of their numbers: a set has none, and which one comes first is a time that somebody sees.
         wanted = sorted(batches)
-        fresh = tuple([batch for batch in wanted if batch not in mine.there])
-        begin, after = (issued, None) if not fresh or mine.free <= issued else (mine.free, mine.last)
+        # What the reader has read once it has for all devices of the process. Simplified: memory never runs out.
+        fresh = tuple([batch for batch in wanted if batch not in process.there])
+        begin, after = (issued, None) if not fresh or process.free <= issued else (process.free, process.last)
         for place, batch in enumerate(fresh, 1):
-            mine.there[batch] = begin + place * one, number
+            process.there[batch] = begin + place * read_time, number
         if fresh:
-            mine.free, mine.last = begin + len(fresh) * one, number
-        until, brought = max([mine.there[batch] for batch in wanted], default=(issued, number))
+            process.free, process.last = begin + len(fresh) * read_time, number
+        # Of those there already the last one counts, which another rank's request may have brought.
+        until, brought = max([process.there[batch] for batch in wanted], default=(issued, number))
         copied, before = self._copied.get(rank, (0, None))
+        # Each device has one link, so its copies queue; those of two devices run side by side.
         start = max(issued, until, copied)
-        end = start + len(wanted) * copy
+        end = start + len(wanted) * copy_time
         self._copied[rank] = end, number
+        # The reader did nothing for it, so what is shown is the copy, and what that had to wait for.
         if not fresh:
             begin = start
             after = None if start == issued else before if copied > until else brought

@@ -1,5 +1,9 @@
 """Where ranks meet: Dist, a world of ranks. Collectives are matched by their number in a group, messages by both ranks.
 
+It does what torch.distributed and NCCL do, with one difference that students need: members that disagree get an error
+that names both. NCCL sees no disagreement; it would hang, or mix up their data. (torch looks for one only where
+TORCH_DISTRIBUTED_DEBUG=DETAIL asks it to.)
+
 What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
 """
 
@@ -169,30 +173,30 @@ class Dist(Given):
         engine = Engine(self._on_stuck, self._progress)
         self._give(ranks=total, mesh=mesh, costs=costs, budget=budget, models={}, engine=engine, streams=Streams())
         self.failure: PuzzleError | None = None
+        # Whether somebody made this world and its Models themselves, as the original's notebook does.
         self.by_hand = True
-        """Whether somebody made this world and its Models themselves, as the original's notebook does."""
+        # When a rank failed, and which, once one did: what lies behind that is in no Trace.
         self.until: tuple[int, int] | None = None
-        """When a rank failed, and which, once one did: what lies behind that is in no Trace."""
+        # The puzzle that is run here, where simulate was told one.
         self.puzzle: str | None = None
-        """The puzzle that is run here, where simulate was told one."""
+        # What each rank runs, where simulate runs it. It is in no Trace.
         self.function: Callable[[Model], Any] | None = None
-        """What each rank runs, where simulate runs it. It is in no Trace."""
         self.asks: frozenset[str] | None = None
+        # What the layers are; one stands for all where they are alike.
         self.descriptions: Sequence[Layer] = USUAL
-        """What the layers are; one stands for all where they are alike."""
         self.prices = costs.on(mesh)
+        # What forward and backward of a batch take here, and an update, on all ranks and of all layers. None where that
+        # is not the same for all.
         self.flat: tuple[int | None, ...] = (None, None, None)
-        """What forward and backward of a batch take here, and an update, on all ranks and of all layers. None where
-        that is not the same for all."""
         self.network = None
         if costs.shared:
             from lib.cluster.network import Network
 
             self.network = Network(self.prices, self.engine.choose_later)
+        # One object for all that are equal, of what each rank of a large world would otherwise have its own: rows that
+        # are the same on all ranks, inputs of operations, and the numbers of instructions. A rank is a fifth smaller
+        # for it, and a twentieth slower.
         self.shared: dict[Any, Any] | None = {} if total > FEW else None
-        """One object for all that are equal, of what each rank of a large world would otherwise have its own: rows that
-        are the same on all ranks, inputs of operations, and the numbers of instructions. A rank is a fifth smaller for
-        it, and a twentieth slower."""
         everybody = tuple(range(total))
         self.everybody = Group(everybody, everybody)
         self._groups = {everybody: self.everybody}
@@ -208,6 +212,7 @@ class Dist(Given):
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
+            # Saves a million look-ups. Costs of a student's own class may answer anything, so these are asked.
             if self.shape.usual and type(self.prices).compute is Costs.compute:
                 flat = [self.prices.compute(OPERATIONS[op], 0, 0, 1) for op in ("forward", "backward", "update")]
                 self.flat = tuple(flat)
@@ -272,6 +277,7 @@ class Dist(Given):
                 self._by_name.update(((member, axis), found) for member in found.ranks)  # it is the line of all of them
             return found
         try:
+            # One more than there are ranks: what is endless is no group, and has to be refused all the same.
             items: tuple[Any, ...] = tuple(islice(name, self.ranks + 1))
         except TypeError:
             items = (name,)
@@ -300,6 +306,7 @@ class Dist(Given):
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
         if ranks not in self._groups:
+            # A group that names them in another order shares the communicator of the sorted one: one stream, one count.
             members = tuple(sorted(ranks))
             communicator = None if members == ranks else self._intern(members)
             self._groups[ranks] = Group(ranks, self.everybody.ranks, communicator)
@@ -313,6 +320,7 @@ class Dist(Given):
             self.begin(member.rank)
         communicator = group.communicator
         position = communicator.position[member.rank]
+        # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.
         number = communicator.issued[position]
         communicator.issued[position] = number + 1
         pending = communicator.open.get(number)
@@ -330,6 +338,7 @@ class Dist(Given):
         members: list[Member] = pending.members  # nobody is missing now
         events: list[Event] = pending.events
         group, communicator = pending.group, pending.group.communicator
+        # They were put down by rank; results go by the place in the group that all of them have named.
         if group.ranks != communicator.ranks and all(member.group == group.ranks for member in members):
             members = [members[communicator.position[rank]] for rank in group.ranks]
         row = COLLECTIVES[members[0].op]
@@ -337,6 +346,7 @@ class Dist(Given):
             results = collective(row, members)
         except PuzzleError as error:
             pending.locate(error)
+            # It fails when its last member comes, any of them: the same in whatever order ranks are stepped.
             error.time = max([event.issued for event in events])
             raise
         whole = row.paced([m.value for m in members], members[0].said)
@@ -368,5 +378,6 @@ class Dist(Given):
         if not self.engine.driving:
             self.begin(rank)
         signal = Signal(Asked(event.batches))
+        # Later, as another rank of the process may ask at an earlier moment and has not been stepped so far.
         self.engine.choose_later(event.issued, rank, serve)
         return signal

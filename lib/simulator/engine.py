@@ -6,6 +6,10 @@ to each other goes through signals only, so the order changes nothing. When none
 earliest first: a choice is an action whose outcome depends on what everybody else did before that moment. When there
 is no choice left either and somebody still waits, that is a deadlock: `parked()` says who waits for what.
 
+As in SimPy all that can be waited for is one kind of thing, and a second trigger is an error; unlike there a run in
+which everybody is blocked does not just return. There are no resources, no timeouts and no interrupts: ranks need none,
+and without them no order of steps can change what happens.
+
 `run` steps the coroutines. Where an asyncio loop does, each as a task, see `running_loop`.
 """
 
@@ -81,6 +85,7 @@ class Patience:
         if self._turns <= TURNS + TURNS_EACH * tasks:
             return False
         self._turns = 0
+        # Asked rarely, as it goes through all ranks.
         before, self._seen = self._seen, self._progress()
         return before == self._seen
 
@@ -118,19 +123,19 @@ class Engine:
     ) -> None:
         self.on_stuck = on_stuck
         self.progress = progress
+        # Who waits for which signal of those that others step, by name.
         self.waiting: dict[tuple[int, Signal], None] = {}
-        """Who waits for which signal of those that others step, by name."""
+        # Who waits for something that is not a Signal of ours, where that is known.
         self.elsewhere: list[tuple[int, Signal]] = []
-        """Who waits for something that is not a Signal of ours, where that is known."""
+        # Which coroutine runs, where others step them.
         self.who: Callable[[], int | None] | None = None
-        """Which coroutine runs, where others step them."""
         self.finished: set[int] = set()
+        # Whether the coroutines are stepped here.
         self.driving = False
-        """Whether the coroutines are stepped here."""
+        # How often something has happened: while it stands still, so do all who wait.
         self.moves = 0
-        """How often something has happened: while it stands still, so do all who wait."""
+        # The last moment at which a choice is made, where there is one.
         self.until: int | None = None
-        """The last moment at which a choice is made, where there is one."""
         self._patience = Patience(progress)
         self._own: list[_Task] = []
         self._ready: deque[_Task] = deque()
@@ -142,12 +147,14 @@ class Engine:
 
     def fire(self, signal: Signal, value: Any = None) -> None:
         """Lets a signal happen. A second time is an error of ours."""
+        # A second value would come too late for those who went on with the first.
         assert not signal.fired, "a signal fires once"
         signal.fired = True
         signal.value = value
         self.moves += 1
         waiters = signal.waiters
         if waiters:
+            # All are of one kind: either this engine steps the coroutines or a loop of asyncio does.
             if type(waiters[0]) is _Task:
                 self._ready.extend(waiters)
             else:
@@ -158,6 +165,7 @@ class Engine:
     def parked(self) -> list[tuple[int, Signal]]:
         """Return who waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
+        # By name, as a message lists them; only one of the two is ever in use.
         return own or sorted([*self.waiting, *self.elsewhere], key=lambda item: item[0])
 
     def running(self) -> int | None:
@@ -179,6 +187,7 @@ class Engine:
 
     def choose(self) -> bool:
         """Makes the earliest choice; whether there was one."""
+        # After a failure nothing counts that lies behind it, so nothing is chosen there either.
         if not self._choices or (self.until is not None and self._choices[0][0] > self.until):
             return False
         heapq.heappop(self._choices)[3]()
@@ -194,6 +203,7 @@ class Engine:
         `order` may permute the coroutines that are ready (their names): tests use it to show that it changes nothing.
         """
         self._own = [_Task(name, coroutine) for name, coroutine in enumerate(coroutines)]
+        # First in, first out: nobody starves, and it is the same in every run. Any order would do: see `order`.
         self._ready = deque(self._own)
         self.driving = True
         self.go_on(order)
@@ -205,6 +215,7 @@ class Engine:
 
     def go_on(self, order: Callable[[list[int]], Sequence[int]] | None = None) -> None:
         """Goes on until nobody can move. After a Failed it may be called again, for those who still can."""
+        # Choices only when nobody can run: until then somebody may still do something that lies before them.
         while self._ready or self.choose():
             if order is not None and len(self._ready) > 1:
                 by_name = {task.name: task for task in self._ready}
@@ -218,6 +229,7 @@ class Engine:
             yielded = task.coroutine.send(None)
         except (StopIteration, Halted):
             self.over(task.name)
+        # Whatever it is: KeyboardInterrupt and SystemExit too have a rank and a line to be told with.
         except BaseException as error:
             raise Failed(task.name) from error
         else:

@@ -99,18 +99,19 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         super().__init__()
         self.models = dist.models
         self.engine = engine = dist.engine
+        # Nobody's, to watch: this loop knows when a task ends.
         self.tasks: dict[int, asyncio.Task[Any]] = {}
-        """Nobody's, to watch: this loop knows when a task ends."""
+        # The waits of each rank whose signal has fired.
         self.due: dict[int, list[_Turn]] = {}
-        """The waits of each rank whose signal has fired."""
         self.now = 0.0
+        # BaseEventLoop asks its selector before every pass: for us a hook for when nobody is ready.
         self._selector = self
         self.set_exception_handler(lambda _, context: self.went_wrong(context))
+        # The tasks of each rank that have not ended.
         self.under_way: dict[int, dict[asyncio.Task[Any], None]] = {}
-        """The tasks of each rank that have not ended."""
         self.failed: list[tuple[int | None, Any]] = []
+        # Why the run ended before its end, if it did.
         self.stopped: Stop | None = None
-        """Why the run ended before its end, if it did."""
         self.first: Failure | None = None
         self._patience = Patience(engine.progress)
         self._leaps = 0
@@ -124,6 +125,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
         """
         engine = self.engine
+        # Its own future for each wait: several tasks of a rank may wait for one signal, and go on one at a time.
         turn = _Turn(self, name, event, index, self.create_future())
         if signal.fired:
             turn.signalled()
@@ -141,9 +143,11 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     def wake(self) -> bool:
         """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
         woken = False
+        # By rank, and in a rank by time; never by who was woken first, which is an accident of our own order.
         for name in sorted(self.due):
             waiting = sorted((turn for turn in self.due[name] if not turn.future.done()), key=_Turn.order)
             if waiting:
+                # One for each rank: what it does next may decide what the others of that rank do.
                 waiting[0].future.set_result(None)
                 woken = True
             self.due[name] = waiting[1:]
@@ -170,6 +174,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
+            # First waits that are over, then choices, both in simulated time; timers last, which are not in it.
             elif self.wake() or self.engine.choose():
                 return []
             elif timeout is not None and isfinite(self._next()):
@@ -179,6 +184,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
                 self.stop()
             elif not self.is_over():
                 self._stop(None, self._deadlock())
+        # A loop that does not end, say (`_turn`): it ends the run as any other reason does.
         except Exception as error:
             self._stop(None, error)
         return []
@@ -206,6 +212,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self._advance()
             return
         every = [(rank, task) for rank, tasks in sorted(self.under_way.items()) for task in tasks]
+        # Name the one that asks in circles, and not one that waits for it.
         asking = [item for item in every if (_within(item[1])[-1:] == ["sleep"] if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
         raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)
@@ -250,6 +257,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     def unheard(self) -> Stop | None:
         """The first task that failed without anybody's having awaited it."""
         for rank, task in self.failed:
+            # asyncio's own note that nobody has asked for the error: it would print it when the task is thrown away.
             if task._log_traceback:
                 return Stop(rank, task.exception())
         return None
@@ -274,6 +282,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self._stop(rank, error)
             return
         found = moment_of(failed, self.models)
+        # The earliest in simulated time counts, not the one that our loop met first.
         if self.first is None or found[:2] < self.first[:2]:
             self.first, self.stopped = found, Stop(rank, error)
             bound(found, self.models)
@@ -373,6 +382,7 @@ def run(
         try:
             names = list(range(len(coroutines)))
             for rank in names if order is None else order(names):
+                # A task copies the context that it is made in, so all tasks of a rank inherit the number.
                 token = RANK.set(rank)
                 try:
                     loop.began(rank, loop.create_task(coroutines[rank]))

@@ -53,6 +53,7 @@ def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleEr
     if isinstance(cause, KeyboardInterrupt):
         raise diagnosis.interrupted(rank, cause) from None
     done = (event.op for model in dist.models.values() for event in model.program.events)
+    # The stub was left at the end of a function that does something: a line too many, not an unsolved puzzle.
     if isinstance(cause, NotSolved) and not TIMED.isdisjoint(done) and not cause.untouched():
         cause.left_over()
     if isinstance(cause, PuzzleError):
@@ -101,6 +102,7 @@ def moment_of(failed: Failed, models: Mapping[int, Any]) -> Failure:
     cause = failed.__cause__
     time, rank = models[failed.name].program.clock, failed.name
     if isinstance(cause, PuzzleError) and cause.time is not None:
+        # Of the two that disagree the lower one: which of them came last depends on who was stepped first.
         time, rank = cause.time, min(getattr(cause, "ranks", None) or (rank,))
     return Failure(time, rank, failed)
 
@@ -114,6 +116,7 @@ def bound(failure: Failure, models: Mapping[int, Any]) -> None:
     """Lets all ranks begin only what lies before a failure, or at its moment; the one that failed, nothing."""
     for rank, model in models.items():
         model.dist.until = failure.time, failure.rank
+        # The others may finish what lies before; equal times are allowed, as theirs may be of a lower rank.
         model.program.until = -1 if rank == failure.error.name else failure.time
 
 
@@ -121,6 +124,7 @@ def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:
     """Runs the other ranks up to the moment at which one failed; should another fail before, up to that. The first;
     None where one of them asks for an event loop."""
     first: Failure | None = None
+    # Each round ends another rank or everything: a failure that lies earlier replaces the first.
     while not _asked_for_a_loop(failed.__cause__):
         if isinstance(failed.__cause__, KeyboardInterrupt) or (first is None and is_final(failed)):
             return failed
@@ -152,6 +156,7 @@ def _cut(program: Program, until: int) -> Program:
     pending: set[int] = set()
     clock, blocked = 0, False
     for number, event in enumerate(program.events):
+        # What comes after a wait for something that has not begun cannot have happened by then.
         if event.issued > until or (event.op == "wait" and event.arg[0] in pending):
             break
         if event.op in COMMUNICATION and (event.start is None or event.start > until):

@@ -1,5 +1,8 @@
 """Messages that ranks pass to each other, matched by both their ranks, or by who comes first.
 
+Sends and receives pair off as in MPI without tags: in order for each pair of ranks, and none overtakes another. One
+message fits in a channel, as in the original; the buffers of real libraries differ, and may hide a deadlock.
+
 What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
 """
 
@@ -41,8 +44,8 @@ class Message:
         return [cast(int, self.event.peer)]
 
 
+# What every send that finds room at once returns.
 _ROOM = Signal()
-"""What every send that finds room at once returns."""
 _ROOM.fired = True
 
 
@@ -69,6 +72,7 @@ class Channel:
 
     def __init__(self, source: int, target: int) -> None:
         self.source, self.target = source, target
+        # Stored and forwarded: a message takes its length at both ends, one after the other. NCCL overlaps them.
         self.sends, self.arrivals = object(), object()
         self.ready, self.waiting, self.receives = deque[Message](), deque[Message](), deque[Receive]()
 
@@ -107,6 +111,7 @@ class Messages:
             return message.room
         event.start = start = self.streams.carry(channel.sends, event.issued, length)
         message = Message(event, load, start + length)
+        # One message fits, as in the original: a second send waits for the first to be received.
         if channel.ready:
             message.room = Signal(message)
             channel.waiting.append(message)
@@ -150,6 +155,7 @@ class Messages:
             if channel.ready and not queue:
                 return self._take(channel, event, Signal())
             wanted = Receive(event, rank, source)
+            # A named receive behind a bare one has to wait for it: which message that takes is not known yet.
             (queue or channel.receives).append(wanted)
             return wanted
         wanted = Receive(event, rank, None, range(self.ranks))
@@ -163,6 +169,7 @@ class Messages:
     def _first(self, rank: int) -> Channel | None:
         """The incoming channel whose message is first in simulated time; of equals the lowest source."""
         ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
+        # Never by who was stepped first: that is an accident of our own order.
         return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
 
     def _offer(self, wanted: Receive, posted: int) -> None:
@@ -171,6 +178,7 @@ class Messages:
 
     def _take_any(self, wanted: Receive) -> None:
         queue = self._any[wanted.rank]
+        # Each message that arrives meanwhile is offered; the first choice took one, and the others find it done.
         if wanted.fired or not queue or queue[0] is not wanted:
             return
         channel = self._first(wanted.rank)
@@ -178,6 +186,7 @@ class Messages:
             return
         queue.popleft()
         self._take(channel, wanted.event, wanted)
+        # Those behind it that name their source need no choice, and are answered up to the next bare one.
         while queue and (source := queue[0].source) is not None:
             named = queue.popleft()
             channel = self._channel(source, named.rank)
@@ -193,6 +202,7 @@ class Messages:
         start = self._hand_over(channel, channel.ready.popleft(), event, signal)
         if channel.waiting and self.network is None:
             following = channel.waiting.popleft()
+            # It finds room when the one before begins to be received, and no earlier.
             following.posted = max(following.posted, start)
             self._post(channel, following)
             self.engine.fire(following.room)
@@ -237,6 +247,7 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
     copies: dict[int, Any] = {}
 
     def copied(part: Any) -> Any:
+        # As pickle does it: what is there twice, or within itself, arrives so.
         if id(part) not in copies:
             copies[id(part)] = anew(part)
         return copies[id(part)]
@@ -290,6 +301,7 @@ MOST_LOOKED_AT = 10**5
 def _held(thing: object) -> object:
     """A value in an object of any other class, or in what that holds, or one that was not awaited; None where there is
     none. None of its methods are called."""
+    # By what the garbage collector knows, as attributes and items of a student's class may run code, or lie.
     seen, queue = {id(thing)}, [thing] if gc.is_tracked(thing) else []
     for part in queue:
         if isinstance(part, Value) or is_awaitable(part):

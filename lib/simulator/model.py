@@ -65,6 +65,7 @@ _HELD = {
         for name, kind in zip(STORES, KINDS, strict=True)
     },
 }
+# What a Model knows of the world, in words, and what to do instead of setting it.
 _GIVEN = {
     **_HELD,
     "time": ("this rank's clock", "operations move it on"),
@@ -74,7 +75,6 @@ _GIVEN = {
     "log": ("what this rank did", "call operations: they are recorded"),
     "trace": ("what all ranks did", "call operations: they are recorded"),
 }
-"""What a Model knows of the world, in words, and what to do instead of setting it."""
 
 
 class Model(Given):
@@ -126,6 +126,7 @@ class Model(Given):
             raise ValueError(f"padding is how many batches count for nothing, 0 to {MOST}; got {written(padding)}")
         if not whole or not 0 <= rank < dist.ranks:
             raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
+        # Groups of such a world have counted calls that nobody will join any more.
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
         program = Recorder(rank, dist, dist.budget)
@@ -142,6 +143,7 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
+        # Attributes of its own for what each operation asks for: two look-ups less, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
 
@@ -197,12 +199,14 @@ class Model(Given):
         moves, at, total = self.program.moves, 0, 0
         values = self.program.values
         for index, event in enumerate(self.program.events):
+            # Moves up to an event come before it: memory is what the stores hold when it starts.
             while at < len(moves) and moves[at][0] <= index:
                 value = values[moves[at][2]]
                 total += moves[at][3] * (0 if value is None else value.elements())
                 at += 1
             if event.op in TIMED and event.start is not None:
                 typ = "pass" if event.op in MESSAGES else event.op
+                # The original's log names no layer there.
                 layer = None if typ in ("pass", "update") else event.layer
                 batches = event.batches if event.op in COMPUTE and OPERATIONS[event.op].per_batch else NO_BATCHES
                 when, length = units(event.start), units(event.length)
@@ -225,6 +229,7 @@ class Model(Given):
             shard, total = plain(shard), plain(total)
         if dim not in ("in", "out"):
             self._blame(RuleError(facts.NoDim(dim)))
+        # Rows are the classic case and say nothing more, so that files from before there were columns stay the same.
         said = (shard, total) if dim == "in" else (shard, total, 1)
         program, frame = self.program, _frame(1)
         try:
@@ -250,6 +255,7 @@ class Model(Given):
         program = self.program
         try:
             here = weight is not None and inp.home is weight.home is program
+        # No value at all, such as a call that was not awaited: the rule says so below.
         except AttributeError:
             here = False
         if weight is None or not here:
@@ -446,9 +452,11 @@ class Model(Given):
         frame = _frame(1)
         program = self.program
         source = (frame.f_code, frame.f_lasti)
+        # One comparison of each, as it mostly holds; `_peer` has the words.
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
             rank = self._peer(rank, "pass_to")
         try:
+            # Most messages are one value: it arrives as such, and needs no copy.
             if isinstance(v, Value):
                 load = first = v
                 elements = v.place.elements
@@ -471,6 +479,7 @@ class Model(Given):
             source = self._peer(source, "receive")
         program = self.program
         place = (frame.f_code, frame.f_lasti)
+        # Without a source: it is filled in by the message that answers it.
         event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
         program.append(event)
         return Work(self, event, self.dist.receive(self.rank, source, event))
@@ -505,9 +514,11 @@ class Model(Given):
                 v = self._list(row, v, layer, members)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
+                # A bucket has no layer of its own: the first names it, and all are in the argument.
                 if row.bucket:
                     layer, arg = first.layer, tuple([value.layer for value in v])
             else:
+                # The common case is a value of the layer that is named, and needs no rule.
                 if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
                     rules.bring(row, v, layer, len(members.ranks))
                 inputs = (v.number if v.home is program else program.id(v, source),)
@@ -519,6 +530,7 @@ class Model(Given):
             ranks, batches = members.ranks, first.place.batches
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
             program.append(event)
+            # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
         except PuzzleError as error:
             self._blame(error)

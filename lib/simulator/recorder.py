@@ -1,4 +1,8 @@
-"""The record of one running rank: its operations as it does them, and its communication as it is awaited (Work)."""
+"""The record of one running rank: its operations as it does them, and its communication as it is awaited (Work).
+
+Work is torch's: a collective with async_op=True returns one, and wait() waits for it. Here every communication returns
+one, and `await` waits. A rank's clock is that of a GPU's default stream, and Python itself takes no time.
+"""
 
 from __future__ import annotations
 
@@ -72,16 +76,18 @@ class Recorder(Program):
         super().__init__(rank, (), [], ())
         self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
         self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
+        # Three numbers for each move: before which event, which store, or ~ of it to leave it, and which value.
         self.moved: list[int] = []
-        """Three numbers for each move: before which event, which store, or ~ of it to leave it, and which value."""
         self.most_moved = 3 * MOVES_AN_EVENT * budget
+        # What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction.
         self.taken: list[Any] = []
-        """What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction."""
+        # How many rows have become Events, and how many numbers Moves: reading in the middle of a run makes none twice.
         self._asked = self._told = 0
         self.world = world
         self.shared = world.shared
         self.budget = budget
         self.clock = 0
+        # Later than any time that a run may come to: nothing has failed so far.
         self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] | None = None
 
@@ -129,6 +135,7 @@ class Recorder(Program):
             self._adopted = {}
         elif (known := self._adopted.get(id(value))) is not None:
             return known[1]
+        # It would be no copy: memory that two ranks share is the mistake that real processes cannot make.
         if home is not None and home.world is self.world:
             raise RuleError(
                 f"this {value.kind} lives on rank {home.rank}",
@@ -140,6 +147,7 @@ class Recorder(Program):
             raise RuleError(facts.NoKind(value))
         number = len(self.values)
         self.values.append(value)
+        # The value is kept with its number, so that no other object gets its id.
         self._adopted[id(value)] = (value, number)
         self.did("foreign", value.layer, (), number, 1, *_split(source or student_place()))
         return number
@@ -167,6 +175,7 @@ class Recorder(Program):
         """Writes down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
         and moves the clock on."""
         now, rows = self.clock, self.rows
+        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
             self.refuse()
         row = op, layer, inputs, first, count, now, length, code, instruction, arg
@@ -304,9 +313,11 @@ class Work(Generic[T]):
             event.outputs = tuple([value.number for value in result])
         start: Any = event.start  # it has happened, so it has one
         end = start + event.length
+        # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
         if len(program.rows) == self._index and len(program.moved) == self._moves:
             event.blocking = True
         else:
+            # It may have been over long ago: then awaiting it takes no time.
             wait = max(0, end - program.clock)
             program.did("wait", event.layer, (), 0, 0, *_split(event.source), wait, (self._index - 1,))
         if end > program.clock:

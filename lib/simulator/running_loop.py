@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 COLLECT_AFTER: Final = 100_000
 """New objects after which the garbage collector looks for garbage while tasks run: they make many objects, and no
 garbage. With Python's own 700 a large world takes twice as long."""
+# The tasks of all worlds that step a rank, until they end, or are forgotten with their loop.
 _running: WeakSet[asyncio.Task[Any]] = WeakSet()
-"""The tasks of all worlds that step a rank, until they end, or are forgotten with their loop."""
+# How often the collector looks where none runs.
 _usual: list[int] = []
-"""How often the collector looks where none runs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,8 +61,8 @@ class RunningLoop:
         self.dist = dist
         self.engine = engine = dist.engine
         self.tasks: dict[int, asyncio.Task[Any]] = {}
+        # Tasks that a signal has woken and that have not run since.
         self.waking = 0
-        """Tasks that a signal has woken and that have not run since."""
         self._patience = Patience(engine.progress)
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
@@ -129,6 +129,7 @@ class RunningLoop:
 
             self._ticking = True
             try:
+                # Behind all that is ready now: when the tick comes up, each of them has had a turn.
                 asyncio.get_running_loop().call_soon(self._tick, self.engine.moves)
             except RuntimeError:  # the loop is over
                 self._ticking = False
@@ -142,9 +143,11 @@ class RunningLoop:
                 self._spin()
                 return
         self._spinners = []
+        # Somebody moved, or will in the next pass: nothing is known yet, and the next tick looks again.
         if self.waking or engine.moves != seen or engine.choose():
             self.watch()
         elif engine.waiting and (make := engine.on_stuck()) is not None:
+            # Each once, in the order of the waits: several ranks wait for one collective.
             for signal in {signal: None for _, signal in engine.waiting}:
                 for waiter in signal.waiters:
                     waiter.end(make())
@@ -171,6 +174,7 @@ class RunningLoop:
     def _spin(self) -> None:
         count = len(self._spinners)
         if self._patience.exhausted(self.engine.moves, count, count) and not self.engine.choose():
+            # The lowest rank is told, as everywhere.
             for name, task in sorted(self._spinners, key=lambda item: item[0]):
                 if (error := diagnosis.on_spinning(self.dist, name, task, TURNS)) is not None:
                     _end(task, error)

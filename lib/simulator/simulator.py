@@ -85,6 +85,7 @@ def simulate(
     if failure is None and any(model.program.clock > MAX_TICKS for model in models):
         most = MAX_TICKS // TICKS
         raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
+    # No error: a notebook is run from top to bottom, and later cells have to show what is to be done.
     if isinstance(failure, NotSolved):
         from lib.errors import graded
 
@@ -100,6 +101,7 @@ def _need_function(function: Callable[[Model], Any]) -> None:
     """Check that a function takes a Model and nothing else, and in a notebook, that it is the latest of its name."""
     try:
         with suppress(ValueError):  # a builtin that does not tell its parameters
+            # One Model is all that it is given: whatever else it takes has to have a default.
             inspect.signature(function).bind(None)
     except TypeError:
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
@@ -139,6 +141,7 @@ def _setting(
         from lib.puzzles.records import schedule_record
 
         record = schedule_record(puzzle)
+        # A mesh of its own belongs to the puzzle's size; at another number of ranks it would not fit.
         if mesh is None and record.mesh is not None and ranks in (None, record.ranks):
             mesh = mesh_from(record.mesh.to_json())
     if ranks is None and mesh is not None:
@@ -153,8 +156,10 @@ def _setting(
             raise ValueError(f"{puzzle} has {record.layers} layers, each of its own kind: leave out layers=")
         described = USUAL if record is None else record.described(layers)
     if costs is None:
+        # A copy: what somebody does to the costs of a run must not change the record.
         costs = UNIT if record is None else replace(record.costs)
     if budget is None:
+        # At the size of a puzzle little is recorded, so an endless loop is told of soon.
         budget = PUZZLE_BUDGET if record is not None and (ranks, layers, batches) == record.size else BUDGET
 
     def world() -> tuple[Dist, list[Model]]:
@@ -179,6 +184,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
         result = function(model)
         return await result if inspect.isawaitable(result) else result
 
+    # An async function is called as it is: a coroutine around each would be a frame more at each step.
     on_a_rank = function if inspect.iscoroutinefunction(function) else run
     with without_collector(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
         dist, models = world()
@@ -201,6 +207,7 @@ def _attempt(
         coroutines = [function(model) for model in models]
         try:
             drive(coroutines, order)
+        # exit(), too: a student's function must not end the notebook.
         except BaseException as error:
             from lib.simulator.failures import what_failed  # here and not above: a run that goes well needs none of it
 
@@ -211,6 +218,7 @@ def _attempt(
                 with suppress(Exception, Halted, SystemExit, GeneratorExit):
                     coroutine.close()
         if failure is NEEDED:
+            # The attempt counts for nothing, so neither does what it printed: the second one prints it again.
             printed.forget()
             dropped.clear()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
@@ -249,6 +257,7 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
     """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
     found: list[ForgottenAwait] = []
     with warnings.catch_warnings():
+        # Python says it once a line by default, and a notebook's cell is run again and again.
         warnings.filterwarnings("always", r"coroutine '.*' was never awaited", RuntimeWarning)
         show = warnings.showwarning
 
@@ -295,6 +304,7 @@ class Printed:
     def write(self, text: str, /) -> int:
         """Keeps what a rank prints, with the time by its clock."""
         rank = self._dist.engine.running()
+        # Nobody's, or too much to be kept: at once, behind what was kept so far.
         if rank is None or self._room < 0:
             self.release()
             return self._stream.write(text)

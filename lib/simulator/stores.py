@@ -1,4 +1,8 @@
-"""The five stores of a rank: dictionaries under the student's own keys that know what enters and leaves."""
+"""The five stores of a rank: dictionaries under the student's own keys that know what enters and leaves.
+
+They stand for a GPU's memory. A real allocator rounds sizes up and fragments; here a value takes its elements, and
+memory is what the stores hold, with what is in use outside them (see `lib.trace.lifetimes`).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ _dict: Any = dict
 _put, _take, _replace, _clear = _dict.setdefault, _dict.pop, _dict.__setitem__, _dict.clear
 _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 _HERE = globals()
+# The kind of value that each store is for, in the order of the stores.
 _KINDS = tuple(KINDS.values())
-"""The kind of value that each store is for, in the order of the stores."""
 
 
 class Store(dict[Any, T]):
@@ -51,6 +55,7 @@ class Store(dict[Any, T]):
         moved, put = program.moved, _put
         if key in self:
             put = _replace
+            # ~ of the store's number to leave it: one list of ints, where tuples would be an object for each move.
             moved += (len(program.rows), ~self._index, program.id(self[key]))
         moved += (len(program.rows), self._index, number)
         if len(moved) > program.most_moved:
@@ -104,6 +109,7 @@ class Store(dict[Any, T]):
         return value
 
     def popitem(self) -> tuple[Any, T]:
+        # The last one, as a dict's own does, but through `del`, which is told.
         key = next(reversed(self), None)
         if key not in self:
             raise self._absent(key)
@@ -130,6 +136,7 @@ class Store(dict[Any, T]):
         return self
 
     def __reduce__(self) -> Any:
+        # A copy is a plain dict: it belongs to no rank, and holding it takes no memory there.
         return dict, (dict(self),)
 
     def __repr__(self) -> str:

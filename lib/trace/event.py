@@ -1,8 +1,9 @@
 """What every rank did, to which values, in which order: events and programs, the plain data inside a Trace.
 
 A rank's program is in single-assignment form: each event names its input and output values by id, and `moves` say
-when a value entered or left a store. Times are in ticks (see clock). Nothing here is a student's function: a Trace
-can be saved, checked, re-timed, drawn and replayed far from the code that made it.
+when a value entered or left a store. Compilers use that form for the same reason: who made a value, and who uses it,
+is then a look-up and no analysis. Times are in ticks (see `costs`). Nothing here is a student's function: a Trace can
+be saved, checked, re-timed, drawn and replayed far from the code that made it.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ class _Writer:
         self.calls: dict[tuple[Any, ...], int] = {}
         self.rows: dict[tuple[Any, ...] | None, int] = {None: -1}
         self.values: list[list[Any]] = []
+        # Where the rows of these tables stood first.
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
-        """Where the rows of these tables stood first."""
         self.shared = 0
 
     def columns(self, program: Program) -> dict[str, list[Any]]:
@@ -155,6 +155,7 @@ class _Writer:
         """The unit of all times, and the columns of all ranks, each of them once."""
         every = [self.columns(program) for program in self.run.programs]
         times = [time for columns in every for name in TIMES for time in columns[name] if time is not None]
+        # Times are mostly multiples of one large number, and shorter when they are counted in that.
         unit = max(gcd(*set(times)), 1) if set(map(type, times)) == {int} else 1  # else it is for the reader to refuse
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
         programs: list[dict[str, Any]] = []
@@ -165,6 +166,7 @@ class _Writer:
             program: dict[str, Any] = {}
             for name, column in columns.items():
                 before = first.setdefault((name, tuple(column)), rank)
+                # The bound is that of the reader: what is written has to be read again.
                 again = before < rank and self.shared + len(column) <= MAX_SHARED
                 self.shared += len(column) if again else 0
                 program[name] = before if again else column
@@ -228,6 +230,7 @@ def plain(run: Trace) -> Trace:
 def write(run: Trace, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
     path = _path(path, "save")
+    # Refused here, as otherwise nobody could read the file.
     if any(program.end > MAX_TICKS for program in run.programs):
         raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} time units; this run takes longer")
     text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
@@ -245,6 +248,7 @@ def read(path: str | Path) -> Trace:
         if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
             raise OSError(0, "it is no plain file")
         with path.open("rb") as file:
+            # One more than allowed: asking for the size first says nothing of a file that grows.
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # a name with a null character is a ValueError
         reason = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"

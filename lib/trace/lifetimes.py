@@ -59,8 +59,8 @@ class Lifetimes:
 
 def lifetimes(run: Trace) -> list[Lifetimes]:
     """Return how long the values of all ranks live, in the order of the ranks."""
-    found = [_with_buffers(program, used) for program, used in zip(run.programs, uses_of(run), strict=True)]
-    for program, used, lives in zip(run.programs, uses_of(run), found, strict=True):
+    lives_of = [_with_buffers(program, used) for program, used in zip(run.programs, uses_of(run), strict=True)]
+    for program, used, lives in zip(run.programs, uses_of(run), lives_of, strict=True):
         for value in used.loaded:
             if used.last[value] >= 0:  # it is used, so it was there before the step
                 lives.born[value] = -1
@@ -69,19 +69,19 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
                 lives.last[value] = max(lives.last[value], position - 1)
     passages = messages(run)
     for passage in passages:
-        last, until = found[passage.source].last, in_flight(run, passage)
+        last, until = lives_of[passage.source].last, in_flight(run, passage)
         for value in run.programs[passage.source].events[passage.sent].inputs:
             last[value] = max(last[value], until)
     copied = _copied(run, passages)
     for rank, number in copied:
         for value in run.programs[rank].events[number].outputs:
-            found[rank].born[value] = number
+            lives_of[rank].born[value] = number
     for rank, landed in _landed(run, passages, copied).items():  # alive from the call to the end, without an id
-        lives, calls = found[rank], [number for number, _ in landed]
+        lives, calls = lives_of[rank], [number for number, _ in landed]
         last = lives.last + [len(run.programs[rank].events)] * len(landed)
         values = [*lives.values, *(value for _, value in landed)]
-        found[rank] = Lifetimes(values, lives.born + calls, last, lives.maker + calls)
-    return found
+        lives_of[rank] = Lifetimes(values, lives.born + calls, last, lives.maker + calls)
+    return lives_of
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ def own_uses(program: Program) -> Uses:
             issued = event.arg[0]
             for value in program.events[issued].outputs:
                 maker[value], born[value] = issued, index
+        # Its outputs are born at the wait, or at the call where they have a buffer: `_with_buffers` says which.
         elif op in COMMUNICATION and not event.blocking:
             talks.append(index)
         else:
@@ -123,6 +124,7 @@ def own_uses(program: Program) -> Uses:
             loaded += outputs
         elif op in STAYS:
             stays += (*handed_in(event), *new_states(event))
+    # At rest at the end: what is handed in, and the new states, are what the next step begins with.
     for value in stays:
         last[value] = over
     return Uses(program.values, born, last, maker, loaded, talks)
@@ -145,6 +147,7 @@ def _with_buffers(program: Program, used: Uses) -> Lifetimes:
         issued = events[index].arg[0]
         work = events[issued]
         under_way.discard(issued)
+        # As in NCCL: the caller allocates the output before the call, and a result in place needs none.
         early = _has_buffer(work)
         for value in work.outputs:
             born[value] = issued if early else index
@@ -183,6 +186,7 @@ def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_
     if passage.received is None:
         return len(events)
     issued = run.programs[passage.target].events[passage.received].issued
+    # Numbers of events mean nothing on another rank; moments do.
     return max(passage.sent, bisect(events, issued, key=attrgetter("issued")) - 1)
 
 
@@ -225,6 +229,7 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
         used, stored = uses(program, gone[program.rank]), left_stores(program)
         for number in calls:
             for value in program.events[number].inputs:
+                # Until then the collective itself needs its input; any other use from here on would find it changed.
                 until = next(end for index, end in used[value] if index == number)
                 others = any(end >= number for index, end in used[value] if index != number)
                 if others or stored.get(value, 0) > until + 1:
@@ -253,6 +258,7 @@ def stays(program: Program) -> dict[int, list[Stay]]:
     for position, _, value, change in program.moves:
         before = held.get(value, 0)
         now = held[value] = before + change
+        # Only from none to one: a value may lie under several keys, and is there until the last of them goes.
         if before <= 0 < now:
             found.setdefault(value, []).append((position, FOREVER))
         elif now <= 0 < before:

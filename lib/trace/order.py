@@ -1,8 +1,9 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
-The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked. By
-the same rules `order` goes through a run, each step after all that it needs: each rank's program is followed until
-a communication that is awaited has not taken place yet. Retiming and rebuilding take these steps.
+The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked, so a
+forged time cannot change who met whom. By the same rules `order` goes through a run, each step after all that it needs:
+each rank's program is followed until a communication that is awaited has not taken place yet. Retiming and rebuilding
+take these steps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace, kept
-from lib.values.collectives import COLLECTIVES, Collective, given
+from lib.values.collectives import COLLECTIVES, Collective, values_in
 from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
@@ -69,15 +70,16 @@ def messages(run: Trace) -> list[Passage]:
             if event.op == "receive" and event.peer is not None and event.start is not None:
                 received[event.peer, program.rank].append(number)
     count: dict[tuple[int, int], int] = defaultdict(int)
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "pass_to" and event.peer is not None:
+                # The n-th message of a pair is for its n-th receive: messages have no tags, and none overtakes another.
                 pair = program.rank, event.peer
                 taken, place = received.get(pair, ()), count[pair]
                 count[pair] = place + 1
-                found.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
-    return found
+                passages.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
+    return passages
 
 
 class Joined(NamedTuple):
@@ -115,6 +117,7 @@ def meetings(run: Trace) -> list[list[tuple[int, int]]]:
     for _, calls in collectives(run):
         rank, number = calls[0]
         event = run.programs[rank].events[number]
+        # Else some have not come, or all have and did not agree: a run that failed ended there.
         if len(calls) == len(event.group) and event.start is not None:
             numbers = dict(calls)
             found.append([(rank, numbers[rank]) for rank in event.group])
@@ -125,12 +128,12 @@ def meetings(run: Trace) -> list[list[tuple[int, int]]]:
 def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
     """Return what the reader of each process was asked for: rank and event of each read, in the order in which they
     were served. Those of a run that failed, to which it did not come, are left out."""
-    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    queues: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op in READS and event.arg:
-                found[process_of(run.mesh, program.rank)].append((event.arg[0], program.rank, number))
-    return {process: [(rank, number) for _, rank, number in sorted(queue)] for process, queue in sorted(found.items())}
+                queues[process_of(run.mesh, program.rank)].append((event.arg[0], program.rank, number))
+    return {process: [(rank, number) for _, rank, number in sorted(queue)] for process, queue in sorted(queues.items())}
 
 
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
@@ -153,7 +156,8 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
         bring(row, value, event.layer, len(members), place)
         brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
     results = collective(COLLECTIVES[brought[0].op], brought)
-    return [[value.at(value.place) for value in given(result)] for result in results]
+    # The law may give several members one object; each of them has a value of its own, with a life of its own.
+    return [[value.at(value.place) for value in values_in(result)] for result in results]
 
 
 # -- step by step -------------------------------------------------------------------------------------------------
@@ -202,7 +206,9 @@ class _Walk:
         self.steps: list[Step] = []
         self.at = self.first[:-1]
         self.issued = [number - 1 for number in self.at]
+        # A byte for each event: a run may have 10^7 of them.
         self.complete = bytearray(len(self.events))
+        # Calls are matched by count and messages by pair, so any order of ranks gives the same meetings.
         self.ready = deque(range(run.ranks))
         self.communicator = Communicators()
         self.count: dict[tuple[int, int], int] = defaultdict(int)
@@ -218,6 +224,7 @@ class _Walk:
         while number < over:
             event = events[number]
             if event.op in COMMUNICATION:
+                # A rank that was held up comes back to the same event: it must not issue it a second time.
                 if self.issued[rank] < number:
                     self.issued[rank] = number
                     steps.append(("issue", rank, number, ()))
@@ -226,6 +233,7 @@ class _Walk:
                     if not complete[number]:
                         break
                     steps.append(("done", rank, number, ()))
+            # Events have numbers through all programs, and a wait names one of its own rank.
             elif event.op == "wait":
                 target = first + event.arg[0]
                 if not complete[target]:
@@ -245,6 +253,7 @@ class _Walk:
         """Bring about what a call does."""
         if event.op in COLLECTIVES:
             group = self.communicator(event.group)
+            # By count, as NCCL matches collectives: a call has no name, so members in different orders meet wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
             joined = self.open[group, place]
@@ -271,6 +280,7 @@ class _Walk:
         if self.queues is None:
             self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
         queue = self.queues.get(process_of(self.run.mesh, rank))
+        # In the recorded order, even if a later request is made already: what is cached depends on who came first.
         while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
             reader, place = queue.popleft()
             number = self.first[reader] + place
@@ -291,11 +301,13 @@ class _Walk:
             self.steps.append(("pass", target, second, (first,)))
             self.finish(source, first)
             self.finish(target, second)
+        # Its room is what the simulator's channels have: one message for each pair of ranks.
         if sent and not self.complete[sent[0]]:
             self.finish(source, sent[0])
 
     def stuck(self) -> TraceError | None:
         """Return who could not reach the end of their programs, now that there are no more steps."""
+        # The lowest rank is named: which one is stuck because of which is for the diagnosis.
         stuck = [rank for rank, at in enumerate(self.at) if at < self.first[rank + 1]]
         if not stuck:
             return None

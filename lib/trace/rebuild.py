@@ -37,8 +37,8 @@ class Flaw(NamedTuple):
 
 
 _Load = tuple[int, Event]
+# What a rank loads: the rank, a kind of value, and a layer.
 _Thing = tuple[int, str, int]
-"""What a rank loads: the rank, a kind of value, and a layer."""
 
 
 class Rebuilt(NamedTuple):
@@ -53,6 +53,7 @@ class Rebuilt(NamedTuple):
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
+        # Layers, batches and times are written anew, and the run that was handed in stays what it was.
         copies = [tuple(map(Event.copy, program.events)) for program in run.programs]
         made = zip(run.programs, copies, self.values, strict=True)
         self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
@@ -90,6 +91,7 @@ class _Rebuild:
         if thing not in self.first:  # mostly a thing is loaded once
             self.first[thing] = value.place, load
             return
+        # The first load is kept as it is until there is a second one; only then ranges are worth their price.
         if not self.used.keys() & {(thing, True), (thing, False)}:
             self.claim(thing, *self.first[thing])
         before = self.claim(thing, value.place, load)
@@ -98,6 +100,7 @@ class _Rebuild:
 
     def claim(self, thing: _Thing, place: Place, load: _Load) -> _Load | None:
         """Gives a load its part of a thing. Returns the first load that had some of that already."""
+        # A shard of rows meets every shard of columns, so among those it is entered as the whole of them.
         rows, columns = place.dims[0], place.dims[-1]
         across = self.used.get((thing, columns.whole))
         owners = self.used.setdefault((thing, not columns.whole), Owners())
@@ -150,6 +153,7 @@ class _Rebuild:
     def do(self, rank: int, number: int, event: Event) -> None:
         row = OPERATIONS[event.op]
         values = self.inputs(rank, event) if event.inputs else []
+        # Honest runs have no flaws at all, and must not pay for looking.
         flaw = self.flaw(rank, event) if self.flaws else None
         if flaw is None and (row.as_loaded or row.made_up is not None):
             flaw = own_flaw(row, rank, event, values)
@@ -163,12 +167,14 @@ class _Rebuild:
             if event.layer is None and row.about == "call":
                 raise TraceError("an operation that needs a layer has none")
             made = row.make(self.run.shape, event.layer, event.batches, event.arg, values)
+        # A second one of a layer replaces the first, as the Model's own dict does.
         if row.hands_in:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
         self.give(rank, event, made, () if flaw is None else [flaw] * len(made))
         if row.loads:
             self.load(rank, event)
+        # Prices depend on these, so what the Trace said of them is not believed either.
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
@@ -204,6 +210,7 @@ class _Rebuild:
 
     def message(self, number: int, received: Event, before: int) -> None:
         source, sent = cast(int, received.peer), self.plan.events[before]
+        # Taken from the sender's values, and not from what the receiver says it got.
         values = self.inputs(source, sent)
         received.layer, received.batches = sent.layer, sent.batches
         flaws = [self.flaws.get((source, value)) for value in sent.inputs] if self.flaws else []
@@ -216,6 +223,7 @@ class _Rebuild:
         self.results[number] = made, []
 
     def done(self, rank: int, number: int, event: Event, wait: Event | None) -> None:
+        # A send brings nothing; all else gives its results to the rank when that has waited, and no earlier.
         if event.op != "pass_to":
             found = self.results.pop(number, None)
             if found is None:
@@ -234,6 +242,7 @@ def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -
         what, instead, fix = row.made_up
         return Flaw(what, rank, event, instead, fix, pretended=True)
     for value in values if row.as_loaded else ():
+        # Pipelines that keep weights of two versions (PipeDream, Narayanan et al. 2019) are not one synchronous step.
         if type(value) is Weight and value.step:
             return Flaw(
                 f"{row.name} of layer {event.layer} used a weight that was updated before",
@@ -274,6 +283,7 @@ def rebuild(run: Trace) -> Rebuilt:
     except PuzzleError as error:
         assert event is not None, "a rule is broken by an event"
         error.rank = who if error.rank is None else error.rank
+        # Where it was raised is the line that asked for the check; where it happened, the event knows.
         error.where = []
         raise located(error, None, event) from None
     except TraceError:
@@ -281,6 +291,7 @@ def rebuild(run: Trace) -> Rebuilt:
             raise
     for program, values in zip(state.run.programs, state.values, strict=True):
         program.values = tuple(values)  # now they are made
+    # Made on the way, from values that were made anew: what asks for times later need not go through the run again.
     state.run.answers[plan_of] = plan
     plan.set_times(state.run)
     return Rebuilt(state.run, state.flaws, state.finals)

@@ -50,10 +50,12 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     plan = plan_of(run)
     lengths = plan.lengths(costs.on(run.mesh), scale)
     times = plan.times(run, costs, lengths, scale)
+    # No events yet: the same run under many costs is mostly asked for its end.
     programs: list[Program] = []
     for program, a, b in zip(run.programs, plan.first, plan.first[1:], strict=False):
         own = Times(times.issued[a:b], times.start[a:b], times.length[a:b])
         programs.append(_Timed(program, plan.events[a:b], own))
+    # `replace` gives it no answers: those of the old times are wrong here, and the plan is the one that stays true.
     copied = replace(run, programs=programs, costs=costs)
     copied.answers.update({plan_of: plan, _lengths: lengths})  # nothing else knows the scale
     return copied
@@ -88,9 +90,11 @@ class Times(NamedTuple):
     def awaited(self, now: int, number: int, wait: tuple[int, ...]) -> int:
         """Return when a rank goes on that waits for a communication from now on, perhaps in an event of its own."""
         end = cast(int, self.start[number]) + self.length[number]
+        # Not max(): this runs for every communication of a run that is timed under many costs.
         after = end if end > now else now
         if wait:
             self.issued[wait[0]] = self.start[wait[0]] = now
+            # The wait takes what is left of it, which is nothing where it was over before.
             self.length[wait[0]] = after - now
         return after
 
@@ -132,6 +136,7 @@ def plan_of(run: Trace) -> Plan:
             plan.thing[number] = plan.thing[others[0]]
         elif kind == "issue" and event.op == "pass_to":
             values = values_of[rank](event.inputs)
+            # Else one of them was never made: the run failed before, and its times end there, too.
             if len(values) == len(event.inputs):
                 plan.send(rank, number, event, values)
         elif kind == "meet":
@@ -152,6 +157,7 @@ class Plan:
     def __init__(self, run: Trace) -> None:
         self.order = order(run)
         self.events, self.first = self.order.events, self.order.first
+        # Each price is asked for once: a million events of a run are a few hundred different things.
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
         self._shape, self._mesh = run.shape, run.mesh
@@ -163,6 +169,7 @@ class Plan:
             self.thing[number] = 0
         else:
             work = row.work(self._shape, event.layer, len(event.batches), values)
+            # By rank and layer, too: Uneven ranks and layers have prices of their own.
             self.thing[number] = self.things.setdefault(("do", event.op, work, rank, event.layer), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
@@ -186,15 +193,18 @@ class Plan:
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """Return what each event takes that has a price, with all links for itself; -1 for the others."""
+        # A thing of -1 finds the last entry, which is -1.
         price = [*self._prices(prices), -1]
         lengths = [price[thing] for thing in self.thing]
         if scale is None:
             return lengths
         for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
             event = self.events[number]
+            # The others have no price: a wait takes what is left, and a reader times its own.
             if kind not in ("do", "meet", "pass") and (kind != "issue" or event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
+            # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
             if lengths[number] > 0 and (factor := scale(who, event)) != 1:
                 scaled = round(lengths[number] * factor)
                 for one in others if kind == "meet" else (number,):
@@ -213,10 +223,12 @@ class Plan:
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """The times of all events, which take so long where they have all links for themselves."""
         events = self.events
+        # What is never reached keeps what was recorded: in a run that failed that is all there is.
         issued, length = [event.issued for event in events], [event.length for event in events]
         start: list[int | None] = [None] * len(events)
         times = Times(issued, start, length)
         try:
+            # Shared links need the order of simulated time; without them any order of the steps will do.
             if costs.shared:
                 _Shared(self, run, costs, lengths, times, scale).go()
             else:
@@ -249,10 +261,12 @@ class Plan:
             elif kind == "pass":
                 sent = others[0]
                 length[number] = took = lengths[number]
+                # It can be received when it is all there (store and forward), and takes its length at this end, too.
                 end = cast(int, start[sent]) + length[sent]
                 start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
             else:
                 took = _known(lengths[number], events[number].group[0], events[number])
+                # Of a meeting `rank` is the number of its group: groups of the same ranks share a stream.
                 begin = streams.meet(rank, [issued[n] for n in others], took)
                 for n in others:
                     start[n], length[n] = begin, took
@@ -261,6 +275,7 @@ class Plan:
     def partners(self) -> _Partners:
         """The same steps by rank, and who has to do with whom: where links are shared, times say which comes first."""
         found = _Partners([[] for _ in self.first[1:]], {}, {}, {}, defaultdict(list))
+        # Taken apart, as here one order of all steps is not enough: which rank goes on first is decided by the network.
         for step in self.order.steps:
             kind, rank, number, others = step
             if kind == "meet":
@@ -320,13 +335,14 @@ class _Shared:
         self.moments: dict[int, _Moment] = {}
         self.over: set[int] = set()
         self.joined: dict[int, int] = defaultdict(int)
+        # Receives and reads that have been.
         self.called: set[int] = set()
-        """Receives and reads that have been."""
         self.queues = {process: deque(queue) for process, queue in plan.partners.reads.items()}
         self.mesh = run.mesh
 
     def go(self) -> None:
         """Goes on until nothing happens any more. What is under way then is in the times as it will be."""
+        # Ranks first: only when all of them wait is it certain that nothing more is sent at this moment.
         while self.ready or self.network.step():
             if self.ready:
                 self.advance(self.ready.popleft())
@@ -357,6 +373,7 @@ class _Shared:
 
     def issue(self, rank: int, number: int) -> None:
         event, partners = self.events[number], self.partners
+        # The last of them starts it, as in `Dist.join`.
         if number in partners.meetings:
             group, members = partners.meetings[number]
             self.joined[members[0]] += 1
@@ -371,6 +388,7 @@ class _Shared:
             self.network.send(rank, event.peer, self.moment(number), length, partial(self.sent_off, rank, number))
         else:
             self.called.add(number)
+            # Whichever of the two comes last begins the receive; the other way round see `sent_off`.
             if (sent := partners.sent.get(number)) in self.over:
                 self.take(sent, number)
 
@@ -378,6 +396,7 @@ class _Shared:
         """A reader comes to what it was asked for, in the order in which it did, as soon as that is asked for."""
         self.called.add(number)
         queue = self.queues[process_of(self.mesh, rank)]
+        # As recorded, for the reason that `_Walk.serve` has.
         while queue and queue[0][1] in self.called:
             reader, read = queue.popleft()
             self.times.read(self.readers, reader, read, self.events[read], self.scale)

@@ -169,6 +169,7 @@ class _Reader:
         # What is stated with all its fields has a form of its own, and no word here.
         stated = [row for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"]
         self.operations = {row.word: row.name for row in (*stated, *COLLECTIVES.values())}
+        # The longest first, so that BI is not read as a B that has a strange number.
         words = "|".join(re.escape(word) for word in sorted(self.operations, key=len, reverse=True))
         self.form = re.compile(f"(?P<op>{words}){_REST}", re.ASCII)
 
@@ -234,6 +235,7 @@ class _Reader:
         elif match["group"] or (match["later"] and not talks):
             return None
         blocking = talks and match["later"] is None
+        # Whatever has a time of its own gets one from the costs; a start that is stated would only be in the way.
         start = None if talks else 0
         return [op, layer, match["batches"] or "", inputs, outputs, 0, start, 0, -1, arg, group, peer, blocking]
 

@@ -32,6 +32,7 @@ MODELS = "Trace.of takes the Models that simulate returned"
 FEW, MOST_UNSEEN = 5_000, 10**6
 """New objects that the collector may go through: it takes a millisecond. And those that may be counted as old unseen.
 """
+# A list, as it is counted by functions of the module.
 _unseen = [0]
 
 
@@ -45,6 +46,7 @@ def without_collector() -> Generator[None]:
     try:
         yield
     finally:
+        # If it was off before, it stays off.
         if collecting:
             count_as_old()
             gc.enable()
@@ -138,6 +140,7 @@ def kept(work_out: Callable[[Trace], D]) -> Callable[[Trace], D]:
 
     @wraps(work_out)
     def answer(run: Trace) -> D:
+        # Looked up by the function itself: a name could be that of two.
         if answer not in run.answers:
             run.answers[answer] = work_out(run)
         return run.answers[answer]
@@ -184,11 +187,13 @@ class Trace:
             raise ValueError("a Trace needs at least one Model; got none")
         # Sizes are those of the world: a Model is a student's, who may have written another class of it.
         world = models[0].dist
+        # On shared links what nobody awaits goes on after the last rank has ended; its times are part of the run.
         if (settle := getattr(world, "settle", None)) is not None:
             settle()
         programs = {model.rank: model.program for model in models}
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
+        # Copies: who goes on calling operations, as in a notebook, must not change a Trace taken before.
         every = [Program.of(programs.get(rank) or Program(rank)) for rank in range(world.ranks)]
         shape, puzzle = world.shape, getattr(world, "puzzle", None)
         size = {"descriptions": shape.descriptions, "padding": shape.padding}

@@ -88,12 +88,14 @@ class Sets:
         return low, high + 1
 
     def _spend(self, text: str, numbers: int) -> None:
+        # Counted before anything is made: "0-999999" is eight characters.
         self._left -= numbers
         if self._left < 0:
             raise TraceError(f"the set {text[:40]!r} is out of bounds")
 
 
 def _digits(text: str) -> bool:
+    # int() takes digits of all scripts, underscores and spaces; a file has one way to write a number.
     return text.isascii() and text.isdigit() and len(text) <= 7
 
 
@@ -169,18 +171,18 @@ class _Reader:
         }
         self.batch_sets: list[frozenset[int]] = [self.sets(self.text(*row)) for row in self.table("sets")]
         self.rows = [*self.table("values")]
+        # Those of each rank that has been read.
         self.columns: list[dict[str, list[Any]]] = []
-        """Those of each rank that has been read."""
         self.shared = 0
         # What has been found of a column, and of several together, is kept by their ids: they stay as long.
         self.spans: dict[int, tuple[set[type], int, int]] = {}
         self.moved: dict[tuple[int, ...], tuple[list[Move], int, int]] = {}
         self.stated: dict[int, tuple[type[Value], Shape, dict[str, Any], dict[Any, Any]]] = {}
         self.made: dict[tuple[int, int], Place] = {}
+        # What rows say of values, their places by row and kind of layer, and values by row and layer.
         self.known: dict[tuple[int, int], Value | None] = {}
-        """What rows say of values, their places by row and kind of layer, and values by row and layer."""
+        # Calls with their layers that have been looked at.
         self.fitting: set[tuple[int, int | None]] = set()
-        """Calls with their layers that have been looked at."""
 
     # -- small pieces -------------------------------------------------------------------------------------------
 
@@ -246,6 +248,7 @@ class _Reader:
         """A column of a rank: its own, or that of an earlier one."""
         if type(item) is not int:
             return self.list(f"{where}.{name}", item)
+        # An earlier rank only, so that columns cannot name each other in a circle.
         found = self.columns[self.number(f"{where}.{name}", item, 0, len(self.columns) - 1)][name]
         self.shared += len(found)
         if self.shared > MAX_SHARED:
@@ -263,6 +266,7 @@ class _Reader:
             span = self.spans[id(column)] = kinds, min(plain, default=0), max(plain, default=0)
         kinds, least, most = span
         allowed = {int, type(None)} if null else {int}
+        # Types and both ends decide for the column; only a wrong one is gone through, to say where.
         if not kinds or (kinds <= allowed and low <= least and most <= high):
             return
         for i, one in enumerate(column):
@@ -321,6 +325,7 @@ class _Reader:
         self.within(lambda i: f"{where}[{i}]", rows, 0 if self.whole else -1, len(self.rows) - 1)
         self.within(lambda i: f"{where}[{i}] layer", layers, -1, MAX_COUNT)
         every = [*zip(rows, layers, strict=True)]
+        # Each different one once, in the order of the file: an error names the first that is wrong.
         for pair in dict.fromkeys(every):
             if pair not in self.known:
                 self.known[pair] = (
@@ -329,6 +334,7 @@ class _Reader:
         return [*map(self.known.__getitem__, every)]
 
     def moves(self, where: str, columns: tuple[list[Any], ...], events: int, last: int) -> list[Move]:
+        # Ranks of a run like DDP have the same moves: they are read once, and each rank only asks for its bounds.
         key = tuple(map(id, columns))
         if key not in self.moved:
             found: list[Move] = []
@@ -459,10 +465,12 @@ class _Reader:
         rows = [*map(self.calls.__getitem__, calls)]
         ends: list[list[int]] = []
         for name in ("inputs", "outputs"):
+            # Inputs of all events are one column: where those of each begin follows from how many its call has.
             ends.append([*accumulate([row.inputs if name == "inputs" else row.outputs for row in rows], initial=0)])
             if len(data[name]) != ends[-1][-1]:
                 raise TraceError(f"{where}: {len(data[name])} {name}, and {ends[-1][-1]} by its calls")
             self.within(lambda i, e=ends[-1]: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
+        # Before any event is made: the loop below may then take everything as it is.
         self.sensible(where, data, rows, ends[1], values, rank)
         unit, sets, lines = self.unit, self.batch_sets, self.lines
         inputs, outputs = tuple(data["inputs"]), tuple(data["outputs"])

@@ -3,7 +3,8 @@
 A row is all there is to a collective, but for the tensors of a replay: the simulator, the check, the figures, the
 pictures and the replay read this table, and none asks for a name. Costs are those of ring algorithms (Patarasuk and
 Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members and a whole tensor of S elements, one pass round
-the ring takes n - 1 messages of S/n elements from every member.
+the ring takes n - 1 messages of S/n elements from every member. NCCL chooses between rings and trees by
+size; here sums and gathers always take the ring, so that a figure can be worked out on paper.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ class Travel:
 
 RING = Travel(1, lambda members: Fraction(members - 1, members), lambda members: members - 1)
 """Each of n parts goes past all members but one."""
+# A reduce-scatter and then an all-gather: no all-reduce sends less (Patarasuk and Yuan 2009).
 TWICE_ROUND = Travel(2, RING.share, RING.messages)
 STRAIGHT = Travel(1, RING.share, RING.messages, straight=True)
+# Pipelined in small pieces, so that length counts once and latency for each hop.
 CHAIN = Travel(1, lambda members: min(members - 1, 1), lambda members: members - 1)
 """From one end to the other: the last byte travels the whole tensor's length over one link."""
 NEIGHBOURS = Travel(1, lambda members: min(members - 1, 1), lambda members: min(members - 1, 2))
@@ -148,10 +151,11 @@ class Collective:
                 owner = owners.setdefault(item, place)
                 if owner != place:
                     shared.add((owner, place))
+        # In the order of the group, in every run: a set of tuples has none that a message could rely on.
         yield from sorted(shared)
 
 
-def given(result: Any) -> list[Value]:
+def values_in(result: Any) -> list[Value]:
     """The values of what a member gets: one, several or none."""
     return [result] if isinstance(result, Value) else [*(result or ())]
 
@@ -165,6 +169,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     """The sums of the first values of all buckets, of the second ones, and so on."""
     first = buckets[0]
     for bucket in buckets[1:]:
+        # Real buckets are flat buffers, in which gradients of two layers would be added without a word.
         if len(bucket) != len(first):
             raise RuleError(facts.OtherBucket(len(first), len(bucket)))
     return [reduce(*values) for values in zip(*buckets, strict=True)]
@@ -175,6 +180,7 @@ def _bucket_sums(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 
 def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
+    # Dim 0 of NAMES is no dim: cut where classic values are cut.
     total, role = reduce(*values), NAMES[dim] or None
     return [cut(total, i, len(values), role) for i in range(len(values))]
 
@@ -185,6 +191,7 @@ def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
     """Give all members what the root brings. It overwrites what others bring, so that has to be as large."""
+    # torch.distributed.broadcast receives into a tensor of the caller's, which has to fit.
     _as_large(values[root], *values)
     return [values[root]] * len(values)
 
@@ -196,10 +203,12 @@ def _as_large(first: Value, *others: Value) -> None:
 
 
 def _shift(values: Sequence[Any], root: int) -> Results:
+    # i - 1 of the first is -1, the last: a ring.
     return [values[i - 1] for i in range(len(values))]
 
 
 def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
+    # Ends of a line, and no ring: a grid does not wrap round, so the outer members have one neighbour.
     after, before = [one[-1:] for one in values[:-1]], [one[:1] for one in values[1:]]
     pairs = zip(([], *after), (*before, []), strict=True)
     return [[*left, *right] for left, right in pairs]
@@ -230,6 +239,7 @@ def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) ->
 
 def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     """Without what stands beside it in a part of a sum."""
+    # Without the count beside a mean: `average` takes equal ones only, so nobody sends it, as SyncBatchNorm has to.
     return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
 
 
@@ -250,7 +260,9 @@ def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = to
     most: Elements = 0
     for i, row in enumerate(values):
         column = [value for other in values for value in other[i : i + 1]]
+        # Full duplex: sending and receiving go on at once, so the larger one counts. The own piece moves nowhere.
         most = max(most, max(size(row), size(column)) - size(row[i : i + 1]))
+    # Undoes the (n - 1)/n that `busiest` takes of a whole: what comes out is what the busiest member moves.
     return simplest(Fraction(members, members - 1) * most)
 
 
@@ -281,6 +293,7 @@ COLLECTIVES = table(
             travel=TWICE_ROUND,
             in_place=True,
         ),
+        # DDP's buckets: many small gradients pay the latency of one call (Li et al. 2020).
         Collective(
             name="allreduce_bucket",
             word="BA",
@@ -338,11 +351,13 @@ COLLECTIVES = table(
             results=_broadcast,
             law=_as_large,
             root=("whose value everybody gets", "that has what all others get"),
+            # What the others brought is overwritten, so its flaws are, too.
             origins=lambda member, members, root: (root,),
             size=lambda values, root=0, size=total_elements: size(values[root : root + 1]),
             travel=CHAIN,
             in_place=True,
         ),
+        # A step of ring attention (Liu et al. 2023): blocks that go round need not fit each other.
         Collective(
             name="shift",
             word="SH",
@@ -355,6 +370,7 @@ COLLECTIVES = table(
             travel=STEP,
             sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
         ),
+        # NCCL's all-gather takes parts of one size only, so uneven shards are padded to the largest.
         Collective(
             name="allgather_padded",
             word="GP",
@@ -365,6 +381,7 @@ COLLECTIVES = table(
             apart=_split,
             size=_all_as_the_largest,
         ),
+        # Slots of an expert that no token takes travel as well, as with GShard's fixed capacity (Lepikhin et al. 2020).
         Collective(
             name="alltoall_padded",
             word="AP",
@@ -389,6 +406,7 @@ COLLECTIVES = table(
             travel=NEIGHBOURS,
             sends=lambda values, root, size: [*map(size, values)],
         ),
+        # Means of parts of a grid, as a norm needs them: averaging is right only where all parts are equally large.
         Collective(
             name="allreduce_mean",
             word="AM",

@@ -196,9 +196,9 @@ _ROWS = (
     _outputs("planes"),
     *map(_averaged, SPACE),
 )
-DIMS: Final = table(_ROWS, by="role")
 # Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
 # that none is broken (see `LayerKind.unbroken`).
+DIMS: Final = table(_ROWS, by="role")
 """The kinds of dims by role."""
 NAMES: Final = ("", *DIMS)
 """Their roles. A Trace names one by its number here, from 1 on, so a row is only ever added at the end."""
@@ -220,6 +220,7 @@ class RunSet(Set[int]):
         """The set of some numbers."""
         return items if isinstance(items, RunSet) else cls(*runs(items))
 
+    # What `Set` makes the results of its operators with.
     _from_iterable = of
 
     @classmethod
@@ -234,11 +235,13 @@ class RunSet(Set[int]):
 
     def rest(self, size: int) -> RunSet:
         """The numbers below `size` that are not in it."""
+        # A gap lies between the end of one run and the beginning of the next: pair the ends one place further on.
         ends = [0, *chain.from_iterable(self.runs), size]
         return RunSet(*[(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
     def nth(self, low: int, high: int) -> RunSet:
         """The numbers from the one at place `low`, in order, to the one before place `high`."""
+        # Places are counted through all runs: what a run has used up is taken off both ends.
         found: list[Run] = []
         for first, after in self.runs:
             if low < high and low < after - first:
@@ -260,10 +263,13 @@ class RunSet(Set[int]):
     def __contains__(self, item: object) -> bool:
         if not isinstance(item, int):
             return False
+        # Runs are in order and apart, so only the last one that begins no later can have it.
         at = bisect_right(self.runs, item, key=_first)
         return at > 0 and item < self.runs[at - 1][1]
 
     def __hash__(self) -> int:
+        # An equal frozenset hashes otherwise. `Dim.piece` keeps to one of the two kinds in a dim's table; elsewhere a
+        # miss costs a second entry, and nothing else.
         return hash(self.runs)
 
     def __eq__(self, other: object) -> bool:
@@ -274,6 +280,7 @@ class RunSet(Set[int]):
     def __and__(self, other: Iterable[int]) -> RunSet:
         mine, theirs = self.runs, RunSet.of(other).runs
         found: list[Run] = []
+        # As in a merge: whichever run ends first has met all that it can meet.
         at = to = 0
         while at < len(mine) and to < len(theirs):
             first, after = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
@@ -288,6 +295,7 @@ class RunSet(Set[int]):
     __rand__ = __and__
 
     def __le__(self, other: Set[int]) -> bool:
+        # By runs, as `&` is: the mixin of `Set` would ask for each of a million numbers.
         return len(self & other) == self._count
 
     def __ge__(self, other: Set[int]) -> bool:
@@ -307,6 +315,7 @@ def _first(run: Run) -> int:
 def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
     """The union of ranges, given in any order."""
     found: list[tuple[N, N]] = []
+    # Ranges that only touch become one: then equal sets have equal runs, and can be compared and looked up by them.
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], high))
@@ -343,6 +352,7 @@ class Relation:
         self._known: dict[Pieces, RunSet] = {}
 
     def __eq__(self, other: object) -> bool:
+        # A bare Relation is known by its function alone, and two lambdas that say the same are not equal to Python.
         return self is other or (type(other) is type(self) is not Relation and self.said == cast(Relation, other).said)
 
     def __hash__(self) -> int:

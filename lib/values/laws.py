@@ -6,7 +6,9 @@
 
 What is put together differs along one dim, or lies in a grid of several, such as batches and rows.
 
-They ask the places of the values, and a place is all that changes. What they refuse they say as a fact.
+They are what all-gather and all-reduce do to tensors, concatenation and sum, without the numbers: that a batch counts
+twice is seen in a set, and in floats only by luck. Left out is rounding, so here sums are associative. They ask the
+places of the values, and a place is all that changes. What they refuse they say as a fact.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ def average(*values: V) -> V:
     first = values[0]
     if not (first.place.open and first.place.schema.running and first.place.part(AVERAGED["rows"])):
         raise RuleError(facts.NoMean(first))
+    # Means over unequal numbers would have to be weighted; DTensor's once were not (pytorch/pytorch#162692).
     total = reduce(*values)
     for other in values[1:]:
         for mine, theirs in zip(first.place.sums, other.place.sums, strict=True):
@@ -80,6 +83,7 @@ def average(*values: V) -> V:
 def _together(verb: str, values: Sequence[Value]) -> Place:
     """The place of several values together. Of a few it is looked up: a run puts the same ones together in each layer,
     and on each rank."""
+    # The key is hashed by identity, which is enough: within a step there is one object for each place.
     places = tuple([value.place for value in values])
     if len(places) > MOST_LOOKED_UP:
         return _united(verb, values)
@@ -90,17 +94,21 @@ def _together(verb: str, values: Sequence[Value]) -> Place:
 def _united(verb: str, values: Sequence[Value]) -> Place:
     """The union along one dim or sum, all else equal; or a grid along several of those that are said."""
     first, place, schema = values[0], values[0].place, values[0].place.schema
+    # The dim is guessed from the first and the last value. The loop below finds out whether all differ there and
+    # nowhere else; that, and not each pair by itself, keeps a gather over 10^5 ranks linear.
     at = place.along(values[-1].place, sums=verb == "sum")
     parts, mine, ndim = place.parts, place.parts[at], schema.ndim
     for other in values[1:] if verb == "sum" else ():
         theirs = other.place.parts
         if theirs[:ndim] != parts[:ndim] and not alike(parts[:ndim], theirs[:ndim], ndim):
             _refuse("sum", first, other, ndim)
+    # Shard 1 of 2 and shard 1 of 4 have numbers that mean different things. Counted dims have one grid: their elements.
     grid = 0 if mine.dim.counted else mine.grid
     head, tail = parts[:at], parts[at + 1 :]
     for other in values[1:]:
         theirs = other.place.parts
         other_grid = grid != 0 and theirs[at].grid != grid
+        # Slices of tuples compare by identity first, which mostly decides; `alike` is for values of two steps.
         if not other_grid and ((theirs[at + 1 :] == tail and theirs[:at] == head) or alike(parts, theirs, at)):
             continue
         adding = values if verb != "sum" else [value for value in values if not value.place.zero]
@@ -111,10 +119,12 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
             return found
         _refuse(verb, first, other, None if other_grid else at)
         raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
-    some = [value.place.parts[at].pieces for value in values]
-    pieces = united(some)
-    if len(pieces) != sum(map(len, some)):
+    each = [value.place.parts[at].pieces for value in values]
+    # They are disjoint if none is lost in the union: one comparison for any number of values.
+    pieces = united(each)
+    if len(pieces) != sum(map(len, each)):
         _refuse_twice(verb, values, at)
+    # Only what is larger than the lines that spelled it out counts against the limit of the run.
     if len(pieces) > SMALL_SET * len(values):
         mine.dim.may_make(pieces, len(values))
     return schema.place(*head, mine.dim.piece(mine.grid, pieces), *tail)
@@ -123,9 +133,9 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
 def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
     """The union of boxes that fill a grid: each of its cells is there once. None where they do not."""
     place = values[0].place
-    found, cells = list(place.parts), 1
+    parts, cells = list(place.parts), 1
     ndim = place.schema.ndim
-    where = range(ndim, len(found)) if verb == "sum" else range(ndim)
+    where = range(ndim, len(parts)) if verb == "sum" else range(ndim)
     differ: list[int] = []
     for at, first in enumerate(place.parts):
         column = [first, *{part for value in values if not (part := value.place.parts[at]).same(first)}]
@@ -137,13 +147,14 @@ def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
         if len(pieces) != sum([len(part.pieces) for part in column]):
             return None
         first.dim.may_make(pieces, len(column))
-        found[at] = first.dim.piece(first.grid, pieces)
+        parts[at] = first.dim.piece(first.grid, pieces)
         cells *= len(column)
         differ.append(at)
+    # Different boxes of a grid cannot overlap. If they are as many as its cells, each cell is there once.
     boxes = {tuple([value.place.parts[at] for at in differ]) for value in values}
     if len(boxes) < len(values):
         _refuse_twice(verb, values, differ[-1])
-    return place.schema.place(*found) if cells == len(values) else None
+    return place.schema.place(*parts) if cells == len(values) else None
 
 
 def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
@@ -158,6 +169,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         if not pieces or len(pieces) % total:
             raise RuleError(facts.Undivided(value, words.plural, len(pieces), total))
         dim.may_make(pieces)
+        # A set has no order to rely on: shard i of the batches has the i-th ones by number.
         low, high = (number * len(pieces) // total for number in (shard, shard + 1))
         mine = pieces.nth(low, high) if isinstance(pieces, RunSet) else frozenset(sorted(pieces)[low:high])
         return value.at(place.having(dim.name, dim.piece(part.grid, mine)))
@@ -166,6 +178,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         raise RuleError(facts.NotAdjacent(value))
     if mine.grid > MOST:
         raise RuleError(facts.TooManyShards(shard, mine.grid))
+    # Shards of a weight's first dim may end within a row, as FSDP's flat shards do; nothing else can be cut like that.
     if part is not place.first and dim.size % mine.grid:
         raise RuleError(facts.Undivided(value, words.plural, dim.size, mine.grid))
     dim.may_make(part.pieces)
@@ -192,6 +205,7 @@ def _dim_of(value: Value, role: str) -> Part:
 
 def total_elements(values: Iterable[Value]) -> Elements:
     """Elements of all values together. Sums fractions of one denominator as whole numbers: they are slow."""
+    # A Fraction finds a common divisor in every sum; here that is done once for each denominator.
     whole, parts = 0, dict[int, int]()
     for value in values:
         size = value.place.elements

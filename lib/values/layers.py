@@ -136,14 +136,17 @@ class Shape:
             raise ValueError(
                 f"a model of {counted(layers, 'layer')} has one description for all of them, or one for each"
             )
+        # `of` names activations by number, so layers that have it are never alike, however equal their descriptions.
         if len(described) == 1 and described[0].of:
             described *= layers
         elif len(set(described)) == 1 and not described[0].of:
             described = described[:1]
         give(self, layers=layers, batches=batches, padding=padding, items=batches + padding if padding else batches)
         give(self, descriptions=described, _whole={})
+        # One object for each dim of the step: parts are compared by identity first, and their tables lie with it.
         dim = cache(Dim)
         kinds, edges = self._made(dim)
+        # Only now: a gradient is owed by all who take an activation, and those are known when all layers are.
         self._wire(kinds, edges, dim)
         give(self, kinds=kinds * layers if len(described) == 1 else kinds)
         give(self, usual=all(kind.usual and kind.step == 1 for kind in kinds))
@@ -164,6 +167,7 @@ class Shape:
             cls, of = LAYER_KINDS[layer.kind].kind, self.of(number)
             if len(of) != 1 + (cls.takes == "activation"):
                 raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
+            # Only what an earlier layer gave: so the graph has no cycle, and layers in their order are a schedule.
             if not all(0 <= one <= number for one in of):
                 raise ValueError(f"layer {number} takes activations from 0 to {number}; got of={of}")
             dims = [edges[one] for one in of]
@@ -205,8 +209,10 @@ class Shape:
             owes += [Sum("uses", dim("uses", len(uses)))] if len(uses) > 1 else []
             activations.append(once(dims, before.opens if before else (), before.running if before else 0))
             gradients.append(once(dims, tuple(owes), 0))
+        # One layer stands for all, so its output is the next one's input: one schema, with one table.
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
+        # A hundred blocks of a transformer are a few kinds of layers: what is known of one is known of all.
         known: dict[tuple[object, ...], LayerKind] = {}
         for number, kind in enumerate(kinds):
             of = self.of(number)
@@ -228,6 +234,7 @@ class Shape:
         if len(self.descriptions) == 1 and self.layers > 1:
             layer = 0
         if tensor in ("weight", "weight_gradient"):
+            # A file may name a layer that there is not; what the value says is refused by the rules, with words.
             return getattr(self.kinds[min(max(layer, 0), len(self.kinds) - 1)], tensor)
         edges = self.activations if tensor == "activation" else self.gradients
         return edges[min(max(layer + (tensor == "gradient"), 0), len(edges) - 1)]
@@ -236,6 +243,7 @@ class Shape:
         """Tell whether these are all batches of the step, with whatever padding."""
         if not self.padding:
             return len(batches) == self.items
+        # With padding a set has to be gone through, and each update asks again for the same few.
         found = self._whole.get(batches)
         return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found
 

@@ -67,6 +67,7 @@ class Operation:
     kind: str = "local"
 
     def __post_init__(self) -> None:
+        # What takes no time is no more than a mark in a picture: all of that has one colour.
         own = self.name if self.cost is not None or self.kind != "local" else "other"
         give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
 
@@ -83,6 +84,7 @@ class Operation:
         if not values:
             return batches
         kind = shape.kinds[layer or 0]
+        # By far the most common: no share of anything has to be worked out.
         if kind.usual and values[-1].place.complete and values[0].place.plain:
             return batches  # all of a layer of the usual size
         return kind.batches_of(batches, values)
@@ -105,6 +107,7 @@ class Operation:
     ) -> list[Value]:
         """Make what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
+        # One signature for all rules, so that a check can call any of them by what a Trace says of an event.
         said = (batches,) if self.says == "batches" else arg if self.says else ()
         made = self.rule(shape, layer, *said, *values)
         return [made] if isinstance(made, Value) else list(made)
@@ -165,6 +168,7 @@ OPERATIONS: Final = table(
             free_of="read",
             colour="read",
         ),
+        # No time on the rank's own clock: the reader works beside it, as a data loader's processes do.
         Operation(
             "read",
             "D",
@@ -210,6 +214,7 @@ OPERATIONS: Final = table(
             by_kind=True,
             as_loaded=True,
         ),
+        # Zero bubble's B and W (Qi et al. 2023): only the first of the halves keeps the stage before waiting.
         Operation(
             "backward_input",
             "BI",
@@ -267,6 +272,7 @@ OPERATIONS: Final = table(
         Operation("combine", "C", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
         Operation("shard", "K", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"),
         Operation("cut", "KC", "value.cut(dim, low, high)", _cut, (Value,), (Value,), says="part", about="input"),
+        # No rule can make it, so a Trace has to state its value; what comes of it counts in a sandbox alone.
         Operation(
             "foreign",
             "Q",

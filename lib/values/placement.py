@@ -4,6 +4,9 @@ A `Dim` is a named index space, a `Part` a subset of it, a `Schema` says along w
 (its dims) and over which it may be a partial sum (its sums), and a `Place` has a Part for each of them. With P the box
 of its dims and S that of its sums, a value is, for each element in P, the sum of the contributions in S.
 
+Torch's DTensor says Shard, Replicate or Partial of a tensor for each axis of a mesh. Here a value is what one rank has,
+whatever the others have: a student's mistake is a state that no DTensor can have, and has to be named.
+
 Part 1 of 4 of a dim of 6 is the range from 3/2 to 3: ends are exact fractions, so that a flat shard need not be
 whole rows. Runs of pieces are one range: the work grows with the runs, never with what a dim is cut into.
 
@@ -65,6 +68,7 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
     """The shards or batches that somebody names, as a set of plain numbers. TypeError or ValueError where there is
     none."""
     try:
+        # One more than there may be: an endless generator has to be noticed, too.
         found = frozenset(map(plain, islice(items, MOST + 1)))
     except TypeError:
         wanted = "shards and batches are numbers in a list, a set or a range, such as [0, 1]"
@@ -118,6 +122,7 @@ class Dim:
     def piece(self, grid: int, pieces: Pieces) -> Part:
         """Some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards, which
         students see, all of 4 stay 4 of 4."""
+        # By far the most common case: a pair of ints is looked up faster than a set is hashed.
         if len(pieces) == 1:
             (number,) = pieces
             return self.shard(number, grid)
@@ -152,6 +157,7 @@ class Dim:
     def may_make(self, pieces: Pieces, sets: int = 1) -> None:
         """Refuses a set that is made of so many others where too many numbers were written down. After a refusal it
         begins anew, for the next run."""
+        # Numbers that are written down, and not those of runs: what fills a machine is objects.
         _set(self, "_left", self._left - max(0, listed_numbers(pieces) - SMALL_SET * sets))
         if self._left < 0:
             _set(self, "_left", MOST_NUMBERS)
@@ -214,6 +220,7 @@ class Part:
         grid, count, low = self.grid, len(self.pieces), min(self.pieces, default=0)
         if not count or max(self.pieces) - low + 1 != count:
             return None
+        # It has no whole pieces for each: cut the grid finer, so that 3 of 4 are 6 of 8.
         if count % total:
             grid, count, low = grid * total, count * total, low * total
         low, each = low + number * count // total, count // total
@@ -222,6 +229,7 @@ class Part:
     def minus(self, other: Part) -> Part:
         """Return the part that is in this one and not in the other."""
         left: list[Range] = []
+        # Both are in order, so what ends before this range is never looked at again.
         at, cuts = 0, other.ranges
         for low, high in self.ranges:
             while at < len(cuts) and cuts[at][1] <= low:
@@ -242,18 +250,21 @@ class Part:
             return True
         if self.grid and self.grid == other.grid:
             return other.pieces <= self.pieces
+        # Numbers of two grids say nothing of each other: 1 of 2 covers 2 and 3 of 4. Ends in elements do.
         return not other.minus(self).size
 
     def meets(self, other: Part) -> bool:
         """Tell whether the two have an element in common."""
         if self.grid and self.grid == other.grid:
             return not self.pieces.isdisjoint(other.pieces)
+        # Nothing was taken away: they have nothing in common.
         return self.minus(other).size != self.size
 
     def shards(self, total: int) -> list[tuple[int, int]] | None:
         """It as runs of shards [first, after the last) of `total`; None where it is not made of those."""
         if total < 1:
             return None
+        # It is made of whole shards if each of its ends is one of theirs.
         ends = [Fraction(end) * total / self.dim.size for ends in self.ranges for end in ends]
         if any(end.denominator > 1 for end in ends):
             return None
@@ -289,19 +300,19 @@ def _size(size: int, pieces: int, grid: int) -> Elements:
 def union(parts: Iterable[Part]) -> Part:
     """Unite some parts of a dim, at least one; they may overlap, and be cut into different grids."""
     # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
-    alike: dict[int, list[Part]] = {}
+    by_grid: dict[int, list[Part]] = {}
     for part in parts:
         if part.whole:
             return part.dim.whole
-        alike.setdefault(part.grid, []).append(part)
-    dim = next(iter(alike.values()))[0].dim
-    found: list[Range] = []
-    for grid, group in alike.items():
+        by_grid.setdefault(part.grid, []).append(part)
+    dim = next(iter(by_grid.values()))[0].dim
+    all_ranges: list[Range] = []
+    for grid, group in by_grid.items():
         if grid and len(group) > 1:
             together = united([part.pieces for part in group])
             group = [Part(dim, grid, together, len(together) == grid)]
-        found += [one for part in group for one in part.ranges]
-    return dim.part(*found)
+        all_ranges += [one for part in group for one in part.ranges]
+    return dim.part(*all_ranges)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -336,6 +347,7 @@ class Schema:
         running: Fraction | int = 0,
     ) -> None:
         roles, spaces = zip(*dims, *sums, strict=True)
+        # `shards` and `batches` are what the original's students know; both are views of one dim each.
         split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
@@ -359,6 +371,7 @@ class Schema:
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
+        # Places are compared by identity where it is hot, so two that say the same have to become one here.
         found, unneeded = list(parts), False
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
@@ -375,6 +388,7 @@ class Schema:
         assert self.route is not None, "of any other tensor there is everything"
         here = dict(zip(self.roles, parts[: self.ndim], strict=False))
         others = prod([Fraction(part.size) for role, part in here.items() if role not in ROUTED], start=Fraction(1))
+        # A route is uneven: how many tokens an expert has is counted, and no share of anything.
         return simplest(self.route.count(*[here[role].pieces for role in ROUTED]) * others)
 
     @property
@@ -425,6 +439,7 @@ class Place:
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
+        # Whole numbers, divided once at the end: fractions would be reduced at each dim.
         pieces = grid = 1
         complete = plain = True
         is_open = zero = False
@@ -469,6 +484,7 @@ class Place:
         if self.schema.split is None:
             return ONE_PIECE
         pieces = self.parts[self.schema.split].pieces
+        # Students know `shards` as a plain set, whatever it is kept as.
         return frozenset(pieces) if isinstance(pieces, RunSet) else pieces
 
     @property
@@ -518,6 +534,7 @@ class Place:
         """Tell whether both say the same, be they of one step or of two."""
         if self is other:
             return True
+        # Of two steps the schemas are two objects, even where they are alike.
         if self.schema.roles != other.schema.roles or self.schema.ndim != other.schema.ndim:
             return False
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
@@ -525,10 +542,12 @@ class Place:
     def along(self, other: Place, *, sums: bool = False) -> int:
         """The dim along which two places are put together: the first in which they differ, else the first cut one. Or
         the sum over which."""
+        # Dims and sums lie in one tuple, dims first; a law is about the one or the other.
         low, high = (self.schema.ndim, None) if sums else (0, self.schema.ndim)
         for at, (mine, theirs) in enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low):
             if not mine.same(theirs):
                 return at
+        # Two equal places still have to be along something: a message then speaks of what is cut, as "shard 3 twice".
         return next((at for at, part in enumerate(self.parts[low:high], low) if not part.whole), low)
 
     def covers(self, other: Place) -> bool:
@@ -579,6 +598,7 @@ def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
     strips: list[list[Part]] = []
     for at, part in enumerate(rest, 1):
         cuts = [place.parts[at] for place in places]
+        # Between two neighbouring ends no place begins or ends, so a strip is in a place whole or not at all.
         ends = sorted({end for cut in (part, *cuts) for both in cut.ranges for end in both})
         inside = (strip for both in pairwise(ends) if part.meets(strip := part.dim.part(both)))
         strips.append([part] if all(cut.whole for cut in cuts) else [*inside])
@@ -587,6 +607,7 @@ def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
     for cell in product(*strips):
         there = [place for place in places if all(map(Part.covers, place.parts[1:], cell))]
         here = union(place.first for place in there) if there else none
+        # A & B as A - (A - B): parts have no intersection of their own.
         common = here if common is None else common.minus(common.minus(here))
     return common or none
 
@@ -607,8 +628,10 @@ class Owners(Generic[T]):
         self._count += 1
         met: list[tuple[Elements, Elements, int, T]] = []
         for low, high in ranges:
+            # The range before may reach into this one.
             begin = bisect_right(self._ranges, low, key=_low)
             begin -= begin > 0 and self._ranges[begin - 1][1] > low
+            # A copy of these ranges: what is inserted below lies in the gaps between them.
             inside = self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
             met += inside
             for held in inside:
@@ -617,6 +640,7 @@ class Owners(Generic[T]):
                 low = held[1]
             if low < high:
                 insort(self._ranges, (low, high, self._count, owner), key=_low)
+        # Of all that it overlaps the one that came first, in whatever order ranges are asked for.
         return min(met, key=lambda held: held[2])[3] if met else None
 
 

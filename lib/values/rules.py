@@ -44,6 +44,7 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
     """The layer as a plain int if the model has it."""
     if type(layer) is int and 0 <= layer < shape.layers:
         return layer
+    # One of numpy's integers, say: what Python would take as an index is a number here.
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
     raise RuleError(
@@ -74,6 +75,7 @@ def load_weights(
     if total > MOST:
         raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
+    # All layers of a kind load the same few places, on every rank of the run.
     place = kind.known_loads.get((shard, total, dim)) or keep(
         kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim)
     )
@@ -87,6 +89,7 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
     if weight is None:
         raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
     first = weight.spaces[0]
+    # Experts stay whole: a shard is some of them, and not a piece of each.
     if not dim and first.counted:
         if first.size % total:
             raise RuleError(facts.Undivided(None, DIMS[first.name].plural, first.size, total))
@@ -125,6 +128,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
             found.add(batch)
             if type(batch) is not int or not 0 <= batch < shape.items:
                 wrong.add(batch)
+                # An iterator may go on for ever; of a list what is wrong is told whole, up to a bound.
                 if len(wrong) > ENOUGH or not isinstance(batches, Collection):
                     break
             if number >= most:
@@ -158,6 +162,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     if inp.layer != layer or other is None or other.layer != layer:
         _on_its_layers("forward", shape, layer, inp, other)
     try:
+        # Places that were given once are right again, so most calls are one look-up and no rule.
         place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
     except (KeyError, AttributeError):  # what is new; and None has no place
         place = kind.forward(inp, other)
@@ -219,9 +224,11 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
     """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
     of both: a pair, or of a kind that takes nothing besides the one gradient there is. A kind that does not need its
     input may be given the gradient of its output alone."""
+    # An event has no holes among its values: where the input is left out, the gradient comes first.
     if type(inp) is ActivationGrad and grad is None:
         return _back_alone(shape, layer, inp)
     if (
+        # Asked in one go, as all of it holds in nearly every call; `_back` finds out what does not, and says it.
         type(layer) is not int
         or not 0 <= layer < shape.layers
         or type(inp) is not Activation
@@ -242,6 +249,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
         by_besides = made(WeightGrad, layer, layers, besides, 0, home)
     else:
         by_besides = made(ActivationGrad, other.layer - 1, layers, besides, 0, home)
+    # An embedding: nobody needs the gradient of token numbers.
     if place is None:
         return by_besides
     by_input = made(ActivationGrad, inp.layer - 1, layers, place, 0, home)
@@ -301,16 +309,19 @@ def update(
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
             _on_layer("update", f"{role} given to update", value, layer)
     place = weight.place
+    # Whether a batch is missing is asked here and nowhere else: an all-reduce cannot know that it is the last one.
     if grad.place.open or grad.place.schema is not shape.kinds[layer].weight_gradient:
         if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
             raise RuleError(facts.Unsummed(grad, shape.batches))
         for part in grad.place.sums:  # what is missing of the batches is padding
             if not part.whole and part.pieces is not grad.place.batches:
                 raise RuleError(facts.Lacks(grad, part))
+    # An optimizer works element by element, so a gradient or a state that is more than the weight will do.
     if not grad.place.complete and not grad.place.covers(place):
         raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
         raise RuleError(facts.Stateless(state, weight))
+    # A stale state is a silent mistake: with real numbers the loss would be a little worse, and that is all.
     if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
     updates, layers = weight.updates + 1, shape.layers
@@ -351,6 +362,7 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
             need(Value, item, f"first argument of {row.name}", row.name)
         # What is no number may answer a comparison with anything: numpy's arrays do with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
+        # An activation lies between two layers and may be named by either, so only weights' tensors are asked.
         if other and item.place.sharded and not row.bucket:
             raise RuleError(facts.ToldLayer(row.name, item, layer))
 
@@ -383,6 +395,7 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
+    # Compared in line and by identity first: of 10^5 members each is looked at once. `agree` finds the words.
     _, op, layer, value, said, group = members[0]
     kind, values = cast("type[Any]", type(value)), list[Any]()
     for _, its_op, its_layer, its_value, its_said, its_group in members:
@@ -403,6 +416,7 @@ def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
     """The law's own complaint, with the names of the two ranks between which it arose."""
+    # The law was asked of all at once, and says what is wrong but not between whom.
     for member in members:
         try:
             row.law(member.value)

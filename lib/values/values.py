@@ -98,11 +98,13 @@ class Value:
         return _derive("cut", piece, (self,), dim, plain(low), plain(high))
 
     def __setattr__(self, name: str, value: object) -> None:
+        # The error of frozen dataclasses, as students know it, though these are none: see `_Draft`.
         raise FrozenInstanceError(f"cannot assign to field {name!r}: values never change, operations make new ones")
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}: values never change")
 
+    # A value never changes, so a copy is the value itself: a deep copy of a list then has no values from elsewhere.
     def __copy__(self: V) -> V:
         return self
 
@@ -112,12 +114,14 @@ class Value:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
+        # Not by identity: places of two runs are different objects, and where a value lives is no part of what it is.
         return fields_of(self) == fields_of(other) and self.place.same(other.place)
 
     def __hash__(self) -> int:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Without its home: what is pickled has left its run, as a value in a file has.
         fields = fields_of(self)
         return (value_of, (type(self), None, *fields)) if self.place.rest else (type(self), fields)
 
@@ -153,6 +157,7 @@ class _Stepped(_Sharded):
 
     __slots__ = ()
     __match_args__ = ("layer", "layers", "step", "shards", "total")
+    # The slot itself, under the name that students know: a property would be a call for each of a million reads.
     step: int = Value.__dict__["updates"]
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
@@ -234,6 +239,7 @@ class WeightGrad(_Sharded):
 
 PIECES = {"shards": "total", "batches": "total_batches"}
 """The fields that are sets of numbers, and the one that says below what they are."""
+# -1 is the layer of the gradient of the data: a gradient has the number of the layer whose output it is of.
 LOWEST = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}
 
 
@@ -270,6 +276,7 @@ def _fill(value: Value, **fields: Any) -> None:
 
 def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> Place:
     """The place with these fields, of a tensor in a step of that shape."""
+    # Known to be there: only a layer without a weight has none, and the callers have seen to that.
     schema = cast(Schema, shape.schema_of(kind.tensor, given["layer"]))
     place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
     for role, pieces, grid in rest:
@@ -311,6 +318,7 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
         values = home.values
         value.number = len(values)
         values.append(value)
+    # From here on nothing can set its fields.
     value.__class__ = kind
     return value
 
@@ -359,6 +367,7 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
     home: Home | None = None
     for value in values:
+        # The first that lives on a rank: with one that was made by hand it is recorded where the other is.
         home = home or getattr(value, "home", None)
     try:
         result = law(*values, *said)
@@ -366,5 +375,6 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
         raise error if home is None else home.blame(error) from None
     if home is None:
         return result
+    # A Trace names dims by their numbers: all arguments of an event are whole numbers.
     arg = tuple([NAMES.index(i) if isinstance(i, str) else i for i in said]) if said else ()
     return home.derive(op, values, result, arg)

@@ -17,7 +17,7 @@ import numpy as np
 from lib import Activation, ActivationGrad, OptState, Trace, Weight
 from lib.trace.order import order
 from lib.trace.rebuild import rebuild
-from lib.values.collectives import COLLECTIVES, given
+from lib.values.collectives import COLLECTIVES, values_in
 from lib.values.kinds.kind import LayerKind
 from lib.values.layers import Shape
 from lib.values.placement import Part, Place
@@ -667,7 +667,7 @@ class _Play:
         values = [[self.value(rank, number) for number in event.inputs] for rank, event in members]
         arrays = [[self.arrays[rank][number] for number in event.inputs] for rank, event in members]
         said = row.said(members[0][1].arg)
-        results = [given(one) for one in row.results(row.brought(values), said)]
+        results = [values_in(one) for one in row.results(row.brought(values), said)]
         first, ones = [each[0] for each in values], [each[0] for each in arrays]
         if row.name == "halo":
             before, after = [[], *(each[-1:] for each in arrays[:-1])], [*(each[:1] for each in arrays[1:]), []]

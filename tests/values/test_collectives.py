@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lib import Activation, Links, MismatchError, Model, RuleError, Weight, WeightGrad, simulate
 from lib.cluster.costs import units
-from lib.values.collectives import COLLECTIVES, TWICE_ROUND
-from lib.values.collectives import given as given_to
+from lib.values.collectives import COLLECTIVES, TWICE_ROUND, values_in
 from lib.values.facts import Disagree
 from lib.values.rules import Member, agree, bring, collective
 from tests.support.said import Said
@@ -78,14 +77,14 @@ def test_everybody_gets_a_value_of_its_own(op: str) -> None:
 
     async def meet(model: Model) -> None:
         mine = brought[model.rank]
-        layer = () if op == "allreduce_bucket" else (given_to(mine)[0].layer,)
+        layer = () if op == "allreduce_bucket" else (values_in(mine)[0].layer,)
         got[model.rank] = await getattr(model, op)(mine, *layer)
 
     models = simulate(meet, ranks=3, layers=3, batches=12 if op == "allreduce_mean" else 3)
-    made = [given_to(one) for one in got]
+    made = [values_in(one) for one in got]
     assert [sum(map(len, made)), made] == [
         len({id(one) for mine in made for one in mine}),
-        [*map(given_to, results(op, brought))],
+        [*map(values_in, results(op, brought))],
     ]
     assert all(
         one.mark == (model.program, one.number) for model, mine in zip(models, made, strict=True) for one in mine

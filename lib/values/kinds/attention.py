@@ -33,6 +33,7 @@ class Causal(Relation):
         super().__init__(lambda row: range(row + 1))
 
     def union(self, items: RunSet) -> RunSet:
+        # The last row needs all that the others do.
         return RunSet.span(0, items.runs[-1][1] if items else 0)
 
     def pairs(self, items: RunSet, others: RunSet) -> int:
@@ -91,9 +92,11 @@ class Attention(LayerKind):
         rows = self.layer.rows
         self.causal = Causal()
         self.opens = (Sum("keys", self.dim("keys", rows), self.causal, "rows"),)
+        # For each row and head the largest score and the sum of exponentials: an online softmax (Dao et al. 2022).
         self.running = Fraction(2 * self.layer.heads, self.layer.inputs)
         self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
-        self.work *= rows + 1  # two products of each pair
+        # rows (rows + 1) / 2 pairs that are not masked, each multiplied with the key and with the value.
+        self.work *= rows + 1
 
     def output_of(self, inp: Value, other: Any) -> Place:
         self.fit("forward", inp, other)

@@ -5,6 +5,9 @@ it: how many these are is what it costs, how much memory it takes and how much t
 experts gives a part of a sum. Backwards it is the same: a token that was at two experts has a gradient from both. A
 weight has all experts, and a rank may have some of them, whole.
 
+Groups and capacity are those of GShard (Lepikhin et al. 2020); without a capacity nothing is dropped, as in MegaBlocks
+(Gale et al. 2022). Simplified: a route is data and no gate chooses it, so no gradient flows into the choice.
+
 The tokens of a step are all its rows, batch by batch. A route says the experts of each token, in order of choice, and
 begins again after its last one. Tokens that lie together are a group, and an expert takes as many of a group as its
 capacity: first choices before second ones, and tokens in their order. So a rank that has a group knows what is dropped
@@ -136,9 +139,11 @@ class Route:
                 yield from ((turn, first, after) for turn in self._turns.get(expert, ()))
                 continue
             for low, high in self._groups_at(first, after):
+                # First choices of the whole group before second ones, as GShard fills its experts.
                 room = self.capacity
                 for turn in self._turns.get(expert, ()):
                     wanted = turn.between(low, high)
+                    # Tokens take their places in order, so what finds no room is the end of the range.
                     end = high if wanted <= room else turn.nth(turn.before(low) + room)
                     room -= min(wanted, room)
                     if first < end and low < after:
@@ -148,6 +153,7 @@ class Route:
         """The groups that have any of these tokens."""
         *starts, period = self._groups
         turn, rest = divmod(first, period)
+        # The last group that begins no later than the token.
         at = bisect_left(starts, rest + 1) - 1
         while (low := turn * period + starts[at]) < after:
             yield low, min(turn * period + self._groups[at + 1], self.tokens)
@@ -170,6 +176,8 @@ def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
     tokens = sum(parts) * times // top
     if max(parts) * times > tokens:
         raise ValueError(f"a token goes to {top} different experts, so none of them gets more than 1 in {top}; {loads}")
+    # Dealt out like cards: places that are `tokens` apart go to one token, and no expert has more than `tokens` of
+    # them, so none is there twice.
     line = [expert for expert, part in enumerate(parts) for _ in range(part * times)]
     return tuple(tuple(line[token::tokens]) for token in range(tokens))
 
@@ -192,6 +200,7 @@ def drawn_route(seed: int, tokens: int, experts: int, top: int = 1, skew: float 
     chance = Random(seed)
     route: list[tuple[int, ...]] = []
     for _ in range(tokens):
+        # A power law, as Zipf's: some experts are in favour, and how much is one number.
         left = {expert: (expert + 1.0) ** -skew for expert in range(experts)}
         chosen: list[int] = []
         for _ in range(top):
@@ -257,6 +266,7 @@ class Experts(Linear):
             raise ValueError(f"these are {number} experts, and tokens are dispatched to {here.size}")
         self.weight_dims = (("experts", self.dim("experts", number)), *self.weight_dims)
         (_, batch), rows = self.dims[0], dict(self.dims)["rows"]
+        # On average over the step: what a batch costs depends on where its tokens go.
         tokens = cast(Route, here.route).count(batch.whole.pieces, rows.whole.pieces, here.whole.pieces)
         self.tokens = Fraction(tokens, batch.size)
         self.work = self.tokens * self.layer.inputs * self.layer.outputs

@@ -1,11 +1,11 @@
 """Layers of a grid: convolutions and pooling, what all points have in common, and a transform along one dim.
 
 A row of a convolution's output needs some rows of the input around its own place: a stencil, where rows stand for any
-dim of a grid, and all is worked out from the ends of runs. A part of the input gives
-the rows whose stencils lie in it, so that with rows of its neighbours, a halo, a rank gives all of its own. Backwards
-every row that was taken has a gradient, those of the halo too, which is a sum over the rows that it was needed for: the
-inner rows of a part have all of theirs and are done, and those at an edge are open until what a neighbour has is added.
-Along each other dim of a grid it is the same.
+dim of a grid, and all is worked out from the ends of runs. Sizes are those of torch's layers (Conv2d, ConvTranspose2d).
+A part of the input gives the rows whose stencils lie in it, so that with rows of its neighbours, a halo, a rank gives
+all of its own. Backwards every row that was taken has a gradient, those of the halo too, which is a sum over the rows
+that it was needed for: the inner rows of a part have all of theirs and are done, and those at an edge are open until
+what a neighbour has is added. Along each other dim of a grid it is the same.
 
 Means and moments of a part of the grid are a partial sum with the number of points beside it: two parts are a weighted
 mean, and a mean of means is one where both have as many. What is not complete says nothing of the grid, so a norm by
@@ -67,6 +67,7 @@ class Stencil(ABC):
 
     def given(self, rows: Pieces) -> RunSet:
         """The rows of the output for which these rows will do."""
+        # All but those that need a row that is not here. Outside the grid are zeros, so there nothing is missing.
         return self.users(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
 
 
@@ -87,8 +88,10 @@ class Sweep(Stencil):
         return range(first, first + self.dilation * self.kernel, self.dilation)
 
     def _users(self, low: int, high: int) -> Iterable[Run]:
+        # One tap at a time: with a dilation the users of a run are several runs, with gaps between them.
         for tap in range(self.kernel):
             ahead = self.padding - self.dilation * tap
+            # Row q takes row q * stride - ahead with this tap. Divided exactly, and rounded up at both ends.
             yield -(-(low + ahead) // self.stride), -(-(high + ahead) // self.stride)
 
 
@@ -125,6 +128,7 @@ class Window(Stencil):
         return self.rows
 
     def needs(self, row: int) -> range:
+        # NATTEN's windows are moved inwards at an edge, and never cut off: each point has as many neighbours.
         first = min(max(row - self.kernel // 2, 0), self.rows - self.kernel)
         return range(first, first + self.kernel)
 
@@ -181,6 +185,7 @@ class Swept(LayerKind):
             for role, size in sizes.items()
         ]
         self.owes = ((*self.owes[0], *uses), *self.owes[1:])
+        # A multiplication for each point of the output and each element of the weight.
         self.work = prod(sizes.values()) * layer.weight
 
     def given(self, op: str, inp: Value, grad: Value | None = None) -> dict[str, Part]:
@@ -231,6 +236,7 @@ class Convolution(Swept, Linear):
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         sums = self.fits_outputs(op, inp, grad)
+        # By the grid of the output: the halo makes rows of the input overlap, and those of the output do not.
         by_weight = self.by_weight({**same(grad), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
@@ -249,6 +255,7 @@ class TransposedConvolution(Convolution):
 
     def describe(self) -> None:
         super().describe()
+        # The other way round: each point of the input is multiplied with all of the weight.
         self.work = self.layer.points * self.layer.weight
 
     def stencil(self, rows: int) -> Stencil:
@@ -324,6 +331,7 @@ class Moments(_Averages):
 
     def describe_groups(self) -> None:
         """Says which features belong together."""
+        # Beside the two numbers of each group stands how many points they are of: half a number for each.
         self.groups, self.running = self.layer.outputs // 2, Fraction(1, 2)
         if self.layer.outputs % 2 or self.layer.inputs % self.groups:
             raise ValueError(
@@ -334,6 +342,7 @@ class Moments(_Averages):
     def output_of(self, inp: Value, other: Any) -> Place:
         self.unbroken("forward", inp, "features", self.groups, "group")
         parts = {role: part(inp, role) for role in ("batch", "features")}
+        # A part of the grid gives a mean over its own points: a partial sum, until all are in it.
         return self.output.at({**parts, **self.averaged(inp)})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
@@ -348,6 +357,7 @@ class Mean(Moments):
     name, square = "mean", True
 
     def describe_groups(self) -> None:
+        # One number of points for all features of a row.
         self.groups, self.running = 1, Fraction(1, self.layer.inputs)
 
 
@@ -364,6 +374,7 @@ class GroupNorm(_Averages):
             raise ValueError(
                 "group_norm takes an activation and its moments: of=(1, 2), where layer 1 is of the kind moments"
             )
+        # The moments went into every point, so their gradient is a sum over all of them, and a part has only its own.
         self.owes = ((), self.points)
 
     def output_of(self, inp: Value, other: Any) -> Place:
@@ -396,6 +407,7 @@ class Transform(LayerKind):
         self.work *= layer.space[layer.along]
 
     def output_of(self, inp: Value, other: Any) -> Place:
+        # Every row of the output needs every row of the line, so the line has to be there whole: transpose first.
         self.unbroken("forward", inp, self.layer.along, 1)
         return super().output_of(inp, other)
 

@@ -171,6 +171,7 @@ class LayerKind(ABC):
             raise ValueError(f"{self.name} gives as many features as it takes")
         self.gives = (*self.dims[:-1], ("features", dim("features", layer.outputs)))
         self.work = layer.points * layer.inputs
+        # With the layer and not with the process: they go when the run goes, and no run sees another's.
         self.known_loads: dict[tuple[int, int, int], Place] = {}
         self.known: dict[tuple[Place, Place | None], Place] = {}
         self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
@@ -178,8 +179,10 @@ class LayerKind(ABC):
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
+            # dW is a sum over all that the input extends along and the weight does not: batches, rows, columns.
             summed = [Sum(*named) for named in self.gives[:-1] if named[0] not in dict(self.weight_dims)]
             self.weight_gradient = schema(self.weight_dims, summed)
+        # Prices are said of a linear layer of the usual size: any other costs by how many more multiplications it has.
         self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
         self.step = simplest(Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight))
         self.usual = self.cost == 1 and not self.routed
@@ -212,6 +215,7 @@ class LayerKind(ABC):
     def forward(self, inp: Value, other: Value | None) -> Place:
         """The place of what forward gives, which is kept in `known`."""
         key = (inp.place, other and other.place)
+        # A rule asks for nothing but places, and layers that are alike share them: each pair is worked out once a step.
         if key not in self.known:
             self._done("forward", inp, None, other)
             keep(self.known, key, self.output_of(inp, other))
@@ -221,6 +225,7 @@ class LayerKind(ABC):
         """The places of what backward gives, which are kept in `known_back`."""
         key = (inp.place, grad.place, other and other.place)
         if key not in self.known_back:
+            # A kind that needs no input is given the gradient in its place (`rules._back_alone`).
             if inp is not grad and inp.place.batches != grad.place.batches:
                 raise RuleError(facts.OtherBatches(op, inp, grad))
             self._done(op, inp, grad, other)
@@ -246,6 +251,7 @@ class LayerKind(ABC):
     def updates(self, values: Sequence[Value]) -> Elements:
         """Return what an update costs, in updates of the unit's weight. A part of a weight costs what all of it
         costs, up to the size of the unit's; a larger part as much as it is larger."""
+        # The original's update takes half a unit, of a shard as of a whole weight.
         if self.step <= 1 or not values:
             return self.step
         return max(1, simplest(Fraction(values[1].place.elements) / PRICED.weight))
@@ -254,6 +260,7 @@ class LayerKind(ABC):
 
     def back(self, number: int, parts: Mapping[str, Part]) -> Place:
         """The place of the gradient of the activation with this number among those that it takes."""
+        # An activation that several layers take (a residual) has a gradient from each, and each is one part of a sum.
         use = self.uses[number]
         return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
 
@@ -296,6 +303,7 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
     columns."""
     features = value.place.dims[-1]
     if not features.alike(part(weight, side)):
+        # All features meet a part of the rows: more likely the weight was not gathered than the activation not cut.
         if features.whole and side == "in":
             raise RuleError(facts.Incomplete(weight))
         raise RuleError(facts.OtherFeatures(role, value, weight, side))

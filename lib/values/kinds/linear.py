@@ -30,6 +30,7 @@ class Linear(LayerKind):
 
     def describe(self) -> None:
         inputs, outputs = self.layer.inputs, self.layer.outputs
+        # y = x W is a sum over the rows of W, dx = dy W^T over its columns: what is not here is a missing term.
         self.opens = (Sum("terms", self.dim("terms", inputs)),)
         self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
         self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
@@ -46,6 +47,7 @@ class Linear(LayerKind):
         if inp.place is grad.place and _uncut(grad, other, self.gradients[0]):
             return self.by_weight(parts), grad.place
         self.alike(op, inp, grad, *parts)
+        # dW = x^T dy has the rows that x has as features, and the columns that dy has.
         by_weight = self.by_weight({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
@@ -79,6 +81,7 @@ class Norm(LayerKind):
         self.weight_dims = (("in", self.dim("in", self.layer.inputs)),)
 
     def output_of(self, inp: Value, other: Any) -> Place:
+        # The mean is over the whole row; a norm of features that are cut would need a collective within the layer.
         self.unbroken("forward", inp, "features", 1)
         fits("input of forward", inp, other, "in")
         return super().output_of(inp, other)
@@ -111,6 +114,7 @@ class Add(LayerKind):
         return super().output_of(inp, other)
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        # The derivative of a sum: both get the gradient as it is.
         return self.back(1, grad.place.named), self.back(0, grad.place.named)
 
 
@@ -135,6 +139,7 @@ class Embedding(LayerKind):
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
         self.alike(op, inp, grad, *same(inp))
         rows = {} if other is None else {"in": part(other, "in")}
+        # Only rows of the table that are here have been looked up, so the gradient has these.
         return self.by_weight({**same(inp), "out": grad.place.dims[-1], **rows}), None
 
 
@@ -156,4 +161,5 @@ class CrossEntropy(LayerKind):
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         self.alike(op, inp, grad, *same(inp))
+        # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
         return None, self.back(0, inp.place.named)
