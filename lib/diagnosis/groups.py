@@ -20,6 +20,7 @@ from lib.diagnosis.provenance import (
     maker,
     named,
     same_loop,
+    through,
     titled,
 )
 from lib.errors.arguments import written
@@ -405,8 +406,9 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
         why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
         return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
-    if not took and summed and other.op in COLLECTIVES:
-        return f"both have been summed{line_of(made)} already: sum a gradient over the ranks once"
+    root, there_root = through(left, {"add"})[0], through(right, {"add"})[0]
+    if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
+        return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
     if left.place is right.place and (had := had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:

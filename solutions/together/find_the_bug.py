@@ -524,7 +524,9 @@ def find_the_bug_accepts(answer, bug, given):
         count = len(given[call])
         of = f"its {counted(count, 'microbatch')}"
         if close(answer[call], count * expected[call]):
-            return f"bug 3, call {call + 1}: that is the sum over {of}, and not the mean"
+            return (
+                f"bug 3, call {call + 1}: that is the sum over {of}, and not the mean"
+            )
         if call and close(
             answer[call],
             (expected[call - 1] + sum(sum(b) / len(b) for b in given[call])) / count,
