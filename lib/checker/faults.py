@@ -23,9 +23,9 @@ from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
 from lib.values.dims import RunSet
-from lib.values.operations import HANDS_IN, LOADS, UPDATES
+from lib.values.operations import BY_WEIGHT, HANDS_IN, LOADS, UPDATES
 from lib.values.placement import MOST, Part, held_together, union
-from lib.values.values import OptState, Weight, describe
+from lib.values.values import OptState, Weight, WeightGrad, describe
 
 Held = Weight | OptState
 PARTLY = "only a part of it updated"
@@ -186,6 +186,10 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
     elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
+    elif everywhere and not updates and (lost := _unread(program, weight.layer)) is not None:
+        line = "" if (place := place_of(lost)) is None else f" in line {place.line}"
+        fix = f"their gradients, of backward{line}, went into no sum and no update:\n"
+        fix += "is anything left, in a list or a bucket, when the loop is over?"
     elif gathered is not None and updates:
         line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
         fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
@@ -203,6 +207,14 @@ def _unused_sums(program: Program) -> Event | None:
     used = {number for event in program.events for number in event.inputs}
     sums = (event for event in program.events if event.op in ("allreduce", "allreduce_bucket"))
     return next((event for event in sums if event.outputs and used.isdisjoint(event.outputs)), None)
+
+
+def _unread(program: Program, layer: int) -> Event | None:
+    """Return the last backward of a layer whose weight gradient went into no operation."""
+    used = {number for event in program.events for number in event.inputs}
+    back = next((e for e in reversed(program.events) if e.op in BY_WEIGHT and e.layer == layer), None)
+    made = () if back is None else back.outputs
+    return back if any(isinstance(program.values[n], WeightGrad) and n not in used for n in made) else None
 
 
 def _parts(missing: Part, totals: set[int]) -> int:
