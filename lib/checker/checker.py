@@ -269,7 +269,7 @@ class Forgotten(NamedTuple):
                 f"rank {rank} did not await its {event.op}" + more(self.unawaited, "call"),
                 got="a communication that never ends: what it sends stays in memory to the end of the run",
                 where=places(self.unawaited),
-                fix=f"put `await` in front of it: await model.{event.op}(...)",
+                fix=f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings",
             )
 
 

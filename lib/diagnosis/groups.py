@@ -20,6 +20,7 @@ from lib.diagnosis.provenance import (
     maker,
     named,
     same_loop,
+    through,
     titled,
 )
 from lib.errors.arguments import written
@@ -279,12 +280,7 @@ def pipelined(program: Running, grad: Any) -> str | None:
     if len(programs) < 2 or ops & COLLECTIVES.keys() or not ops & MESSAGES or sum_axis(program) is not None:
         return None
     takes = _takes(program)
-    done, went_back = (batches_of(program, ops, grad.layer) for ops in (("forward",), BY_WEIGHT))
-    back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
-    left = done - went_back
-    if left and not _looping(takes + back) and grad.batches == went_back:
-        went = f"{these('batch', left)} went forward on this rank, but not backward"
-        return f"{went}: does the loop over the batches end too early?"
+    done = batches_of(program, ("forward",), grad.layer)
     if done - grad.batches or _looping(takes):
         return "update once, after the last batch; add the gradients of the batches up before"
     if not takes:
@@ -296,6 +292,20 @@ def pipelined(program: Running, grad: Any) -> str | None:
         f"rank {rank} took {these('batch', taken)}{line_of(event)}, but on rank {program.rank} only "
         f"{these('batch', grad.batches)} came this far:\nreceive all of them, and add their gradients up"
     )
+
+
+def not_back(program: Running, grad: Any) -> str | None:
+    """Batches that went forward on this rank and not backward, where no loop is on its way to them."""
+    done, went_back = (batches_of(program, ops, grad.layer) for ops in (("forward",), BY_WEIGHT))
+    back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
+    takes, taken = _takes(program), frozenset[int]().union(*(e.batches for e in program.events if feeds(e)))
+    left = done - went_back or taken - went_back
+    if not left or _looping(takes + back) or grad.batches != went_back:
+        return None
+    did = "went forward on this rank, but not backward"
+    if not left <= done:
+        did = f"came to this rank, but did not go through layer {grad.layer}"
+    return f"{these('batch', left)} {did}: does the loop over the batches end too early?"
 
 
 def not_taken(program: Running) -> str | None:
@@ -405,8 +415,9 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
         why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
         return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
-    if not took and summed and other.op in COLLECTIVES:
-        return f"both have been summed{line_of(made)} already: sum a gradient over the ranks once"
+    root, there_root = through(left, {"add"})[0], through(right, {"add"})[0]
+    if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
+        return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
     if left.place is right.place and (had := had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:

@@ -387,6 +387,10 @@ class Placed(Asked):
             what = f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}"
             expected, fix = "a stage for each rank", "give the list one entry for each rank"
             got = (", ".join(map(str, found)) or "nothing") + (", ..." if told > len(found) else "")
+            if told == ranks - 1 and counts == sorted(set(counts)) and sum(counts) > layers:
+                what = f"{counts} are the layers at which stages begin, not how many each has"
+                expected, got = f"{ranks} numbers that are {layers} together", f"{told} numbers that are {sum(counts)}"
+                fix = "of each stage, the first too, give where the next one begins, minus where it begins itself"
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
             what = "these stages do not lie on all ranks, one on each"
             expected, got = (

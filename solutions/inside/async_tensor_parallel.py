@@ -406,8 +406,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# The last layer of a language model is the largest of all, with a column for each word of the vocabulary. Its columns
-# are split over the ranks. How do you take a softmax over all of them?
+# You have cut weights, sums and rows, and hidden what travels between the parts. In all of that a row of an activation
+# never needed another row. Which layer of a transformer does?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -468,8 +468,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# You have cut weights, sums, rows and the vocabulary. In all of that a row of an activation never needed another row.
-# Which layer of a transformer does?
+# A rank now holds its own part of each weight, and of the logits. What every rank still holds whole is the activation
+# between two blocks. How much of that could each of them drop?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -356,15 +356,15 @@ Model.check(out, puzzle="moe_pipeline")
 # along `expert`, and *d* along `data`:
 #
 # ```
-# a usual layer              on e·d ranks, gradient summed over data and expert
+# a dense layer              on e·d ranks, gradient summed over data and expert
 # an expert                  on d ranks, gradient summed over data
 # tokens                     exchanged along expert, inside a stage
 # activations, gradients     sent along stage, between ranks with the same other coordinates
-# batches in hand            p - stage, in the order 1F1B
+# batches in flight          p - stage, in the order 1F1B
 # ```
 #
 # The order in which stage 0 is one batch ahead, and each backward makes room for the next forward, is called **1F1B**:
-# one forward, one backward. The chapter on pipelines has a puzzle about it.
+# one forward, one backward. You wrote it in puzzle $number_one_f_one_b.
 #
 # </details>
 

@@ -374,7 +374,11 @@ draw_curves(
 # ## Where this leads
 #
 # You hid one gather behind a multiplication. All the others still make a rank wait, and a large model often has no
-# second batch to go on with. But a multiplication is made of rows, too. Which of them could it begin with?
+# second batch to go on with. But a multiplication is made of rows, too. Which of them could it begin with? That is the
+# deeper puzzle after this one.
+#
+# The core path asks something else. In all of this a row of an activation never needed another row. Which layer of a
+# transformer does?
 
 # %% [markdown]
 # <!-- part: links -->

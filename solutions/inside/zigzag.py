@@ -306,8 +306,8 @@ draw_curves(
 #
 # **Zigzag** ring attention: with *n* ranks the text is cut into 2*n* pieces, and rank *i* has pieces *i* and 2*n* - 1 -
 # *i*. The work on a piece grows by the same amount from one piece to the next, so the first and the last together have
-# as much as the second and the last but one: the trick with which Gauss is said to have added up the numbers from 1 to
-# 100. With *t* tokens on each rank, and a block of *b* = *t*²/65,536:
+# as much as the second and the last but one: the trick with which Gauss is said to have added up the numbers from 1
+# to 100. With *t* tokens on each rank, and a block of *b* = *t*²/65,536:
 #
 # ```
 # attention, one way     contiguous: (n - 1/2)·b     zigzag: n/2·b     together: n²/2·b

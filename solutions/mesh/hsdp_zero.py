@@ -197,8 +197,8 @@ guess.against(out)
 # Memory: each of six optimizer states is an eighth instead of a quarter, so 6 · 262,144 · (1/4 - 1/8) = 196,608 elements
 # fewer, on every rank: 1,769,472.
 #
-# Collectives: 12 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 30. HSDP has
-# 24. (With the last layer kept over the turn it is one less.)
+# Collectives: 12 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 30. HSDP
+# has 24. (With the last layer kept over the turn it is one less.)
 #
 # Time, with everything awaited: 12 + 6 · 3 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.4, as in HSDP. In the background, the last
 # layer to arrive decides: computing and the host's collectives take 12 + 17 · 0.3 = 17.1, then the network needs 0.5

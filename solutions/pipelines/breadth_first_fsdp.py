@@ -227,8 +227,6 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # are in flight at once. So it suits *few* microbatches in each pipeline, where interleaved pipelines have large
 # bubbles and sharded ones would gather all the time.
 #
-# The original eight puzzles end by pointing here.
-#
 # </details>
 
 # %% [markdown]

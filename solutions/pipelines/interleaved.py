@@ -73,8 +73,8 @@ for name, order in orders.items():
 #
 # <details><summary>Answer</summary>
 #
-# Its first backward is `7B0`, of its second stage. Before it comes `7F0`, and before that the four forwards of stage
-# 3. So five: a warm-up of four, and the fifth is the forward of its first turn.
+# Its first backward is `7B0`, of its second stage. Before it comes `7F0`, and before that the four forwards of
+# stage 3. So five: a warm-up of four, and the fifth is the forward of its first turn.
 #
 # </details>
 #
@@ -155,8 +155,8 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **The warm-up.** The four passes and two messages take 1 + 1 + 2 + 2 + 0.8 = 6.8. Two turns take 6: too few. Three take
-# 9. So each rank warms up with two forwards more than the next one.
+# **The warm-up.** The four passes and two messages take 1 + 1 + 2 + 2 + 0.8 = 6.8. Two turns take 6: too few. Three
+# take 9. So each rank warms up with two forwards more than the next one.
 #
 # **Time.** Each rank works for 49, updates included, so all else is waiting. Rank 3 begins at 3 · 1.4 = 4.2, as in
 # breadth-first, and when it is done the last gradient still has 3 · 2.4 = 7.2 to go. That makes 60.4. Our run ends at
@@ -248,8 +248,8 @@ for batches in (4, 8, 16):
 # it is gone. There is no *B* in the peak. Rank 0 has R · (V + 1) - 1 virtual stages in flight, 11 of the 16 here.
 # Divide by *V* to compare with 1F1B's *R* long ones: 5.5 instead of 4. Half the bubble for a little more memory.
 #
-# If messages took no time, 1 ahead would be as fast as 2 (both end at 58), with 8 virtual stages in flight instead of
-# 11. The second forward is there for the message alone. Above you see what happens without it: 70 instead of 63.6.
+# If messages took no time, 1 ahead would be as fast as 2 (both end at 58), with 8 virtual stages in flight instead
+# of 11. The second forward is there for the message alone. Above you see what happens without it: 70 instead of 63.6.
 #
 # </details>
 

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# One of ten thousand GPUs has dust in its fan. It gets warm, lowers its clock, and needs a fifth more time than the
+# One of ten thousand GPUs has dust in its heat sink. It gets hot, lowers its clock, and needs a fifth more time than the
 # others. Nothing fails, and no log says so. Only the step takes longer: for all ten thousand, because in the end they
 # all wait for each other.
 #
@@ -148,7 +148,7 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# **Where rank 3 lies**, with five layers on each rank. It computes for 8 · 3 · 1.2 = 28.8, wherever it is. As the
+# **Where rank 3 stands**, with five layers on each rank. It computes for 8 · 3 · 1.2 = 28.8, wherever it is. As the
 # last stage it waits 3 until the first batch has come through the other three, and when it is done its last gradient
 # goes back through them, 6 more: 28.8 + 9 = 37.8. As the first stage it can begin at once, and no rank waits for what
 # it does last. It waits only while batches are on their way through the others, which are quicker: 7.2 in all, and

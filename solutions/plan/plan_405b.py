@@ -23,7 +23,7 @@
 # Llama 3 405B, 16,384 H100s, 16 million tokens a step. Meta's plan: 8-way tensor parallel, 16 pipeline ranks, and
 # 128-way data parallel with FSDP, at 41 % MFU [@llama3, sections 3.3.2 and 3.3.4, table 4]. Then the sequences got
 # sixteen times as long, 131,072 tokens, with the same number of tokens a step. Meta added context parallelism. Because
-# long sequences do not fit, you would say.
+# long sequences do not fit, you might think.
 #
 # Something else breaks first. A step has only 128 long sequences, so each of 128 pipelines gets one: **one microbatch
 # for 16 stages**. It fits, in 69 GiB. It takes 221.5 seconds, and 94 % of that is bubble.
@@ -253,7 +253,7 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# Not on our word. `tp` 4 and `pp` 8 put four times the weights on each GPU, 24.7 GiB for 6.4, and with the same
+# Not on our word. `tp` 4 and `pp` 8 put four times the weights on each GPU, 24.7 GiB instead of 6.4, and with the same
 # selective recomputation Meta's plan needs 49 GiB, not 68. And 3 % is close to what our formulas cannot tell apart.
 # Meta could measure; we cannot.
 #

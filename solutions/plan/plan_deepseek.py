@@ -167,14 +167,14 @@ picture
 # ZeRO-1 for the rest. For DeepSeek's plan our formulas say 18.7 seconds where 19.9 were published. That DualPipe wins
 # is built in: we assume that it hides all of the experts' messages, which is what its authors built it for.
 #
-# And tensor parallelism? On H100s `tp` 2 costs nothing that we can tell (18.7 seconds for 18.6). On H800s it costs 4
+# And tensor parallelism? On H100s `tp` 2 costs nothing that we can tell (18.7 seconds instead of 18.6). On H800s it costs 4
 # %, and `tp` 4 17 %. So NVLink is half of the answer. The other half is the model: experts and 63 million tokens a
 # step leave enough to share without it.
 #
 # </details>
 
 # %% [markdown]
-# ## Seal and open
+# ## Guess, then look
 #
 # NVIDIA published runs in fp8 on newer software [@megatron_bridge_performance, 25.09 and 26.04]. Our formulas were
 # fitted to kernels of up to 2024. Write down what you expect before you run the cell: will the predicted times be too
@@ -221,7 +221,7 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# About the same: 18.6 seconds for 18.7 is less than we can tell apart. It needs 66 GiB for 70, because each rank has
+# About the same: 18.6 seconds or 18.7 is less than we can tell apart. It needs 66 GiB instead of 70, because each rank has
 # 2 experts of a layer, not 4. A token still goes to four hosts at most.
 #
 # </details>
@@ -234,7 +234,7 @@ if verdict:
 #
 # </details>
 #
-# **3.** Why `zero` 1 and not 2 or 3? Try 2: our formulas say the same time and 57 GiB for 70.
+# **3.** Why `zero` 1 and not 2 or 3? Try 2: our formulas say the same time, and 57 GiB instead of 70.
 #
 # <details><summary>Answer</summary>
 #

@@ -55,7 +55,7 @@ from lib.schedules.data_parallel import fully_sharded
 # %% [markdown]
 # ## The idea
 #
-# Three histories. For each: the code, what people saw, and a picture of what it does. Before you read on each time,
+# Three bugs. For each: the code, what people saw, and a picture of what it does. Before you read on each time,
 # ask yourself which number would reveal it. The code is small enough to run in your head, on the smallest numbers you
 # can think of.
 #
@@ -221,9 +221,9 @@ draw_curves(
 # %% [markdown]
 # ## The puzzle
 #
-# Write `find_the_bug(history, given)`.
+# Write `find_the_bug(bug, given)`.
 #
-# **Given:** `history`, which of the three is run, and on what. For 1 that is the sizes of the mesh and a rank; for 2 a
+# **Given:** `bug`, which of the three is run, and on what. For 1 that is the sizes of the mesh and a rank; for 2 a
 # list of microbatches; for 3 a list of calls, each a list of microbatches. The last lines run your functions on it and
 # are there already.
 #
@@ -239,7 +239,7 @@ draw_curves(
 # %% [markdown]
 # ### Predict first
 #
-# In history 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125.
+# In bug 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125.
 # What will it be after a hundred calls?
 #
 # <details><summary>Answer</summary>
@@ -253,7 +253,7 @@ draw_curves(
 # %% [markdown]
 # ### The goal
 #
-# | history | given | as it was | as it should be |
+# | bug | given | as it was | as it should be |
 # |---|---|---|---|
 # | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | ? |
 # | 2 | the microbatches `[2, 4]` and `[6, 8]` | logged 5, gradient 10 | ? |
@@ -278,7 +278,7 @@ goal("find_the_bug")
 
 
 # %%
-def find_the_bug(history, given):
+def find_the_bug(bug, given):
     # Copy the three functions into the gap, and fix them.
     # --- your code (about 12 lines) ---
     def axes_of(sizes):
@@ -297,9 +297,9 @@ def find_the_bug(history, given):
             loss.backward()
 
     # --- end of your code ---
-    if history == 1:
+    if bug == 1:
         return groups(given[0], given[1], axes_of)
-    if history == 3:
+    if bug == 3:
         return after_each_call(given, pipeline_step)
     weight = Weight()
     logged = sum(training_step(weight, batch, len(given)).value for batch in given)
@@ -311,12 +311,12 @@ def find_the_bug(history, given):
 
 
 # %%
-def fixed(history, given, right):
-    """Whether a history comes out right now."""
-    found = find_the_bug(history, given)
-    given = {name: list(found[name]) for name in found} if history == 1 else found
+def fixed(bug, given, right):
+    """Whether a bug is fixed now."""
+    found = find_the_bug(bug, given)
+    given = {name: list(found[name]) for name in found} if bug == 1 else found
     same = given == right
-    return f"history {history}: {'fixed' if same else f'gives {found}'}"
+    return f"bug {bug}: {'fixed' if same else f'gives {found}'}"
 
 
 try:
@@ -339,7 +339,7 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# The first history once more, on two hosts of four ranks: as it was; as it should be; and with a fix that looks good
+# The first bug once more, on two hosts of four ranks: as it was; as it should be; and with a fix that looks good
 # and forgets `cp`. That one the simulator rejects.
 
 # %%
@@ -412,7 +412,7 @@ if REPLAY and verdict:
 # %% [markdown]
 # ## What is simplified here
 #
-# The code is ours, and shorter than the original: between the two lines of history 2 there were two libraries, and in
+# The code is ours, and shorter than the original: between the two lines of bug 2 there were two libraries, and in
 # the thread the logged loss is off as well, for another reason. A mean of means is the mean only if all microbatches
 # have equally many tokens, which is a story of its own. And in the simulation ranks along `cp` work on batches of
 # their own, not on parts of one text: for the weights that is the same.
@@ -420,7 +420,7 @@ if REPLAY and verdict:
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** For each history: which single number, worked out by hand before the first run, would have shown it?
+# **1.** For each bug: which single number, worked out by hand before the first run, would have shown it?
 #
 # <details><summary>Answer</summary>
 #
@@ -432,7 +432,7 @@ if REPLAY and verdict:
 # </details>
 #
 # **2.** Adam divides each gradient by the root of its mean square. A gradient that is always twice too large makes the
-# same update. Is history 2 harmless with Adam, then?
+# same update. Is bug 2 harmless with Adam, then?
 #
 # <details><summary>Answer</summary>
 #
@@ -443,7 +443,7 @@ if REPLAY and verdict:
 #
 # </details>
 #
-# **3.** Why is history 3 invisible with one call, or with one microbatch?
+# **3.** Why is bug 3 invisible with one call, or with one microbatch?
 #
 # <details><summary>Answer</summary>
 #
@@ -453,7 +453,7 @@ if REPLAY and verdict:
 #
 # </details>
 #
-# **4.** In history 1 the log said HSDP. How would you write that line?
+# **4.** In bug 1 the log said HSDP. How would you write that line?
 #
 # <details><summary>Answer</summary>
 #
@@ -505,10 +505,10 @@ def close(mine, right):
     return isinstance(mine, int | float) and abs(mine - right) < 1e-9
 
 
-def find_the_bug_accepts(answer, history, given):
+def find_the_bug_accepts(answer, bug, given):
     """False, or what is wrong: there is one right answer."""
-    expected = find_the_bug(history, given)
-    if history == 3:
+    expected = find_the_bug(bug, given)
+    if bug == 3:
         if not isinstance(answer, list) or len(answer) != len(expected):
             return False
         call = next(
@@ -524,16 +524,18 @@ def find_the_bug_accepts(answer, history, given):
         count = len(given[call])
         of = f"its {counted(count, 'microbatch')}"
         if close(answer[call], count * expected[call]):
-            return f"history 3, call {call + 1}: that is the sum over {of}, and not the mean"
+            return (
+                f"bug 3, call {call + 1}: that is the sum over {of}, and not the mean"
+            )
         if call and close(
             answer[call],
             (expected[call - 1] + sum(sum(b) / len(b) for b in given[call])) / count,
         ):
-            return f"history 3, call {call + 1}: what was there from the calls before was divided by {count} again"
-        return f"history 3, call {call + 1} adds the mean of {of} to {expected[call - 1] if call else 0:g}"
+            return f"bug 3, call {call + 1}: what was there from the calls before was divided by {count} again"
+        return f"bug 3, call {call + 1} adds the mean of {of} to {expected[call - 1] if call else 0:g}"
     if not isinstance(answer, dict) or set(answer) != set(expected):
         return False
-    if history == 2:
+    if bug == 2:
         calls = len(given)
         mean = f"the mean of the {counted(calls, 'microbatch')} is {expected['grad']:g}"
         for key, name in (
@@ -551,7 +553,7 @@ def find_the_bug_accepts(answer, history, given):
                     if isinstance(answer[key], int | float)
                     else repr(answer[key])
                 )
-                return f"history 2: {mean}, and {name} {said}{more}"
+                return f"bug 2: {mean}, and {name} {said}{more}"
         return True
     sizes, rank = given
     for key, right in expected.items():
@@ -562,26 +564,26 @@ def find_the_bug_accepts(answer, history, given):
             if key == "shards" and len(mine) > len(right):
                 others = listed([one for one in mine if one not in right])
                 return (
-                    f"history 1: of the {sizes['dp_replicate']} copies of a weight that of rank {rank} is cut among "
+                    f"bug 1: of the {sizes['dp_replicate']} copies of a weight that of rank {rank} is cut among "
                     f"{listed(right)}; {others} {'belongs' if len(mine) == len(right) + 1 else 'belong'} to another"
                 )
             if key == "shards":
                 return (
-                    f"history 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank {rank} "
+                    f"bug 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank {rank} "
                     f"among {listed(right)}"
                 )
-            return f"history 1: the copies of what rank {rank} has are on {listed(right)}, along dp_replicate"
+            return f"bug 1: the copies of what rank {rank} has are on {listed(right)}, along dp_replicate"
     return True
 
 
-def find_the_bug_picture(answer, expected, history, given):
-    if history == 1:
+def find_the_bug_picture(answer, expected, bug, given):
+    if bug == 1:
         sizes, rank = given
         mine = expected if answer is None else answer
         mesh, wrong = Mesh(sizes), set()
         for name in ("shards", "copies"):
             wrong |= set(mine[name]) ^ set(expected[name])
-        title = f"History 1: the two groups of rank {rank}"
+        title = f"Bug 1: the two groups of rank {rank}"
         return Neighbours(
             mesh,
             rank,
@@ -589,7 +591,7 @@ def find_the_bug_picture(answer, expected, history, given):
             sorted(wrong),
             title if answer is None else f"{title}, as you have them",
         )
-    if history == 2:
+    if bug == 2:
         numbers, across = {}, "microbatches"
         for name, found in (("yours", answer), ("as it should be", expected)):
             if found is not None:
@@ -602,6 +604,6 @@ def find_the_bug_picture(answer, expected, history, given):
         numbers,
         across,
         "weight.grad",
-        f"History {history}: what is in weight.grad",
+        f"Bug {bug}: what is in weight.grad",
         lowest=False,
     )

@@ -120,6 +120,7 @@ def test_a_plan_may_be_an_object_and_the_answer_of_ours_is_not_told(puzzle: str)
     wrong = said(puzzle, lambda: ours | {"tp": 3})
     assert "a plan of at most" in wrong
     assert f"'pp': {ours['pp']}, 'ep'" not in wrong.partition("got:")[0]
+    assert str(ours | {"tp": 3}) in wrong.partition("got:")[2], "all of it, and not what differs from ours"
 
 
 def test_a_plan_has_to_do_on_other_machines_too() -> None:

@@ -270,10 +270,7 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     if what == "batches":
         fix = "take slices of equally many examples each"
         if size < total and (dims := [name for name in SPACE if value is not None and name in value.place.named]):
-            fix = f'where nothing is said, a value is cut along its batches: say along what else, dim="{dims[0]}"'
-            made = None if value is None else maker(value)
-            if made is not None and made.op == "get_activation" and getattr(value, "total_batches", size) > size:
-                fix += f";\nor take more batches{line_of(made)}: it took {size}"
+            fix = f'take {total} batches or more, or cut what there is along something else: dim="{dims[0]}"'
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
         fix += "has of its own: batches, or rows"

@@ -147,7 +147,8 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         return _add_up(program, here, grad, summed)
     if program.world.ranks == 1:
         return groups.not_taken(program) or "update once, after the last batch, with the sum of all gradients"
-    if (found := groups.not_reached(program, layer) or groups.pipelined(program, grad)) is not None:
+    found = groups.not_back(program, grad) or groups.not_reached(program, layer) or groups.pipelined(program, grad)
+    if found is not None:
         return found
     copies = groups.replicas(program, layer)
     if made is not None and summed and copies is not None and set(made.group) < set(copies[1]):
@@ -297,6 +298,12 @@ def no_sum(fact: Fact, _: Running | None) -> str | None:
     made = maker(value)
     if made is not None and made.op in ("allreduce", "allreduce_mean"):
         return f"it is the whole sum already, which {titled(made)} gave: leave this out"
+    kinds = there.world.models[there.rank].shape.kinds
+    if made is not None and made.op == "forward" and kinds[made.layer or 0].name in ("mean", "moments"):
+        return (
+            f"forward{line_of(made)} was given all rows, so there is nothing to add. Where ranks share the rows, each\n"
+            'takes its own from the beginning: data.cut("rows", low, high)'
+        )
     why = f"activations stay on the rank that has their batch, here {these('batch', value.batches)}"
     return f"{why};\nwhat is summed over the ranks is the gradient of a weight: grad_weights[layer]"
 

@@ -323,6 +323,10 @@ def _before(facts: _Facts, rank: int) -> Iterator[Said]:
             lacks = facts.lacks(rank, position, Action(action.stage, "REDUCE_GRAD"))
         if lacks is not None and facts.done[rank].get(lacks) != position:
             cause = None if lacks in facts.done[rank] else facts.off_by_one(rank, lacks.stage, lacks.kind)
+            if cause is None and lacks.stage != action.stage:
+                what = "activation" if lacks.kind == "F" else "gradient"
+                source = f"stage {lacks.stage}, on the same rank"
+                cause = f"stage {action.stage} gets its {what} from {source}: do {lacks} first"
             yield position, f"{action}{facts.needs(rank, lacks)}", cause
 
 

@@ -229,7 +229,7 @@ class Program:
         if target in unit.names.now - unit.names.gives or any(map(self.is_run, unit.names.calls)):
             return False
         if name in unit.names.touches:
-            return True
+            return name not in self._ours  # a call of what we import, such as PhysicalBatch.filled, changes nothing
         # It is given to a function of the source's own, or of a module.
         handed = name in unit.names.hands and isinstance(unit.node, ast.Expr)
         own = unit.names.calls.intersection(self._given)

@@ -35,9 +35,9 @@ MENDED = {
 }
 ARGUMENTS = {"axes_of": "sizes", "training_step": "weight, batch, calls", "pipeline_step": "weight, microbatches"}
 TAIL = """
-if history == 1:
+if bug == 1:
     return groups(given[0], given[1], axes_of)
-if history == 3:
+if bug == 3:
     return after_each_call(given, pipeline_step)
 weight = Weight()
 logged = sum(training_step(weight, batch, len(given)).value for batch in given)
