@@ -48,6 +48,8 @@ def _wrong_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     if counts(models, there):
         return None
     verdict = check(models, there)
+    if verdict.passed:
+        return None
     error = CheckError(
         "this is not one correct training step" if verdict.faults else "this does not count",
         got="\n            ".join(verdict.faults or verdict.notes),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -167,3 +167,22 @@ def test_nothing_is_tried_where_there_is_no_function_or_no_puzzle(capsys: pytest
         assert verdict is not None
         assert verdict.passed
     assert "other size" not in capsys.readouterr().out
+
+
+class Liar:
+    """Whatever it is asked, it fails with an error of a class that nobody expects."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ArithmeticError(name)
+
+
+def test_a_record_that_was_spoiled_at_another_size_is_no_run_there() -> None:
+    ours = load_function(reference("ddp"), "ddp")
+
+    async def ddp(model: Model) -> None:
+        await ours(model)
+        if PUZZLES["ddp"].layers != model.LAYERS:
+            model.program.values[0] = cast("Any", Liar())
+
+    with pytest.raises(CheckError, match=r"but not at .*(?s:.*)its record is no run"):
+        Model.check(simulate(ddp, puzzle="ddp"), puzzle="ddp")
