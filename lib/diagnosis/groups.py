@@ -296,11 +296,11 @@ def pipelined(program: Running, grad: Any) -> str | None:
 
 def not_back(program: Running, grad: Any) -> str | None:
     """Batches that went forward on this rank and not backward, where no loop is on its way to them."""
-    done, went_back = (batches_of(program, ops, grad.layer) for ops in (("forward",), BY_WEIGHT))
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
-    takes, taken = _takes(program), frozenset[int]().union(*(e.batches for e in program.events if feeds(e)))
+    done, went_back = batches_of(program, ("forward",), grad.layer), _batches(back)
+    taken = _batches((program.rank, e) for e in program.events if feeds(e))
     left = done - went_back or taken - went_back
-    if not left or _looping(takes + back) or grad.batches != went_back:
+    if not left or grad.batches != went_back or _looping(_takes(program) + back):
         return None
     did = "went forward on this rank, but not backward"
     if not left <= done:
