@@ -387,7 +387,7 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     if field != "batches":
         return None
     if (there := home(right)) is not None and there is not mine:
-        return _on_two_ranks(mine, there, left, right, made, other)
+        return _on_two_ranks(mine, there, left, right, made)
     shared = left.place.batches & right.place.batches
     return _taken_again(mine, shared) or _one_key(mine, other) or _half_again(mine, right.layer, shared)
 
@@ -403,7 +403,7 @@ def _gather_along(program: Running, value: Value, other: Value) -> Advice | None
     return line(program, "group", f"{have}, so gather from them alone", f'{have}, so gather with group="{axis}"')
 
 
-def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event, other: Event) -> str | None:
+def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
     """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
     loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
     if not loads and left.place is right.place and isinstance(left, Activation | ActivationGrad):
