@@ -209,8 +209,8 @@ EVER: Final = ("room", -1, -1)
 
 
 class _Clock:
-    """All ranks on their way through an order. A rank goes on until it needs what is not there yet; whoever makes it
-    wakes the rank.
+    """All ranks on their way through an order. A rank goes on until it needs what is not there yet; the one that makes
+    it wakes the rank.
 
     What there is to wait for, of a stage and a microbatch: F and B, the inputs of these passes; f and i, the own
     forward and the own input half; >F and >B, what was sent out; =F and =B, what has arrived; and of a channel, from a
