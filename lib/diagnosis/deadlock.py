@@ -482,11 +482,11 @@ def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
 
 def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
     """A stage waits for a gradient, and the stage after it for more microbatches before it gives one."""
-    early, late = cycle if len(cycle) == 2 else (0, 0)
-    layers = [sorted(_layers(dist, rank)) for rank in (early, late)]
-    if early == late or {waits[early].kind, waits[late].kind} != {"receive"} or not all(layers):
+    if len(cycle) != 2 or any(waits[rank].kind != "receive" for rank in cycle):
         return None
-    early, late = (early, late) if layers[0] < layers[1] else (late, early)
+    early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))
+    if not _layers(dist, early):
+        return None
     ops = [[event.op for event in dist.models[rank].program.events] for rank in (early, late)]
     passed = ops[0].count("pass_to")
     if "loss" in ops[1] or not BY_INPUT.isdisjoint(ops[0] + ops[1]) or not 0 < passed == ops[1].count("receive") - 1:

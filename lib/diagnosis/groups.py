@@ -296,11 +296,11 @@ def pipelined(program: Running, grad: Any) -> str | None:
 
 def not_back(program: Running, grad: Any) -> str | None:
     """Batches that went forward on this rank and not backward, where no loop is on its way to them."""
-    done, went_back = (batches_of(program, ops, grad.layer) for ops in (("forward",), BY_WEIGHT))
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
-    takes, taken = _takes(program), frozenset[int]().union(*(e.batches for e in program.events if feeds(e)))
+    done, went_back = batches_of(program, ("forward",), grad.layer), _batches(back)
+    taken = _batches((program.rank, e) for e in program.events if feeds(e))
     left = done - went_back or taken - went_back
-    if not left or _looping(takes + back) or grad.batches != went_back:
+    if not left or grad.batches != went_back or _looping(_takes(program) + back):
         return None
     did = "went forward on this rank, but not backward"
     if not left <= done:
@@ -387,7 +387,7 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     if field != "batches":
         return None
     if (there := home(right)) is not None and there is not mine:
-        return _on_two_ranks(mine, there, left, right, made, other)
+        return _on_two_ranks(mine, there, left, right, made)
     shared = left.place.batches & right.place.batches
     return _taken_again(mine, shared) or _one_key(mine, other) or _half_again(mine, right.layer, shared)
 
@@ -403,7 +403,7 @@ def _gather_along(program: Running, value: Value, other: Value) -> Advice | None
     return line(program, "group", f"{have}, so gather from them alone", f'{have}, so gather with group="{axis}"')
 
 
-def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event, other: Event) -> str | None:
+def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
     """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
     loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
     if not loads and left.place is right.place and isinstance(left, Activation | ActivationGrad):

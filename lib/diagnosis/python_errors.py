@@ -187,14 +187,24 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
         return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
     for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text):
         mine: Any = {**frame.f_globals, **frame.f_locals}.get(name)
-        if type(mine) is dict and key not in mine:
-            keys = [repr(one) for one in islice(cast("dict[object, object]", mine), SHOWN + 1)]
-            here = f"it has {', '.join(keys[:SHOWN])}{', ...' * (len(keys) > SHOWN)}" if keys else "it is empty"
-            return (
-                f"{name} has no {key!r} on this rank now; {here}. Is it stored on every rank that\n"
-                "comes to this line, and not taken out before, by an earlier pop or del?"
-            )
+        if type(mine) is dict and (found := _absent(name, key, cast("dict[object, object]", mine))) is not None:
+            return found
     return None
+
+
+def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
+    """Say what keys a dictionary has that has not this one; None where it has it, or they cannot be compared."""
+    try:
+        if key in mine:
+            return None
+        absent, keys = repr(key), [repr(one) for one in islice(mine, SHOWN + 1)]
+    except Exception:  # keys are the student's, or `raise KeyError(...)` names what cannot be one
+        return None
+    here = f"it has {', '.join(keys[:SHOWN])}{', ...' * (len(keys) > SHOWN)}" if keys else "it is empty"
+    return (
+        f"{name} has no {absent} on this rank now; {here}. Is it stored on every rank that\n"
+        "comes to this line, and not taken out before, by an earlier pop or del?"
+    )
 
 
 def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:

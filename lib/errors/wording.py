@@ -129,8 +129,8 @@ def these(noun: str, items: Iterable[int]) -> str:
     """Numbered things in a sentence: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
     found = runs(items)
     count = sum(after - first for first, after in found)
-    listed = f"{found[0][0]} and {found[-1][1] - 1}" if count == 2 else _ranges(found)
-    return f"{plural(noun, count)} {listed}"
+    words = f"{found[0][0]} and {found[-1][1] - 1}" if count == 2 else _ranges(found)
+    return f"{plural(noun, count)} {words}"
 
 
 def numbered(noun: str, items: Iterable[int]) -> str:

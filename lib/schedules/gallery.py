@@ -238,9 +238,6 @@ def _require(messages: str, times: Mapping[str, Any]) -> None:
 
 # -- explored ---------------------------------------------------------------------------------------------------------
 
-AIMS: Final = ("time", "memory", "sent")
-"""What less is better of."""
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:

@@ -149,3 +149,18 @@ def test_a_second_await_is_known_by_the_words_of_every_python(words: str) -> Non
         simulate(again)
     loop.close()
     assert str(raised.value.fix).startswith("coming is a result already, so it was awaited before")
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError("it has no words")
+
+
+@pytest.mark.parametrize("key", [5, [5]])
+def test_keys_that_cannot_be_written_or_compared_hide_no_error(key: Any) -> None:
+    def fail(model: Model, mine: dict[Any, Any]) -> None:
+        raise KeyError(key, mine[0])
+
+    with pytest.raises(RankFailed, match=r"^rank 0: KeyError: \(") as raised:
+        simulate(lambda model: fail(model, {0: 0, Mute(): 1}))
+    assert str(raised.value.fix).startswith("nothing is stored under that key on this rank")

@@ -7,6 +7,7 @@ import pytest
 
 from lib.errors.exceptions import OrderFileError, TraceError
 from lib.schedules.formats.orders import MAX_BYTES, at_equal_costs, in_positions, in_time, read_csv, read_file, to_csv
+from lib.schedules.formats.trace import recording_until
 from lib.schedules.pipelines.action import MESSAGES, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named, dualpipe_v
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
@@ -106,6 +107,13 @@ def test_whatever_is_wrong_can_be_shown() -> None:
         other, _ = mutated(random, order)
         wrong = illegal(other)
         assert in_positions(other, wrong).count("<-- here") == (wrong is not None)
+
+
+def test_waits_without_their_messages_stop_a_rank_for_no_pass() -> None:
+    order = tuple(parse(words) for words in (["0F0", "0WAIT_SEND_F0", "0B0"], ["1F0", "1B0", "1WAIT_SEND_B0"]))
+    shown = recording_until(order, illegal(order) or pytest.fail("it is legal"))
+    assert shown is not None
+    assert [held.rank for held in shown.held] == [1]
 
 
 def test_equal_costs_are_those_of_all_stages_of_a_rank() -> None:

@@ -41,7 +41,7 @@ from lib.analysis.bounds.family import Family, SharedWork, WholeLayers, excuse
 from lib.analysis.bounds.optima import AIMS, Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs, as_written
 from lib.errors.wording import counted
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, Puzzle
 from lib.trace.trace import Trace
 
 
@@ -113,14 +113,22 @@ def lower_bound(puzzle: str) -> Bound:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
     premise = record.bound
-    if premise.work or premise.whole:
-        work = (SharedWork if premise.work else WholeLayers).of(record)
-        least = work_time(work, record.costs, premise.reached)
-        return Bound(puzzle, work.premise, least, NOTHING, NOTHING, work, costs=record.costs)
+    if (shared := work_bound(record)) is not None:
+        return shared
     copies = premise.copies, premise.state_copies
     family = Family(*record.size, premise.stages, premise.sharded, premise.grouping, *copies)
     found = bound_of(family, record.costs, reached=True)
     return replace(found, puzzle=puzzle, premise=premise.words, together=premise.together)
+
+
+def work_bound(record: Puzzle) -> Bound | None:
+    """Return the lower bound at the size of a record that speaks of the work alone; None for one of a Family."""
+    premise = record.bound
+    if premise is None or not (premise.work or premise.whole):
+        return None
+    work = (SharedWork if premise.work else WholeLayers).of(record)
+    least = work_time(work, record.costs, premise.reached)
+    return Bound(record.id, work.premise, least, NOTHING, NOTHING, work, costs=record.costs)
 
 
 def bound_of(family: Family, costs: Costs = UNIT, *, reached: bool = False) -> Bound:

@@ -134,7 +134,7 @@ class WhatIf(Answer):
         if not self.gain:
             return f"{self.words}, the run would end as it does, at {start}."
         return (
-            f"{self.words}, the run would end at {end} instead of {start}: {apart(self.gain, makespan(self.before))}."
+            f"{self.words}, the run would end at {end} instead of {start}: {_apart(self.gain, makespan(self.before))}."
         )
 
     def ends(self) -> Iterator[str]:
@@ -161,7 +161,7 @@ def _key(gap: Gap) -> tuple[object, ...]:
     return gap.rank, None if gap.before is None else gap.before.number, gap.kind
 
 
-def apart(gain: int, whole: int) -> str:
+def _apart(gain: int, whole: int) -> str:
     """Say how much earlier or later, in time units and of the whole: "2.9 time units (8.8%) earlier"."""
     share = f"{abs(gain) / whole:.1%}" if whole else "0%"
     return f"{in_units(abs(gain))} ({share}) {'earlier' if gain >= 0 else 'later'}"
@@ -211,7 +211,7 @@ def what_if(
     if link is not None and (not isinstance(link, list | tuple) or len(link) != 2):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
         raise ValueError(f"link= is a pair of ranks, such as (0, 1); got {link!r}")
     pair = None if link is None else (link[0], link[1])
-    change = Change(rank, op, layer, pair, members, factor_of(faster))
+    change = Change(rank, op, layer, pair, members, _factor_of(faster))
     _require(run, change)
     return changed(retime(run, run.costs), change)
 
@@ -223,7 +223,7 @@ def changed(run: Trace, change: Change) -> WhatIf:
     return WhatIf(run, after, change.words(), change)
 
 
-def factor_of(faster: Any) -> Fraction | None:
+def _factor_of(faster: Any) -> Fraction | None:
     """Return how many times as fast, exactly as it was written; None where it takes no time."""
     if faster is None:
         return None

@@ -180,7 +180,8 @@ def time_order(
 
 def time_until(order: Order, place: dict[int, int]) -> tuple[Timed, dict[int, Action]]:
     """Time as much of an order as can be done, all passes equally long; and tell for each rank that does not come to
-    its end the pass that it waits for. `place` has the rank of each stage, also of those that are not done."""
+    its end the pass that it waits for: none where it is at a WAIT. `place` has the rank of each stage, also of those
+    that are not done."""
     ticks = {"F": 1, "B": 2, "I": 1, "W": 1}
     costs = [[sum(ticks.get(part.kind, 0) for part in one.parts or (one,)) for one in actions] for actions in order]
     clock = _Clock(order, costs, 0, False, place)
@@ -189,8 +190,9 @@ def time_until(order: Order, place: dict[int, int]) -> tuple[Timed, dict[int, Ac
     passes = {"F": ("F", -1), "B": ("B", 1), "f": ("F", 0), "i": ("I", 0)}
     missing: dict[int, Action] = {}
     for rank, (what, stage, microbatch) in waiting.items():
-        kind, further = passes[what]
-        missing[rank] = Action(stage + further, kind, microbatch)
+        if what in passes:
+            kind, further = passes[what]
+            missing[rank] = Action(stage + further, kind, microbatch)
     return Timed(done, clock.starts, clock.ends, 1, 0), missing
 
 
@@ -207,8 +209,8 @@ EVER: Final = ("room", -1, -1)
 
 
 class _Clock:
-    """All ranks on their way through an order. A rank goes on until it needs what is not there yet; whoever makes it
-    wakes the rank.
+    """All ranks on their way through an order. A rank goes on until it needs what is not there yet; the one that makes
+    it wakes the rank.
 
     What there is to wait for, of a stage and a microbatch: F and B, the inputs of these passes; f and i, the own
     forward and the own input half; >F and >B, what was sent out; =F and =B, what has arrived; and of a channel, from a

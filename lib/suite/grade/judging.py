@@ -30,8 +30,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from lib.analysis.bounds.family import Family, SharedWork, WholeLayers
-from lib.analysis.bounds.limits import bound_of, work_time
+from lib.analysis.bounds.family import Family
+from lib.analysis.bounds.limits import bound_of, work_bound
 from lib.checker.checker import check, check_data
 from lib.checker.hidden_sizes import bare
 from lib.checker.verdict import FunctionVerdict
@@ -150,9 +150,8 @@ def _bound(record: Puzzle) -> Figures:
     premise, mesh = record.bound, record.mesh
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
-    if premise.work or premise.whole:
-        work = (SharedWork if premise.work else WholeLayers).of(record)
-        return Figures(work_time(work, record.costs).value)
+    if (shared := work_bound(record)) is not None:
+        return Figures(shared.time.value)
     stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
     replicas = record.ranks // stages
     if record.ranks % stages or record.layers % stages or record.batches % replicas:
