@@ -26,8 +26,10 @@ from lib.trace.event import STORE, Event, Program, place_of
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.dims import RunSet
 from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS, UPDATES
+from lib.values.placement import held_together
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
 
 LESS = {
@@ -172,25 +174,25 @@ def undivided(trace: Trace, domain: bool) -> str | None:
     images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)
     if not domain or trace.ranks == images:
         return None
-    done: dict[tuple[int, int], Elements] = defaultdict(int)
+    done: dict[int, list[Value]] = defaultdict(list)
     calls: dict[int, Event] = {}
     for rank, event in trace.events():
         if event.op == "forward" and event.layer == 0:
             calls.setdefault(rank, event)
-            work = OPERATIONS[event.op].work(trace.shape, 0, 1, trace.programs[rank].values_of(event.inputs))
-            for batch in event.batches:
-                done[rank, batch] += work
-    whole = [key for key, share in done.items() if share >= trace.shape.kinds[0].cost]
-    if not whole:
-        return None
-    first = whole[0][0]
-    return remark(
-        "correct, but in this puzzle ranks share each batch, and its goals are for that",
-        got=f"rank {first} works on all of {these('batch', {batch for rank, batch in whole if rank == first})}",
-        where=places([(first, calls[first])]),
-        fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one rank\n"
-        "need no more than data parallelism",
-    )
+            done[rank] += trace.programs[rank].values_of(event.outputs)
+    for rank, values in done.items():
+        # United and not added up: a part that is worked out twice is still one part.
+        parts = [value.place for value in values]
+        whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
+        if batches := whole.shards(whole.dim.size):
+            return remark(
+                "correct, but in this puzzle ranks share each batch, and its goals are for that",
+                got=f"rank {rank} works on all of {these('batch', RunSet(*batches))}",
+                where=places([(rank, calls[rank])]),
+                fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
+                "rank\nneed no more than data parallelism",
+            )
+    return None
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
