@@ -22,7 +22,7 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, exact, plural, these
 from lib.puzzles.records import Goal
-from lib.trace.event import STORE, Event, Program, place_of
+from lib.trace.event import STORE, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -378,7 +378,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         could = next((one for one in idle if not (order and one[1].op in UPDATES)), None)
         if could is not None:
             waited, event = [could[0]], could[1]
-            fix = f"meanwhile rank {rank} could do {operation(event)}{_within(event)}: put that before this wait"
+            fix = f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
     fix = fix or _on_the_path(trace, over, order)
     fix = (
         fix or (_one_stage_each(trace) or _neighbours(trace) or _round_at_once(program) if order else None) or WAIT_LESS
@@ -406,7 +406,7 @@ def _on_the_path(trace: Trace, over: float, order: bool) -> str | None:
     if not calls or units(total) < over:
         return None
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
-    which += f"{in_units(total)}, such as {operation(calls[0])}{_within(calls[0])}"
+    which += f"{in_units(total)}, such as {operation(calls[0])}{line_of(calls[0])}"
     return f"{which}:\n{ISSUE_EARLIER if order else START_EARLIER}"
 
 
@@ -433,7 +433,7 @@ def _cut_afterwards(program: Program) -> str | None:
         return None
     whole, cut = cuts[0]
     return (
-        f"the all-reduce{_within(whole)} sums whole gradients, and the reduce-scatter{_within(cut)} cuts the sum "
+        f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         f"afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
     )
 
@@ -450,12 +450,6 @@ def _held_back(program: Program, calls: list[Event]) -> str | None:
         f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: make "
         "several buckets,\nstart the sum of each once it is full, and await it after the backwards that are left"
     )
-
-
-def _within(event: Event) -> str:
-    """ " in line 12"; nothing where the line is not known."""
-    place = place_of(event)
-    return "" if place is None else f" {place.within}"
 
 
 def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
