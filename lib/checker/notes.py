@@ -324,7 +324,7 @@ def _spare(program: Program, top: figures.Peak, held: set[int]) -> tuple[Value, 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     """Why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else where
-    a rank waits longest. `stages`: how many each rank has in the schedules that the puzzle is about."""
+    a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     again, vain = _work(trace)
@@ -467,13 +467,17 @@ def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
     )
 
 
+def _words(program: Program) -> list[str]:
+    """The words of a rank's order, each once, as it comes to them."""
+    return list(dict.fromkeys(place.text for event in program.events if (place := place_of(event)) is not None))
+
+
 def _one_stage_each(trace: Trace) -> str | None:
     """Return what to do about an order with one long stage a rank, whose messages do not keep anyone waiting."""
-    events = [event for program in trace.programs for event in program.events]
-    stages = {place.text.rstrip("0123456789") for event in events if (place := place_of(event)) is not None}
+    stages = {word.rstrip("0123456789") for program in trace.programs for word in _words(program)}
     if len({stage for stage in stages if stage[-1:] == "F"}) > trace.ranks or trace.layers < 2 * trace.ranks:
         return None
-    if any(event.blocking for event in events if event.op == "receive"):
+    if any(event.blocking for _, event in trace.events() if event.op == "receive"):
         return None
     return (
         "each rank has one stage here, and nothing else to do meanwhile. Of shorter stages, several a rank, the next\n"
@@ -486,26 +490,22 @@ def _weight_half_first(trace: Trace) -> str | None:
     """Return what to do about a weight half that the last rank does before its last input half, in an order with one
     stage a rank: all ranks before it wait for that one."""
     program = trace.programs[-1]
-    words = list(dict.fromkeys(place for event in program.events if (place := place_of(event)) is not None))
-    halves = [place for place in words if re.search("[IW]", place.text)]
-    inputs = [number for number, place in enumerate(halves) if "I" in place.text]
-    if len({place.text.partition("I")[0] for place in halves if "I" in place.text}) != 1 or not inputs:
+    halves = [word for word in _words(program) if re.search("[IW]", word)]
+    inputs = [number for number, word in enumerate(halves) if "I" in word]
+    if len({halves[number].partition("I")[0] for number in inputs}) != 1 or trace.ranks == 1:
         return None
-    before = [place for place in halves[: inputs[-1]] if "W" in place.text]
-    if trace.ranks == 1:
-        return None
+    before = [word for word in halves[: inputs[-1]] if "W" in word]
     if not before:
         return _weight_halves_last(trace)
     return (
-        f"on rank {program.rank}, {before[-1].text} comes before {halves[inputs[-1]].text}, for which all other ranks "
+        f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks "
         "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
     )
 
 
 def _weight_halves_last(trace: Trace) -> str | None:
     """Return what to do about weight halves that the first rank leaves for the end: its last gradient comes last."""
-    words = dict.fromkeys(place.text for event in trace.programs[0].events if (place := place_of(event)) is not None)
-    left = list(takewhile(lambda word: "W" in word, reversed(words)))
+    left = list(takewhile(lambda word: "W" in word, reversed(_words(trace.programs[0]))))
     if len(left) < 2:
         return None
     return (
@@ -518,8 +518,8 @@ def _neighbours(trace: Trace) -> str | None:
     """Return what to do about an order in which the stages of every rank follow each other, as one long stage."""
     found: list[list[int]] = []
     for program in trace.programs:
-        words = {place.text for event in program.events if (place := place_of(event)) is not None}
-        found.append(sorted({int(match[1]) for word in words if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))}))
+        passes = [match for word in _words(program) if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))]
+        found.append(sorted({int(match[1]) for match in passes}))
     if trace.ranks == 1 or any(len(mine) < 2 or mine[-1] - mine[0] != len(mine) - 1 for mine in found):
         return None
     return (
@@ -530,8 +530,7 @@ def _neighbours(trace: Trace) -> str | None:
 
 def _round_at_once(program: Program) -> str | None:
     """Return what to do about an order in which a rank takes a microbatch through two of its stages in a row."""
-    words = [place.text for event in program.events if (place := place_of(event)) is not None]
-    for before, word in pairwise(dict.fromkeys(words)):
+    for before, word in pairwise(_words(program)):
         both = re.fullmatch(r"(\d+)([FBI])(\d+) (\d+)\2\3", f"{before} {word}")
         if both is not None and abs(int(both[1]) - int(both[4])) > 1:
             first, _, batch, second = both.groups()
