@@ -207,8 +207,9 @@ def _unused_gradient(program: Program, layer: int) -> Event | None:
     """Return the last operation that made a weight gradient of a layer, where nothing took that gradient."""
     used = {number for event in program.events for number in event.inputs}
     made = [event for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
-    sums = any(event.op in UPDATES for event in program.events)
-    return made[-1] if made and sums and made[-1].outputs[0] not in used else None
+    # A rank that updates nothing at all has forgotten more than this gradient.
+    updates = any(event.op in UPDATES for event in program.events)
+    return made[-1] if made and updates and made[-1].outputs[0] not in used else None
 
 
 def _unused_sums(program: Program) -> Event | None:
