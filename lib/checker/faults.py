@@ -18,7 +18,7 @@ from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, line_calling
 from lib.errors.wording import plural, these
-from lib.trace.event import Event, Program, place_of
+from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
@@ -188,13 +188,12 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
     elif not updates and (left := _unused_gradient(program, weight.layer)) is not None:
-        line = "" if (place := place_of(left)) is None else f" in line {place.line}"
-        fix = f"{left.op}{line} gave a gradient that nothing uses: no sum and no update takes it.\n"
+        fix = f"{left.op}{line_of(left)} gave a gradient that nothing uses: no sum and no update takes it.\n"
         fix += "Does a loop end too early, or does something still wait in a list?"
     # In ZeRO's last step, say: the gather stands before the update.
     elif gathered is not None and updates:
-        line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
-        fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
+        fix = f"the all-gather{line_of(gathered)} was called with the shard from before its update: "
+        fix += "update first, then gather"
     elif any(number < now for number, _ in updates):
         fix = "update changes nothing in place: keep the new weight that it returns, and hand that in"
     elif updates:
@@ -208,8 +207,9 @@ def _unused_gradient(program: Program, layer: int) -> Event | None:
     """Return the last operation that made a weight gradient of a layer, where nothing took that gradient."""
     used = {number for event in program.events for number in event.inputs}
     made = [event for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
-    sums = any(event.op in UPDATES for event in program.events)
-    return made[-1] if made and sums and made[-1].outputs[0] not in used else None
+    # A rank that updates nothing at all has forgotten more than this gradient.
+    updates = any(event.op in UPDATES for event in program.events)
+    return made[-1] if made and updates and made[-1].outputs[0] not in used else None
 
 
 def _unused_sums(program: Program) -> Event | None:

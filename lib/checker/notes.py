@@ -22,12 +22,14 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, exact, plural, these
 from lib.puzzles.records import Goal
-from lib.trace.event import STORE, Event, Program, place_of
+from lib.trace.event import STORE, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.dims import RunSet
 from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS, UPDATES
+from lib.values.placement import held_together
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
 
 LESS = {
@@ -172,25 +174,25 @@ def undivided(trace: Trace, domain: bool) -> str | None:
     images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)
     if not domain or trace.ranks == images:
         return None
-    done: dict[tuple[int, int], Elements] = defaultdict(int)
+    done: dict[int, list[Value]] = defaultdict(list)
     calls: dict[int, Event] = {}
     for rank, event in trace.events():
         if event.op == "forward" and event.layer == 0:
             calls.setdefault(rank, event)
-            work = OPERATIONS[event.op].work(trace.shape, 0, 1, trace.programs[rank].values_of(event.inputs))
-            for batch in event.batches:
-                done[rank, batch] += work
-    whole = [key for key, share in done.items() if share >= trace.shape.kinds[0].cost]
-    if not whole:
-        return None
-    first = whole[0][0]
-    return remark(
-        "correct, but in this puzzle ranks share each batch, and its goals are for that",
-        got=f"rank {first} works on all of {these('batch', {batch for rank, batch in whole if rank == first})}",
-        where=places([(first, calls[first])]),
-        fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one rank\n"
-        "need no more than data parallelism",
-    )
+            done[rank] += trace.programs[rank].values_of(event.outputs)
+    for rank, values in done.items():
+        # United and not added up: a part that is worked out twice is still one part.
+        parts = [value.place for value in values]
+        whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
+        if batches := whole.shards(whole.dim.size):
+            return remark(
+                "correct, but in this puzzle ranks share each batch, and its goals are for that",
+                got=f"rank {rank} works on all of {these('batch', RunSet(*batches))}",
+                where=places([(rank, calls[rank])]),
+                fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
+                "rank\nneed no more than data parallelism",
+            )
+    return None
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ def _spare(program: Program, top: figures.Peak, held: set[int]) -> tuple[Value, 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     """Why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else where
-    a rank waits longest. `stages`: how many each rank has in the schedules that the puzzle is about."""
+    a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     again, vain = _work(trace)
@@ -376,7 +378,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         could = next((one for one in idle if not (order and one[1].op in UPDATES)), None)
         if could is not None:
             waited, event = [could[0]], could[1]
-            fix = f"meanwhile rank {rank} could do {operation(event)}{_within(event)}: put that before this wait"
+            fix = f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
     fix = fix or _on_the_path(trace, over, order)
     fix = (
         fix or (_one_stage_each(trace) or _neighbours(trace) or _round_at_once(program) if order else None) or WAIT_LESS
@@ -404,7 +406,7 @@ def _on_the_path(trace: Trace, over: float, order: bool) -> str | None:
     if not calls or units(total) < over:
         return None
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
-    which += f"{in_units(total)}, such as {operation(calls[0])}{_within(calls[0])}"
+    which += f"{in_units(total)}, such as {operation(calls[0])}{line_of(calls[0])}"
     return f"{which}:\n{ISSUE_EARLIER if order else START_EARLIER}"
 
 
@@ -431,7 +433,7 @@ def _cut_afterwards(program: Program) -> str | None:
         return None
     whole, cut = cuts[0]
     return (
-        f"the all-reduce{_within(whole)} sums whole gradients, and the reduce-scatter{_within(cut)} cuts the sum "
+        f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         f"afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
     )
 
@@ -450,12 +452,6 @@ def _held_back(program: Program, calls: list[Event]) -> str | None:
     )
 
 
-def _within(event: Event) -> str:
-    """ " in line 12"; nothing where the line is not known."""
-    place = place_of(event)
-    return "" if place is None else f" {place.within}"
-
-
 def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
     """Return what to do about gradients that are summed one by one, where the latency of each is what takes time."""
     # Only Links have one; elsewhere it is nothing that a bucket could save.
@@ -471,13 +467,17 @@ def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
     )
 
 
+def _words(program: Program) -> list[str]:
+    """The words of a rank's order, each once, as it comes to them."""
+    return list(dict.fromkeys(place.text for event in program.events if (place := place_of(event)) is not None))
+
+
 def _one_stage_each(trace: Trace) -> str | None:
     """Return what to do about an order with one long stage a rank, whose messages do not keep anyone waiting."""
-    events = [event for program in trace.programs for event in program.events]
-    stages = {place.text.rstrip("0123456789") for event in events if (place := place_of(event)) is not None}
+    stages = {word.rstrip("0123456789") for program in trace.programs for word in _words(program)}
     if len({stage for stage in stages if stage[-1:] == "F"}) > trace.ranks or trace.layers < 2 * trace.ranks:
         return None
-    if any(event.blocking for event in events if event.op == "receive"):
+    if any(event.blocking for _, event in trace.events() if event.op == "receive"):
         return None
     return (
         "each rank has one stage here, and nothing else to do meanwhile. Of shorter stages, several a rank, the next\n"
@@ -490,26 +490,22 @@ def _weight_half_first(trace: Trace) -> str | None:
     """Return what to do about a weight half that the last rank does before its last input half, in an order with one
     stage a rank: all ranks before it wait for that one."""
     program = trace.programs[-1]
-    words = list(dict.fromkeys(place for event in program.events if (place := place_of(event)) is not None))
-    halves = [place for place in words if re.search("[IW]", place.text)]
-    inputs = [number for number, place in enumerate(halves) if "I" in place.text]
-    if len({place.text.partition("I")[0] for place in halves if "I" in place.text}) != 1 or not inputs:
+    halves = [word for word in _words(program) if re.search("[IW]", word)]
+    inputs = [number for number, word in enumerate(halves) if "I" in word]
+    if len({halves[number].partition("I")[0] for number in inputs}) != 1 or trace.ranks == 1:
         return None
-    before = [place for place in halves[: inputs[-1]] if "W" in place.text]
-    if trace.ranks == 1:
-        return None
+    before = [word for word in halves[: inputs[-1]] if "W" in word]
     if not before:
         return _weight_halves_last(trace)
     return (
-        f"on rank {program.rank}, {before[-1].text} comes before {halves[inputs[-1]].text}, for which all other ranks "
+        f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks "
         "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
     )
 
 
 def _weight_halves_last(trace: Trace) -> str | None:
     """Return what to do about weight halves that the first rank leaves for the end: its last gradient comes last."""
-    words = dict.fromkeys(place.text for event in trace.programs[0].events if (place := place_of(event)) is not None)
-    left = list(takewhile(lambda word: "W" in word, reversed(words)))
+    left = list(takewhile(lambda word: "W" in word, reversed(_words(trace.programs[0]))))
     if len(left) < 2:
         return None
     return (
@@ -522,8 +518,8 @@ def _neighbours(trace: Trace) -> str | None:
     """Return what to do about an order in which the stages of every rank follow each other, as one long stage."""
     found: list[list[int]] = []
     for program in trace.programs:
-        words = {place.text for event in program.events if (place := place_of(event)) is not None}
-        found.append(sorted({int(match[1]) for word in words if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))}))
+        passes = [match for word in _words(program) if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))]
+        found.append(sorted({int(match[1]) for match in passes}))
     if trace.ranks == 1 or any(len(mine) < 2 or mine[-1] - mine[0] != len(mine) - 1 for mine in found):
         return None
     return (
@@ -534,8 +530,7 @@ def _neighbours(trace: Trace) -> str | None:
 
 def _round_at_once(program: Program) -> str | None:
     """Return what to do about an order in which a rank takes a microbatch through two of its stages in a row."""
-    words = [place.text for event in program.events if (place := place_of(event)) is not None]
-    for before, word in pairwise(dict.fromkeys(words)):
+    for before, word in pairwise(_words(program)):
         both = re.fullmatch(r"(\d+)([FBI])(\d+) (\d+)\2\3", f"{before} {word}")
         if both is not None and abs(int(both[1]) - int(both[4])) > 1:
             first, _, batch, second = both.groups()

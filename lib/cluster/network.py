@@ -93,7 +93,7 @@ class _Bundle:
     def when(self, done: Share) -> int:
         """The tick in which so much is done."""
         # The tick in which the last bit arrives: minus the floor of a minus is the ceiling, exactly.
-        return self.settled - (self.done - done) // self.pace  # rounded up, and exact
+        return self.settled - (self.done - done) // self.pace
 
 
 @dataclass(slots=True, eq=False)

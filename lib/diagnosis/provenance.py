@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lib.diagnosis.advice import Running
 from lib.errors.source_lines import function_of
-from lib.trace.event import Event, place_of
+from lib.trace.event import Event, line_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from lib.values.values import Activation, Value
@@ -58,12 +58,6 @@ def had_by_all(gradient: Value, other: int | None = None) -> str | None:
         f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"
         "all of this gradient: leave this sum out"
     )
-
-
-def line_of(event: Event | None) -> str:
-    """ " in line 12", or nothing where that is not known."""
-    found = place_of(event)
-    return "" if found is None else f" {found.within}"
 
 
 def named(event: Event) -> str:

@@ -97,6 +97,7 @@ class Store(dict[Any, T]):
             if default is _MISSING:
                 raise self._absent(key)
             return default
+        # As `_leave` does, written out: a run takes out most of its values so.
         program, frame = self._program, _frame(1)
         number = value.number if value.home is program else program.id(value)
         moved, taken, instruction = program.moved, program.taken, frame.f_lasti

@@ -106,6 +106,11 @@ def place_of(event: Event | None) -> Place | None:
     return source if source is None or isinstance(source, Place) else resolve(*source)
 
 
+def line_of(event: Event | None) -> str:
+    """ " in line 12", or nothing where that is not known."""
+    return "" if (found := place_of(event)) is None else f" {found.within}"
+
+
 def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:
     """Adds the source line of an event to an error."""
     if (found := place_of(event)) is not None:

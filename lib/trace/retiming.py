@@ -425,8 +425,7 @@ class _Shared:
 
     def take(self, sent: int, received: int) -> None:
         """A message is there, and its receive is called."""
-        event = self.events[received]
-        moment = self.moments[sent]
+        event, moment = self.events[received], self.moments[sent]
         source, target = cast(int, event.peer), cast(int, self.events[sent].peer)
         there, then = cast(int, moment.start) + moment.length, partial(self.finish, [target], [received])
         self.network.receive(source, target, self.moment(received), self.lengths[received], there, then)

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 MODELS = "Trace.of takes the Models that simulate returned"
 
-
 FEW, MANY, MOST_UNSEEN = 5_000, 100_000, 10**6
 """New objects that the collector may go through, which takes a millisecond; the same where somebody has frozen some, so
 that to ask takes milliseconds itself; and those that may be counted as old unseen."""
-# Lists, as functions of the module change what is in them.
-_unseen, _frozen = [0], [False]
+# Objects that became old unseen since the collector last looked, and whether any were frozen when that was last asked.
+_unseen, _frozen = 0, False
 
 
 @contextmanager
@@ -54,23 +53,25 @@ def without_collector() -> Generator[None]:
 
 def count_as_old() -> None:
     """Counts all objects as old, so that the collector does not go through them at once, for a twentieth of a run."""
+    global _unseen, _frozen
     # Where somebody has frozen some, they stay so. To ask means to count them: a kernel, a grader's child and these
     # tests freeze all that they imported, and are asked a twentieth as often.
     made = gc.get_count()[0]
-    if made <= (MANY if _frozen[0] else FEW):
+    if made <= (MANY if _frozen else FEW):
         return
-    _frozen[0] = bool(gc.get_freeze_count())
-    if not _frozen[0]:
+    _frozen = bool(gc.get_freeze_count())
+    if not _frozen:
         gc.freeze()
         gc.unfreeze()
-        _unseen[0] += made
+        _unseen += made
 
 
 def look_for_garbage() -> None:
     """Looks for runs that nobody has any more: the collector goes through old objects when many have become old before
     its eyes, and of these it does not know."""
-    if _unseen[0] > MOST_UNSEEN and gc.isenabled():
-        _unseen[0] = 0
+    global _unseen
+    if _unseen > MOST_UNSEEN and gc.isenabled():
+        _unseen = 0
         gc.collect()
 
 

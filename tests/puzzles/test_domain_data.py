@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from lib import PUZZLES, Mesh, Trace, check, simulate
+from lib import PUZZLES, Mesh, Model, Trace, check, simulate
 from lib.analysis.figures import end, traffic
 from lib.checker.notes import undivided
 from lib.schedules.data_parallel import ddp
@@ -66,3 +66,20 @@ def test_shards_over_both_axes_take_no_longer_than_whole_weights(name: str) -> N
 def test_where_each_rank_has_images_of_its_own_nobody_has_to_share_them() -> None:
     assert undivided(Trace.of(simulate(ddp, puzzle="domain_data")), domain=True) is not None
     assert undivided(run("await_all", 4, 1), domain=True) is None
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_quarter_that_is_worked_out_again_and_again_is_no_whole_batch(whole: bool) -> None:
+    """And four quarters are one, on the rank that works out all of them."""
+
+    def parts(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        images = model.get_activation(range(2))
+        for number in range(5):
+            low = 16 * min(number, 3) if whole else 16
+            model.forward(0, images.cut("rows", max(low - 1, 0), min(low + 17, 64)), weight)
+
+    last = list(PUZZLES["domain_data"].last)
+    trace = Trace.of(simulate(parts, layers=last, mesh=Mesh({"data": 1, "domain": 4}), batches=4))
+    said = undivided(trace, domain=True)
+    assert said is None if not whole else said is not None and "rank 0 works on all of batches 0 and 1" in said
