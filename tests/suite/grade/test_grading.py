@@ -154,6 +154,24 @@ def test_what_was_not_handed_in_twice_is_run_once(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "out")) == 1
 
 
+def test_what_a_function_leaves_behind_reaches_nobody(tmp_path: Path) -> None:
+    """Neither another function of the student, nor who has the same source as that one, and hears the same of it."""
+    spoils = (
+        "import lib.suite.isolation.running as running\n"
+        "    run = running.simulate\n"
+        "    def simulate(function, *, puzzle, **size):\n"
+        "        if puzzle == 'ddp': raise RuntimeError('by another file')\n"
+        "        return run(function, puzzle=puzzle, **size)\n"
+        "    running.simulate = simulate\n"
+        "    weights, opt_states"
+    )
+    spoiling = solution("grad_accum").replace("weights, opt_states", spoils, 1)
+    files = {"ana/grad_accum.py": spoiling, "ana/ddp.py": solution("ddp"), "ben/ddp.py": solution("ddp")}
+    book = graded(hand_in(tmp_path / "in", files), tmp_path / "out", asked("grad_accum", "ddp"))
+    assert scores(book, "grad_accum")["ana"].state == "passed"
+    assert {name: score.state for name, score in scores(book, "ddp").items()} == {"ana": "passed", "ben": "passed"}
+
+
 def test_two_do_not_grade_into_one_folder(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     from lib.suite.grade.gradebook import Journal
