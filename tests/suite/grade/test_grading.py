@@ -20,6 +20,7 @@ from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
 from tests.suite.grade.classes import (
+    ENDLESS,
     HARD_CODED,
     RAISES,
     STUB,
@@ -66,6 +67,12 @@ def test_each_gets_the_score_that_is_due(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["ana"].own.schedule == book.asked[0].reference.schedule if book.asked[0].reference else False
     assert not book.passed
     assert grading._isolation()._server is None
+
+
+def test_what_ends_nowhere_is_ended(tmp_path: Path) -> None:
+    book = graded(hand_in(tmp_path / "in", {"ida/ddp.py": ENDLESS}), tmp_path / "out", asked("ddp", seconds=0.5))
+    assert scores(book, "ddp")["ida"].state == "failed"
+    assert "did not end within 0.5 seconds" in scores(book, "ddp")["ida"].message
 
 
 def test_what_is_finished_is_not_done_again_and_gives_the_same(tmp_path: Path) -> None:
