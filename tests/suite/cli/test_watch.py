@@ -26,7 +26,7 @@ from tests.suite.cli.commands import puzzles
 
 PATIENCE = 90
 """Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
-# A shell has what it starts in the background ignore Ctrl-C, and so would all that comes of it; this one hears it.
+# In a background job of a shell SIGINT is ignored, and so it would be in all that the tests start there.
 WATCH = """
 import signal
 from lib.suite.cli.app import app
