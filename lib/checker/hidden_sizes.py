@@ -10,15 +10,18 @@ from math import inf
 from typing import Any
 
 from lib.checker.checker import check, counts
+from lib.cluster.costs import Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.puzzles.records import Goal, Hidden, Puzzle, Task
 from lib.simulator.simulator import Unsolved, simulate
 from lib.trace.trace import trace_of
 
 
-def bare(record: Puzzle, **size: Any) -> Puzzle:
-    """The record at another size, with one goal: whatever is correct there and counts is within it."""
-    return replace(record, **size, goals=(Goal("correct", inf, inf),), hidden=(), sent=None)
+def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
+    """Return the record at another size, with one goal: whatever is correct there and counts is within it. `costs` are
+    the record's where none are given."""
+    goals = (Goal("correct", inf, inf),)
+    return replace(record, **size, costs=costs or record.costs, goals=goals, hidden=(), sent=None)
 
 
 def wrong_elsewhere(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:

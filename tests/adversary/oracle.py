@@ -19,7 +19,6 @@ from math import ceil, lcm
 from typing import Any
 
 WEIGHT, BATCH = 512 * 512, 512 * 256
-REDUCED = ("allreduce", "scatterreduce")
 GATHERS, EXCHANGES = ("allgather", "allgather_padded"), ("alltoall", "alltoall_padded")
 COLLECTIVES = ("allreduce", "allreduce_bucket", *GATHERS, "scatterreduce", *EXCHANGES, "broadcast", "shift")
 OVERWRITES = ("allreduce", "allreduce_bucket", "broadcast")

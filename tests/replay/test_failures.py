@@ -89,7 +89,8 @@ def test_a_signal_to_the_parent_ends_the_ranks(number: int, tmp_path: Path) -> N
     trace("ddp").save(tmp_path / "trace.json")
     script = tmp_path / "run.py"
     script.write_text(
-        "import os, sys, time\n"
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which is ignored in a background job of a shell
         "from lib import Trace\n"
         "from tests.replay.hooks import hooked\n"
         "def hook(rank, index, event, tensors):\n"

@@ -25,8 +25,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -114,7 +112,6 @@ def grade(
 class _Job(NamedTuple):
     """One function of one source, to be judged. What has the same key is the same."""
 
-    student: str
     key: str
     source: Source
     required: Required
@@ -200,7 +197,7 @@ class _Grading:
                 # What is known has its schedule, if it has one, still in the folder.
                 if key not in self.pending and (digest is None or (digest and digest not in self.traces)):
                     self.pending.add(key)
-                    yield _Job(submission.student, key, source, required)
+                    yield _Job(key, source, required)
 
     def _earlier(self, submission: Submission, puzzle: str, latest: File) -> Iterator[tuple[File, Source]]:
         """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
@@ -293,11 +290,9 @@ def _judge(batch: Sequence[_Job], limits: Limits) -> list[tuple[str, Entry, Sche
     """Judge a batch, in whatever process this is: the key, what came of it, and its schedule, if it has one."""
     isolation = _isolation()
     finished: list[tuple[str, Entry, Schedule | None]] = []
-    for _, jobs in groupby(batch, attrgetter("student")):
-        with isolation.one_after_another():  # a new process costs as much as four runs
-            for job in jobs:
-                score, schedule = judge_source(job.source, job.required, isolation, limits)
-                finished.append((job.key, Entry(score, isolation.features), schedule))
+    for key, source, required in batch:
+        score, schedule = judge_source(source, required, isolation, limits)
+        finished.append((key, Entry(score, isolation.features), schedule))
     return finished
 
 

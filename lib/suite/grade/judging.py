@@ -83,7 +83,7 @@ def own_ways(puzzle: str) -> tuple[Path, ...]:
 @cache
 def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
     """Return what each of `own_ways` takes at a size, if it is correct there. Unfit where the reference is not."""
-    record = _bare(puzzle, size)
+    record = bare(PUZZLES[puzzle], **size._asdict())
     found = (_figures(path, record) for path in own_ways(puzzle))
     if isinstance(first := next(found), str):  # before the others are run
         raise Unfit(f"our own solution of {puzzle} is not correct at {record.size.words()}: {first}")
@@ -92,9 +92,9 @@ def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
 
 def record_at(puzzle: str, size: AtSize) -> Puzzle:
     """The record of a puzzle at another size, with its goals there. Unfit where our reference is not correct."""
-    record, bare = PUZZLES[puzzle], _bare(puzzle, size)
+    record, at = PUZZLES[puzzle], bare(PUZZLES[puzzle], **size._asdict())
     own, there = figures_at(puzzle, AtSize(*record.size, record.mesh))[0], figures_at(puzzle, size)
-    least = _bound(bare)
+    least = _bound(at)
 
     def limit(goal: Goal, name: str, here: float) -> float:
         """Return what a goal allows there, of which it allows so much here."""
@@ -110,13 +110,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
         sent = record.sent if goal.sent is None else goal.sent
         most = None if sent is None else limit(goal, "sent", sent)
         goals.append(Goal(goal.name, limit(goal, "time", goal.time), limit(goal, "memory", goal.memory), sent=most))
-    return replace(bare, goals=tuple(goals))
-
-
-def _bare(puzzle: str, size: AtSize) -> Puzzle:
-    """The record at a size, without its goals: all that is correct is within the one that is left."""
-    record = PUZZLES[puzzle]
-    return bare(record, **size._replace(costs=record.costs if size.costs is None else size.costs)._asdict())
+    return replace(at, goals=tuple(goals))
 
 
 def _figures(path: Path, record: Puzzle) -> Figures | str:

@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
@@ -142,15 +142,15 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     @contextmanager
     def one_after_another(self) -> Generator[None]:
-        """While several things are asked of the code of one student, one child answers them, and is there until the end
-        of this. Each function is loaded anew for each. Otherwise nothing is left of a run."""
-        outer, self._keeps = self._keeps, True
+        """While several things are asked of one function, one child answers them, and is there until the end of this.
+        The function is loaded anew for each. Otherwise nothing is left of a run."""
+        self._keeps = True
         try:
             yield
         finally:
-            self._keeps = outer
-            with nullcontext() if outer else self._lock:
-                if not outer and self._server is not None and self._server.owner == os.getpid():
+            self._keeps = False
+            with self._lock:
+                if self._server is not None and self._server.owner == os.getpid():
                     with suppress(OSError), self._or_end():
                         self._server.leave()
 
@@ -331,11 +331,10 @@ class _Child:
         self.link, self._first, self._asked = link, first, 0
 
     def may_answer(self, request: Request) -> bool:
-        """Return whether it can be asked this, too: it was given the same of ours, and nothing has come since it
-        answered."""
+        """Return whether it can be asked this, too: of the same function, and nothing has come since it answered. What
+        one function leaves behind must not reach another: what came of it goes to all who have the same source."""
         first = self._first
-        given = (request.limits, request.solutions, request.schedules)
-        same = given == (first.limits, first.solutions, first.schedules)
+        same = (request.puzzle, request.limits, request.source) == (first.puzzle, first.limits, first.source)
         return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
 
     def answer(self, request: Request) -> tuple[bytes, bool]:

@@ -23,7 +23,7 @@ from lib.trace.trace import Trace
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
-QUESTIONS: Final = 32
+QUESTIONS: Final = 16
 """Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000  # characters of what a function prints that are kept

@@ -11,8 +11,8 @@ student's. The child itself reads the requests and sends the results, on a socke
 to fork. The server ends when nobody is left who could ask, however they ended, and with it all that it has started.
 
 A child puts up the walls around itself when it knows its limits from the first request. It answers what is asked of one
-student's code that is given the same of ours, one function and size after the other, each loaded anew: to fork costs as
-much as four runs, most of it for memory that a process touches first.
+function, one size after the other, loaded anew for each: to fork costs as much as four runs, most of it for memory that
+a process touches first.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
 # -- the server ----------------------------------------------------------------------------------------------------
 
 FEATURES: Final = {
-    "server": "a new process for each hand-in",
+    "server": "a new process for each function",
     "bwrap": "no other process in sight, no network, a file system of its own (bubblewrap)",
     "landlock": "no file but its own (Landlock)",
     "seccomp": "a list of system calls (seccomp)",

@@ -84,7 +84,7 @@ def bubblewrap() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """The walls around each run on this system: `features`, which are keys of `isolation.FEATURES`; the `folder` in
+    """The walls around each run on this system: `features`, which are keys of `running.FEATURES`; the `folder` in
     which each has one of its own, the paths that it may read, and the filter of its system calls."""
 
     features: frozenset[str]

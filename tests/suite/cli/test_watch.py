@@ -26,6 +26,13 @@ from tests.suite.cli.commands import puzzles
 
 PATIENCE = 90
 """Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
+# In a background job of a shell SIGINT is ignored, and so it would be in all that the tests start there.
+WATCH = """
+import signal
+from lib.suite.cli.app import app
+signal.signal(signal.SIGINT, signal.default_int_handler)
+app()
+"""
 
 
 @contextmanager
@@ -34,7 +41,7 @@ def session(
 ) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], None]]]:
     """A `puzzles watch` that runs, and what waits until it says a text, after what was waited for before."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from lib.suite.cli.app import app; app()", "watch", *arguments],
+        [sys.executable, "-c", WATCH, "watch", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
         stdin=stdin,

@@ -322,6 +322,14 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     assert progress.read(real)["ddp"].runs == 1
 
 
+def test_it_holds_no_time_of_the_day(file: Path) -> None:
+    progress.add(file, "ddp", Standing(runs=1))
+    first = file.read_bytes()
+    file.unlink()
+    progress.add(file, "ddp", Standing(runs=1))
+    assert file.read_bytes() == first
+
+
 # -- reading ----------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
 from tests.suite.grade.classes import (
+    ENDLESS,
     HARD_CODED,
     RAISES,
     STUB,
@@ -66,6 +67,12 @@ def test_each_gets_the_score_that_is_due(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["ana"].own.schedule == book.asked[0].reference.schedule if book.asked[0].reference else False
     assert not book.passed
     assert grading._isolation()._server is None
+
+
+def test_what_ends_nowhere_is_ended(tmp_path: Path) -> None:
+    book = graded(hand_in(tmp_path / "in", {"ida/ddp.py": ENDLESS}), tmp_path / "out", asked("ddp", seconds=0.5))
+    assert scores(book, "ddp")["ida"].state == "failed"
+    assert "did not end within 0.5 seconds" in scores(book, "ddp")["ida"].message
 
 
 def test_what_is_finished_is_not_done_again_and_gives_the_same(tmp_path: Path) -> None:
@@ -152,6 +159,24 @@ def test_what_was_not_handed_in_twice_is_run_once(tmp_path: Path) -> None:
     book = graded(folder, tmp_path / "out", asked("ddp"))
     assert book.passed
     assert len(lines(tmp_path / "out")) == 1
+
+
+def test_what_a_function_leaves_behind_reaches_nobody(tmp_path: Path) -> None:
+    """Neither another function of the student, nor who has the same source as that one, and hears the same of it."""
+    spoils = (
+        "import lib.suite.isolation.running as running\n"
+        "    run = running.simulate\n"
+        "    def simulate(function, *, puzzle, **size):\n"
+        "        if puzzle == 'ddp': raise RuntimeError('by another file')\n"
+        "        return run(function, puzzle=puzzle, **size)\n"
+        "    running.simulate = simulate\n"
+        "    weights, opt_states"
+    )
+    spoiling = solution("grad_accum").replace("weights, opt_states", spoils, 1)
+    files = {"ana/grad_accum.py": spoiling, "ana/ddp.py": solution("ddp"), "ben/ddp.py": solution("ddp")}
+    book = graded(hand_in(tmp_path / "in", files), tmp_path / "out", asked("grad_accum", "ddp"))
+    assert scores(book, "grad_accum")["ana"].state == "passed"
+    assert {name: score.state for name, score in scores(book, "ddp").items()} == {"ana": "passed", "ben": "passed"}
 
 
 def test_two_do_not_grade_into_one_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lib import PUZZLES, simulate
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, schedule_of
-from lib.suite.grade.patterns import INNOCENT, Shared, Similarity, Solutions, similar, solutions_of
+from lib.suite.grade.patterns import INNOCENT, Alike, Shared, Similarity, Solutions, similar, solutions_of
 from lib.suite.submissions.load import function_of
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import Source
@@ -107,6 +107,19 @@ def test_the_order_of_students_plays_no_part() -> None:
     for _ in range(5):
         rng.shuffle(students)
         assert found(*students) == first
+
+
+def test_a_large_class_has_few_pairs() -> None:
+    """There are never more than a few times as many as students: what many share is a group."""
+    rng = Random(5)
+    puzzles = list(PUZZLES)[:8]
+    drawn = {(n, puzzle): f"{min(rng.randrange(400), rng.randrange(400))}" for n in range(500) for puzzle in puzzles}
+    students = [
+        (f"s{n:03}", tuple(score(puzzle, drawn[n, puzzle], drawn[n, puzzle]) for puzzle in puzzles)) for n in range(500)
+    ]
+    alike = found(*students).alike
+    assert 0 < len(alike) <= 7 * 500 * len(puzzles) / 2
+    assert all(isinstance(one, Alike) and len(one.students) >= 2 for one in alike)
 
 
 def test_our_solutions_weigh_nothing_and_are_shown() -> None:

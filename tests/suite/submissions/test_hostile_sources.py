@@ -1,6 +1,9 @@
 """What is read of a source without running it, of any text at all: an answer, or a SourceError, and soon."""
 
+import ast
 import json
+import random
+import textwrap
 
 import pytest
 from hypothesis import given
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 
 from lib.suite.submissions.source import Source, SourceError
 from tests.support.profiles import THOROUGH, examples
+from tests.support.variants import VARIANTS, Variant
 
 
 def most(number: int) -> int:
@@ -131,3 +135,29 @@ ODD = ("'''", "(", "x?", "%%time", "!ls", "\\", "\x0c", "match x:", "    case y:
 def test_any_lines(lines: list[str]) -> None:
     for text in ("\n".join(lines), "\r\n# %%\r\n".join(lines)):
         read(Source((("x.ipynb, code cell 1", text),)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS[::4], ids=lambda variant: variant.name)
+def test_solutions_in_which_something_is_out_of_place(variant: Variant) -> None:
+    """Trees whose nodes are others of the same tree."""
+    rng = random.Random(variant.name)
+    text = "\n".join(textwrap.dedent(cell) for _, cell in variant.source().cells)
+    for _ in range(15):
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            first, last = sorted(rng.randrange(len(text)) for _ in range(2))
+            Source((("x.py", text[:first] + text[last:]),)).normalised(variant.puzzle)
+            continue
+        expressions = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Subscript | ast.BinOp)]
+        for node in rng.sample(expressions, min(5, len(expressions))):
+            names = [name for name, value in ast.iter_fields(node) if isinstance(value, ast.expr)]
+            setattr(node, rng.choice(names), ast.Name(rng.choice(["ddp", "model", "x", "ddp2"]), ast.Load()))
+        body = [
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module)
+        ]
+        rng.shuffle(rng.choice(body).body)
+        source = Source((("x.py", ast.unparse(tree)),))
+        source.puzzles()
+        source.untouched(variant.puzzle)
+        assert len(source.normalised(variant.puzzle)) in (0, 16)

@@ -312,6 +312,17 @@ def test_a_wrong_answer_has_a_picture_where_the_puzzle_says_of_what() -> None:
     assert whole.shown(Failure((-3,), Answer(3), Answer(float("inf")))) == "-3: 0"  # which no picture has room for
 
 
+def test_of_all_inputs_the_first_that_is_wrong_is_shown_unless_a_row_of_the_table_is_smaller() -> None:
+    def inputs() -> Iterator[tuple[int]]:
+        yield from ((number,) for number in (5000, 10, 7))
+
+    judge, wrong = Judge(abs, inputs), ask_here(lambda number: -1)
+    for table, smallest in (([Row((123456,), 123456)], (5000,)), ([Row((123456,), 123456), Row((3,), 3)], (3,))):
+        _, failure = first_failure(table, 0, judge, wrong)
+        assert failure is not None
+        assert failure.given == smallest
+
+
 def test_draws_can_be_made_again_and_are_within_their_bounds() -> None:
     draw = Draw.again([5, 1, 99, 2, 0, 0])
     assert [draw.integer(0, 9), draw.choice("abc"), draw.integer(3, 5)] == [5, "b", 5]

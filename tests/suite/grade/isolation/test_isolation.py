@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pyt
         assert (sent.outcome, sent.printed) == ("trace", "this\n")
 
 
-def interrupted(*_: object) -> bytes:
+def interrupted(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
