@@ -35,16 +35,15 @@ LIBRARIES: Final = ("ddp", "fsdp", "torch-pipelining")
 """Training steps of torch that a replay can be compared with."""
 
 
-def _option(default: Any, help: str, choices: Iterable[str] = (), kind: type = str) -> Any:
+def _option(default: Any, help: str, choices: Iterable[str] = (), kind: type = str, **bounds: int) -> Any:
     """Make an option: its default, what it means, and what it may be; several where the default is a tuple."""
     allowed = {"choices": tuple(choices), "kind": kind, "several": default == (), "least": None, "most": None}
-    return field(default=default, metadata={"help": help} | allowed)
+    return field(default=default, metadata={"help": help, **allowed, **bounds})
 
 
 def _whole(default: int, help: str, least: int = 1, most: int = 10**6) -> Any:
     """Make an option that is a whole number: what is larger is a slip of the keyboard, or no machine has it."""
-    allowed = {"choices": (), "kind": int, "several": False, "least": least, "most": most}
-    return field(default=default, metadata={"help": help} | allowed)
+    return _option(default, help, kind=int, least=least, most=most)
 
 
 @dataclass(frozen=True, slots=True)

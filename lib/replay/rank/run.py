@@ -131,9 +131,9 @@ def _keep_freed_memory() -> None:
     """Have the C library keep what a step frees for the next one, as the allocator of a GPU does. Left to itself glibc
     gives it back to the system whenever much is free, and every step takes its tensors again, page by page."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # it is another C library
-        tell = ctypes.CDLL(None).mallopt
-        for trim_threshold_or_map_threshold, value in ((-1, -1), (-3, 2**25)):
-            tell(trim_threshold_or_map_threshold, value)
+        set_option, trim_threshold, mmap_threshold = ctypes.CDLL(None).mallopt, -1, -3  # as malloc.h numbers them
+        set_option(trim_threshold, -1)
+        set_option(mmap_threshold, 2**25)
 
 
 @cache

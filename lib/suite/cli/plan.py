@@ -164,7 +164,7 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
 def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
     """Return what was found for JSON: seconds, bytes, and shares of the peak."""
 
-    def one_of(one: Candidate, exact: Step) -> dict[str, Any]:
+    def as_row(one: Candidate, exact: Step) -> dict[str, Any]:
         return {
             "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
             "seconds": exact.seconds,
@@ -183,7 +183,7 @@ def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) 
         "title": title,
         "possible": found.possible,
         "fit": len(found.candidates),
-        "plans": [one_of(*one) for one in best],
+        "plans": [as_row(*one) for one in best],
         "front": [
             {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
         ],

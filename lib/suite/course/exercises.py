@@ -72,10 +72,9 @@ def hint(puzzle: str, opened: int = 0) -> Hints:
     return Hints(puzzle, opened)
 
 
-def next_hint(puzzle: str, seen: int = 0) -> Hints:
-    """The hints of a puzzle with one more open than before: than recorded, or than were `seen` already."""
-    opened = max(seen, known().get(puzzle, Standing()).hints)
-    return hint(puzzle, min(opened + 1, len(PUZZLES[puzzle].hints)))
+def next_hint(puzzle: str) -> Hints:
+    """The hints of a puzzle with one more open than was recorded."""
+    return hint(puzzle, min(known().get(puzzle, Standing()).hints + 1, len(PUZZLES[puzzle].hints)))
 
 
 def _call(puzzle: str, opened: int) -> str:

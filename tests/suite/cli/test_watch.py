@@ -1,4 +1,4 @@
-"""`puzzles watch`, for real: a process of its own, notebooks that are saved, and commands that are typed."""
+"""`puzzles watch`, for real: a process of its own, and notebooks that are saved."""
 
 import json
 import os
@@ -36,15 +36,13 @@ app()
 
 
 @contextmanager
-def session(
-    *arguments: str, folder: Path, stdin: int = subprocess.PIPE
-) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], None]]]:
+def session(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], None]]]:
     """A `puzzles watch` that runs, and what waits until it says a text, after what was waited for before."""
     process = subprocess.Popen(
         [sys.executable, "-c", WATCH, "watch", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
-        stdin=stdin,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
