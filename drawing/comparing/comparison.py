@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
@@ -15,9 +15,8 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width, wrapped
 from drawing.comparing.bars import table
 from drawing.timeline.boxes import size
-from drawing.timeline.memory import kinds_of, memory, memory_at_peak
-from drawing.timeline.paint import SHOWN, Rows
-from drawing.timeline.rows import shown_rows
+from drawing.timeline.memory import kinds_of, memory_at_peak
+from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, WIDTH, Panel, check_names, note, panels_of, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
@@ -28,7 +27,6 @@ EDGE_ROOM: Final = 24.0  # pixels beside what is no timeline
 LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
 NAMED: Final = 6  # runs that are all named in a headline; of more it says how many there are
-Memory = Literal["peak", "each", "none"]
 
 
 class Compared(NamedTuple):
@@ -108,21 +106,12 @@ class _Placed(NamedTuple):
 class Comparison:
     """Runs that are drawn beside each other: in one picture, or in parts as wide as you like, all on one time axis.
 
-    `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none". `fold`: ranks that are alike
-    share a row. The `title` is what stands above all in one picture, else the names of the runs.
+    `fold`: ranks that are alike share a row. The `title` is what stands above all in one picture, else the names of the
+    runs.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[Compared],
-        *,
-        width: float = WIDTH,
-        memory: Memory = "peak",
-        fold: bool = True,
-        title: str = "",
-    ) -> None:
+    def __init__(self, runs: Sequence[Compared], *, width: float = WIDTH, fold: bool = True, title: str = "") -> None:
         self.runs, self.width, self.fold, self.title = tuple(runs), width, fold, title
-        self.memory: Memory = memory
         shown = [run for run in runs if run.trace is not None]
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
@@ -220,7 +209,7 @@ class Comparison:
         if not self.traces:
             return y
         y = legend(scene, LEFT, y, self.width - 12, self._laid[1])
-        return 4 + (y if self.memory == "none" else legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces)))
+        return 4 + legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces))
 
     def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
         if placed is None:
@@ -233,12 +222,7 @@ class Comparison:
         if gap is not None and gap.rank in rows.tops:
             _mark(scene, below, panel, rows, gap, min(number, 1))
         y = panel.numbers(scene, rows)
-        if not self.highest or self.memory == "none":
-            return y
-        if self.memory == "each":
-            folds = shown_rows(panel.trace, self.fold, SHOWN).rows
-            return memory(scene, panel.trace, panel.axis, folds, y + 4, self.highest)
-        return memory_at_peak(scene, panel.trace, panel.axis, self.highest, y)
+        return memory_at_peak(scene, panel.trace, panel.axis, self.highest, y) if self.highest else y
 
     def _message(self, scene: Scene, run: Compared, y: float) -> float:
         room = self.width - LEFT - 16

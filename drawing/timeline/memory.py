@@ -108,16 +108,11 @@ IN_SIGHT: Final = 1.3
 ROOMY: Final = 18  # pixels that a row must be high for hatching, and for what stands beside it
 
 
-def memory(
-    scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float, highest: float | None = None
-) -> float:
-    """Paints the panel from `top` on, a row for each fold; returns where it ends.
-
-    Beside other runs it is to the scale of the `highest` peak of all, and has neither goals nor a legend of its own.
-    """
+def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
+    """Paints the panel from `top` on, a row for each fold, and its legend; returns where it ends."""
     most = float(peak(trace).elements)
     curves = {fold.rank: levels(trace, fold.rank) for fold in folds}
-    limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most] if highest is None else []
+    limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most]
     full = longest(curves, most)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     scene.add(Text(axis.left, top + 8, _summary(trace, folds, full), TEXT, INK))
@@ -126,7 +121,7 @@ def memory(
         y += HEADROOM if full is not None and fold.rank == full.rank else 0
         tops[fold.rank] = y
         y += height + gap
-    shown = max([most, highest or 0, *limits, *(level.sums[-1] for curve in curves.values() for level in curve)])
+    shown = max([most, *limits, *(level.sums[-1] for curve in curves.values() for level in curve)])
     panel = _Panel(axis, tops, height, (height - 2) / shown if shown else 0.0)
     for fold in folds:
         panel.row(scene, fold.rank, curves[fold.rank], most, limits)
@@ -135,16 +130,17 @@ def memory(
         panel.mark(scene, full, most)
     panel.scale(scene, panel.tops[folds[0].rank], most, limits)
     bottom = panel.tops[folds[-1].rank] + panel.height
-    if highest is not None:
-        return bottom
     return legend(scene, axis.left, bottom + 10, axis.left + axis.width, _entries(curves, limits))
 
 
-def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: float, height: float = 58) -> float:
+BESIDE_OTHERS: Final = 58  # pixels of the one row of a run beside others
+
+
+def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: float) -> float:
     """One row, that of the rank with the highest peak, to the scale of what is `highest`; returns where it ends."""
-    most, rank = float(peak(trace).elements), peak(trace).rank
+    most, rank, height = float(peak(trace).elements), peak(trace).rank, BESIDE_OTHERS
     curve = levels(trace, rank)
-    panel = _Panel(axis, {rank: top + HEADROOM}, height, (height - 2) / highest if highest else 0.0)
+    panel = _Panel(axis, {rank: top + HEADROOM}, height, (height - 2) / highest)
     panel.row(scene, rank, curve, most, ())
     middle = top + HEADROOM + height / 2
     scene.add(Text(axis.left - 10, middle - 8, "memory", TEXT, INK, "end"))
