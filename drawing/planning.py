@@ -60,9 +60,9 @@ def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory 
     for name, memory in plans.items():
         scene.add(Text(left - 10, y + HIGH / 2, fit(f"{name}", left - 30, TEXT), TEXT, INK, "end"))
         parts: list[Part] = []
-        for kind, size in zip(memory._fields, (size / GIB for size in memory), strict=True):
-            labels = f"{kind} {size:.1f}", f"{size:.1f}"
-            parts.append(Part(size * GIB, MEMORY_LOOKS[kind], labels=labels, title=f"{kind}: {size:.2f} GiB"))
+        for kind, size in zip(memory._fields, memory, strict=True):
+            labels = f"{kind} {size / GIB:.1f}", f"{size / GIB:.1f}"
+            parts.append(Part(size, MEMORY_LOOKS[kind], labels=labels, title=f"{kind}: {size / GIB:.2f} GiB"))
         end, over = stack(scene, parts, left, y, scale, HIGH), memory.total > limit
         words = f"{memory.total / GIB:.1f} GiB"
         scene.add(Text(end + 8, y + HIGH / 2, words, TEXT, ALARM if over else INK, bold=over))

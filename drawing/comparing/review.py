@@ -34,11 +34,11 @@ def limits(scene: Scene, review: Review, y: float) -> float:
     y = goals(scene, verdict.goals, _figures(review), EDGE, WIDTH - 8, y, judged=True) + 10
     bottom, y = plot(scene, _plot(review), EDGE, PLOT, y), y + 12
     # Beside it: how yours compares with the reference, which schedules the bounds speak of, and if both can be had.
-    for words, fill in ((review.beside(), INK), (review.premise(), SOFT), (review.both(), INK)):
+    left = EDGE + PLOT + 26
+    for words, fill, below in ((review.beside(), INK, 6), (review.premise(), SOFT, 6), (review.both(), INK, 0)):
         if words is not None:
-            left = EDGE + PLOT + 26
-            y = scene.paragraph(left, y, words, WIDTH - left - EDGE, 17, fill, bold=fill == INK) + 6
-    y = max(bottom, y - (0 if review.both() is None else 6)) + 8
+            y = scene.paragraph(left, y, words, WIDTH - left - EDGE, 17, fill, bold=fill == INK) + below
+    y = max(bottom, y) + 8
     for limit in review.limits():
         diamond(scene, EDGE + 5, y, 4, 4)
         y = scene.paragraph(EDGE + 16, y, limit, WIDTH - 2 * EDGE - 16, 16) + 3

@@ -170,7 +170,7 @@ def _there_is(found: Iterable[Exchange]) -> str:
     for one in found:
         layers.setdefault(one.op, set()).update([] if one.layer is None else [one.layer])
     return ", ".join(
-        f"{op!r}" + f" ({plural('layer', len(some))} {ranges(some)})" * bool(some) for op, some in layers.items()
+        f"{op!r} ({plural('layer', len(some))} {ranges(some)})" if some else repr(op) for op, some in layers.items()
     )
 
 
@@ -280,13 +280,10 @@ def _compared(one: Exchange) -> str:
     row, sent, kinds = one.row, one.seats[0].sent, {value.kind for value in one.values}
     if row is None or row.many or not sent or len(kinds) > 1:
         return ""
-    # Of what is gathered the size is what comes of it: of padded parts more is sent.
-    gathered = row.law is gather
-    whole = (
-        total_elements(one.seats[0].got)
-        if gathered
-        else row.size(row.brought([s.brought for s in one.seats]), one.root)
-    )
+    if row.law is gather:  # what comes of it; of padded parts more is sent
+        whole = total_elements(one.seats[0].got)
+    else:
+        whole = row.size(row.brought([seat.brought for seat in one.seats]), one.root)
     if not whole:
         return ""
     share, place = Fraction(sent) / Fraction(whole), one.values[0].place

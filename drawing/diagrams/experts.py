@@ -94,9 +94,9 @@ class _Picture:
         for program in self.trace.programs:
             found.append([])
             for event in program.events:
-                for value in (
-                    program.values_of(event.inputs[:1]) if (event.op, event.layer) == ("forward", layer) else ()
-                ):
+                if (event.op, event.layer) != ("forward", layer):
+                    continue
+                for value in program.values_of(event.inputs[:1]):
                     parts = {role: RunSet.of(part.pieces) for role, part in value.place.named.items()}
                     box = Box(parts["batch"], parts["rows"], parts.get("experts", self.experts))
                     found[-1].append((box, event.length))

@@ -109,7 +109,7 @@ ROOMY: Final = 18  # pixels that a row must be high for hatching, and for what s
 
 
 def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
-    """Paints the panel from `top` on, a row for each fold; returns where it ends."""
+    """Paints the panel from `top` on, a row for each fold, and its legend; returns where it ends."""
     most = float(peak(trace).elements)
     curves = {fold.rank: levels(trace, fold.rank) for fold in folds}
     limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most]
@@ -133,11 +133,14 @@ def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: f
     return legend(scene, axis.left, bottom + 10, axis.left + axis.width, _entries(curves, limits))
 
 
-def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: float, height: float = 58) -> float:
+BESIDE_OTHERS: Final = 58  # pixels of the one row of a run beside others
+
+
+def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: float) -> float:
     """One row, that of the rank with the highest peak, to the scale of what is `highest`; returns where it ends."""
-    most, rank = float(peak(trace).elements), peak(trace).rank
+    most, rank, height = float(peak(trace).elements), peak(trace).rank, BESIDE_OTHERS
     curve = levels(trace, rank)
-    panel = _Panel(axis, {rank: top + HEADROOM}, height, (height - 2) / highest if highest else 0.0)
+    panel = _Panel(axis, {rank: top + HEADROOM}, height, (height - 2) / highest)
     panel.row(scene, rank, curve, most, ())
     middle = top + HEADROOM + height / 2
     scene.add(Text(axis.left - 10, middle - 8, "memory", TEXT, INK, "end"))

@@ -275,7 +275,6 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
 
 
 APART: Final = 10  # pixels between two arrows of those who wait
-"""Pixels between two arrows of those who wait."""
 
 
 def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterator[Poly]:

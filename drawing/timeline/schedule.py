@@ -68,10 +68,10 @@ class Panel(NamedTuple):
         return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
 
 
-def titled(title: str, told: str = "", fill: str = SOFT, width: float = WIDTH) -> tuple[Scene, float]:
+def titled(title: str, told: str = "", fill: str = SOFT) -> tuple[Scene, float]:
     """A scene with a title, and below it what is told of it; and where that ends."""
-    scene = Scene(width, 0, [Text(24, 26, fit(title, width - 48, 17), 17, INK, bold=True)])
-    return scene, scene.paragraph(24, 48, told, width - 48, 17, fill)
+    scene = Scene(WIDTH, 0, [Text(24, 26, fit(title, WIDTH - 48, 17), 17, INK, bold=True)])
+    return scene, scene.paragraph(24, 48, told, WIDTH - 48, 17, fill)
 
 
 def panels(

@@ -294,9 +294,8 @@ guess.against(out)
 # <details><summary>Where does this number come from?</summary>
 #
 # Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back rows and
-# columns:
-# 4. The gradient of the data is not needed. Four sums of weights' gradients: **14** in all. If the first halo is read
-#    instead of fetched, 12 remain.
+# columns: 4. The gradient of the data is not needed. Four sums of weights' gradients: **14** in all. If the first halo
+# is read instead of fetched, 12 remain.
 #
 # </details>
 

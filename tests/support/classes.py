@@ -9,24 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, retime, simulate
-from lib.cluster.costs import Costs
+from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, simulate
 from lib.puzzles.records import Hidden, Size
+from lib.suite.course.solutions import files_of
 from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student, schedule_of
 from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from lib.trace.validation import decode
 from tests.diagnosis import corpus
 
-__all__ = ["PUZZLES_OF_A_WEEK", "InMemory", "Way", "asked", "class_of", "ways"]
+__all__ = ["InMemory", "Way", "asked", "class_of", "ways"]
 
 MISTAKES = 6
 """Of each puzzle, at most."""
-PUZZLES_OF_A_WEEK = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "gpipe", "fsdp_prefetch", "process_map")
 
 
 @dataclass(frozen=True)
@@ -92,20 +89,13 @@ def ways(puzzle: str) -> tuple[Way, ...]:
         right = Result("its table, and 400 inputs drawn at random", "passed", message="Correct! Right on all.")
         wrong = replace(right, state="failed", message="Not right yet.\n  [2], [0] should raise a ValueError")
         return Way("reference", right, (), None), Way("mistake", wrong, (), None)
-    path = reference(puzzle)
-    files = [path, *sorted(Path(path.parents[1], "alternatives").glob(f"{puzzle}_*.py"))]
-    found = [_way(file.stem, load_function(file, puzzle), puzzle) for file in files if _is_of(file, puzzle)]
+    files = files_of(puzzle).values()
+    found = [_way(file.stem, load_function(file, puzzle), puzzle) for file in files]
     for case in corpus.cases():
         if case.puzzle == puzzle and case.change is not None and len(found) < len(files) + MISTAKES:
             with corpus.function(case) as student:
                 found.append(_way(case.name, student, puzzle))
     return tuple(found)
-
-
-def _is_of(file: Path, puzzle: str) -> bool:
-    """Whether a solution is one of this puzzle, and not of one whose name only begins like it."""
-    longest = max((name for name in PUZZLES if f"{file.stem}_".startswith(f"{name}_")), key=len, default=puzzle)
-    return file == reference(puzzle) or longest == puzzle
 
 
 def _way(name: str, function: Any, puzzle: str) -> Way:
@@ -124,16 +114,11 @@ def asked(puzzle: str) -> Asked:
     return Asked(puzzle, record.title, record.number, goals, goals[0][0], hidden, ways(puzzle)[0].own)
 
 
-def class_of(
-    students: int, puzzles: Sequence[str] = PUZZLES_OF_A_WEEK, *, seed: int = 1, variants: int = 0
-) -> tuple[Gradebook, InMemory]:
-    """A gradebook of so many students, and the schedules in it.
-
-    `variants`: each correct schedule is there as often as that, with other costs, where a class has many of its own.
-    """
-    draw = Random(seed)
+def class_of(students: int, puzzles: Sequence[str]) -> tuple[Gradebook, InMemory]:
+    """A gradebook of so many students, and the schedules in it."""
+    draw = Random(1)
     traces: dict[str, bytes] = {}
-    pools = {puzzle: _pool(puzzle, variants, traces) for puzzle in puzzles}
+    pools = {puzzle: _pool(puzzle, traces) for puzzle in puzzles}
     rows: list[Student] = []
     for number in range(students):
         name = f"{draw.choice(FIRST)} {draw.choice(LAST)} {number:03d}"
@@ -150,21 +135,11 @@ def class_of(
     return book, InMemory(traces)
 
 
-def _pool(puzzle: str, variants: int, traces: dict[str, bytes]) -> list[Way]:
-    pool = list(ways(puzzle))
+def _pool(puzzle: str, traces: dict[str, bytes]) -> list[Way]:
     for way in ways(puzzle):
-        if way.trace is None:
-            continue
-        traces[way.own.schedule] = schedule_of(way.trace).packed
-        for number in range(variants if way.own.correct else 0):
-            trace = retime(way.trace, costs=Costs(forward=1 + (number + 1) / 64))
-            verdict = check(trace)
-            schedule = schedule_of(trace)
-            figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent}
-            own = replace(way.own, **figures, schedule=schedule.digest)
-            traces[schedule.digest] = schedule.packed
-            pool.append(replace(way, own=own, trace=trace))
-    return pool
+        if way.trace is not None:
+            traces[way.own.schedule] = schedule_of(way.trace).packed
+    return list(ways(puzzle))
 
 
 def _score(puzzle: str, pool: Sequence[Way], draw: Random, diligence: float, number: int) -> Score:

@@ -109,10 +109,10 @@ def schedule(name: str) -> Recording:
     return recording_of_order(SCHEDULES[name].order(4, 6), SCHEDULES[name].title)
 
 
-def slower(one: Recording, times: float, unit: float | None = None) -> Recording:
+def slower(one: Recording, times: float) -> Recording:
     """The same, measured on something so many times as slow."""
     spans = tuple(s._replace(start=round(s.start * times), end=round(s.end * times)) for s in one.spans)
-    return Recording("measured", spans, one.ranks, unit)
+    return Recording("measured", spans, one.ranks)
 
 
 def test_the_median_forward_of_both_is_as_wide() -> None:

@@ -30,8 +30,6 @@ from tests.drawing.runs import trace as run_of
 from tests.drawing.shown import data_of
 from tests.support.inside import PROGRAMS
 
-ROOT = Path(__file__).parents[3]
-
 
 class Tags(HTMLParser):
     """The start tags of a page, as a browser finds them."""

@@ -8,14 +8,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 from lib.puzzles.records import PUZZLES
-from tests.tools.browser.test_page import SITE
+from tests.tools.browser.test_page import SITE, serving
 from tools.browser.serving import server
 
 PROGRAM = shutil.which("firefox") or shutil.which("firefox-esr")
@@ -82,8 +81,7 @@ def firefox(tmp_path: Path) -> Iterator[Firefox]:
 
 @pytest.mark.timeout(600)
 def test_firefox_draws_keeps_its_memory_and_draws_again(firefox: Firefox) -> None:
-    with server(SITE) as host:
-        Thread(target=host.serve_forever, daemon=True).start()
+    with serving(server(SITE)) as host:
         for name, known in (("ddp", False), ("fsdp", True)):
             address = f"http://127.0.0.1:{host.server_address[1]}/?p={PUZZLES[name].stem}"
             firefox.call("WebDriver:Navigate", url=address)
@@ -93,4 +91,3 @@ def test_firefox_draws_keeps_its_memory_and_draws_again(firefox: Firefox) -> Non
             firefox.until(STATE, "Done.")
             assert firefox.ask("return document.querySelectorAll('.out svg').length")
             firefox.until("return performance.getEntriesByName('remembered').length", 0 if known else 1)
-        host.shutdown()

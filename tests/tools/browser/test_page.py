@@ -61,9 +61,11 @@ def host() -> Iterator[ThreadingHTTPServer]:
 @contextmanager
 def serving(started: ThreadingHTTPServer) -> Iterator[ThreadingHTTPServer]:
     Thread(target=started.serve_forever, daemon=True).start()
-    yield started
-    started.shutdown()
-    started.server_close()
+    try:
+        yield started
+    finally:
+        started.shutdown()
+        started.server_close()
 
 
 def address(host: ThreadingHTTPServer) -> str:
