@@ -10,18 +10,7 @@ import pytest
 
 from drawing import draw, draw_collective, step_through
 from drawing.canvas.palette import LOOKS, Colour, Look
-from lib import (
-    UNIT,
-    ActivationGrad,
-    Links,
-    MismatchError,
-    Model,
-    RankFailed,
-    Trace,
-    WeightGrad,
-    check,
-    simulate,
-)
+from lib import UNIT, ActivationGrad, Links, MismatchError, Model, RankFailed, Trace, WeightGrad, check, simulate
 from lib.analysis import figures
 from lib.analysis.event_words import event_words
 from lib.analysis.memory import whereabouts

@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import (
-    DeadlockError,
-    Model,
-    RuleError,
-    Trace,
-    TraceError,
-    Verdict,
-    Weight,
-    WeightGrad,
-    check,
-    simulate,
-)
+from lib import DeadlockError, Model, RuleError, Trace, TraceError, Verdict, Weight, WeightGrad, check, simulate
 from lib.analysis import figures
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import compute, load, step

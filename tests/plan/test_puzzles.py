@@ -80,11 +80,7 @@ OTHERS: dict[str, tuple[str, Answer, str]] = {
         lambda state, rest, room: right("where_do_80_go")(state, rest, room) and max(1, state / max(1, room - rest)),
         "there are no parts of a GPU",
     ),
-    "no end": (
-        "where_do_80_go",
-        lambda state, rest, room: max(1, -(-state // max(1, room - rest))),
-        "so return None",
-    ),
+    "no end": ("where_do_80_go", lambda state, rest, room: max(1, -(-state // max(1, room - rest))), "so return None"),
     "a card of eight": (
         "hidden_from",
         lambda weights, flops, rate, gradient: tuple(

@@ -24,12 +24,7 @@ NAMES = [
     *CASES,
     *(name for name in PUZZLES if not PUZZLES[name].is_function and name not in {*CLASSIC, *CASES}),
 ]
-TRANSPORTS = {
-    "local": {},
-    "gloo": {},
-    "gloo on a GPU": {"transport": "gloo", "device": "cuda"},
-    "nccl": {},
-}
+TRANSPORTS = {"local": {}, "gloo": {}, "gloo on a GPU": {"transport": "gloo", "device": "cuda"}, "nccl": {}}
 EVERYWHERE = [
     pytest.param(
         name,

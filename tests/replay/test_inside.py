@@ -79,8 +79,7 @@ EXPERTS: list[tuple[int, int | None, Any]] = [(2, None, EVEN), (4, 3, SKEWED), (
 
 
 @pytest.mark.parametrize(
-    ("ranks", "capacity", "route"),
-    [*EXPERTS, (8, 1, SKEWED), (4, 3, EVEN), (2, None, SKEWED)] if THOROUGH else EXPERTS,
+    ("ranks", "capacity", "route"), [*EXPERTS, (8, 1, SKEWED), (4, 3, EVEN), (2, None, SKEWED)] if THOROUGH else EXPERTS
 )
 def test_experts_on_any_number_of_ranks_train_what_a_loop_over_them_trains(
     ranks: int, capacity: int | None, route: Any

@@ -90,12 +90,7 @@ def test_what_is_no_mean_is_not_averaged(what: str) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [
-        ("other features", "features"),
-        ("no point", "grid columns"),
-        ("other rows", "rows"),
-        ("half a group", "group"),
-    ],
+    [("other features", "features"), ("no point", "grid columns"), ("other rows", "rows"), ("half a group", "group")],
 )
 def test_backward_takes_what_belongs_together(wrong: str, said: str) -> None:
     async def function(model: Model) -> None:

@@ -11,16 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib import (
-    HIDDEN,
-    Activation,
-    ActivationGrad,
-    Model,
-    OptState,
-    RuleError,
-    Weight,
-    WeightGrad,
-)
+from lib import HIDDEN, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
 from lib.values.laws import cut, gather, reduce, total_elements
 from lib.values.values import KINDS, Value, describe, fields_of, value_of
 from tests.support.said import Said

@@ -10,20 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import picture_of
-from lib import (
-    LINKS,
-    PUZZLES,
-    Model,
-    NotSolved,
-    PuzzleError,
-    Trace,
-    TraceError,
-    check,
-    review,
-    simulate,
-    what_if,
-    why,
-)
+from lib import LINKS, PUZZLES, Model, NotSolved, PuzzleError, Trace, TraceError, check, review, simulate, what_if, why
 from lib.analysis import figures
 from lib.analysis.bounds.limits import Bound, Limit, Part, lower_bound
 from lib.analysis.memory import holdings, lean, rows
