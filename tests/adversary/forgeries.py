@@ -55,9 +55,6 @@ def _sets(random: Random, most: int) -> str:
     return ",".join(str(n) for n in sorted(random.sample(range(most), random.randint(0, most))))
 
 
-# -- what is said of an event -----------------------------------------------------------------------------------------
-
-
 def time(data: Data, random: Random) -> None:
     event = _event(data, random)
     assert event is not None
@@ -171,9 +168,6 @@ def parts(data: Data, random: Random) -> None:
         value.append({random.choice(["out", "features", "terms"]): [random.choice(["0", "1", "0-1"]), 2]})
 
 
-# -- events that were not, or were elsewhere ------------------------------------------------------------
-
-
 def _cut(program: dict[str, Any], at: int) -> list[Any]:
     """Takes an event out; what names later ones names them still."""
     event = program["events"].pop(at)
@@ -247,9 +241,6 @@ def swapped_programs(data: Data, random: Random) -> None:
     programs[one], programs[other] = programs[other], programs[one]
 
 
-# -- what is kept ------------------------------------------------------------------------------------------------------
-
-
 def moves(data: Data, random: Random) -> None:
     """A value that never was in a store, or left it sooner, or twice, or is another one."""
     programs = [p for p in data["programs"] if p["moves"]]
@@ -296,9 +287,6 @@ def from_elsewhere(data: Data, random: Random) -> None:
     if events:
         event = random.choice(events)
         event[OP], event[INPUTS], event[ARG] = "foreign", [], []
-
-
-# -- the whole run ----------------------------------------------------------------------------------------------------
 
 
 def heading(data: Data, random: Random) -> None:

@@ -158,9 +158,6 @@ def _inside(item: Any) -> Any:
             yield from _inside(part)
 
 
-# -- one order --------------------------------------------------------------------------------------------------------
-
-
 def order(plan: Plan, random: Random | None) -> list[int]:
     """The nodes in an order in which each has what it needs, and no channel holds two messages."""
     makers = plan.makers()
@@ -214,9 +211,6 @@ def _in_order(plan: Plan, needs: list[set[int]], priority: list[int]) -> list[in
                 heappush(ready, (priority[user], user))
     assert len(found) == len(plan.nodes), "every plan can be followed"
     return found
-
-
-# -- what is moved about --------------------------------------------------------------------------------
 
 
 def programs(plan: Plan, random: Random | None = None) -> Program:

@@ -28,9 +28,6 @@ def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
     return check(Trace.of(simulate(function, **wanted)))
 
 
-# -- other correct solutions --------------------------------------------------------------------------------------
-
-
 def locals_only(model: Model) -> None:
     """Nothing in a store but what the next step begins with. Correct, though it all counts."""
     loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
@@ -70,9 +67,6 @@ def test_a_correct_solution_passes_however_it_is_written(name: str) -> None:
 @given(st.integers(1, 8), st.integers(1, 3), st.sampled_from([ddp, ddp_lean, fsdp]))
 def test_data_parallel_is_correct_at_every_size(ranks: int, layers: int, function: Any) -> None:
     assert judge(function, ranks=ranks, layers=layers, batches=ranks + 1).correct
-
-
-# -- the verdict --------------------------------------------------------------------------------------------------
 
 
 def test_the_figures_of_a_verdict_are_those_of_the_trace() -> None:
@@ -291,9 +285,6 @@ def test_the_words_of_a_verdict(call: str) -> None:
     SAID.check(call, globals())
     assert RIGHT.best == "passes"
     assert not WRONG.passed
-
-
-# -- the records --------------------------------------------------------------------------------------------------
 
 
 def test_the_records_stand_in_order_and_get_harder() -> None:

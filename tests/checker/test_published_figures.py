@@ -55,6 +55,3 @@ def test_the_solution_of_a_larger_puzzle_is_no_worse_at_the_classic_size(case: C
     assert verdict.time <= time
     assert verdict.memory <= memory
     assert (verdict.time, verdict.memory) != (time, memory)
-
-
-# -- pipelines ----------------------------------------------------------------------------------------------------

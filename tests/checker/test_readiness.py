@@ -58,9 +58,6 @@ def test_what_is_only_remarked_is_a_fault_of_a_puzzles_run(name: str, monkeypatc
     assert {note.count("where:") for note in notes if "not ready" in note} == {0}  # a text has no line to show
 
 
-# -- not ready ----------------------------------------------------------------------------------------------------
-
-
 async def broadcasts(model: Model) -> None:
     """Rank 1 alone has the optimizer state; everybody gets the new weight from it."""
     for layer in range(model.LAYERS):
@@ -175,9 +172,6 @@ def test_who_only_passes_by_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert strictly(monkeypatch, alone, ranks=2, layers=1, batches=2) == ()
 
 
-# -- what is at rest counts ---------------------------------------------------------------------------------------
-
-
 def peak(function: Callable[[Model], Any], **sizes: Any) -> int:
     return int(figures.peak(Trace.of(simulate(function, **sizes))).elements)
 
@@ -240,9 +234,6 @@ def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
         curve = figures.samples(trace, rank)
         for kind in ("weight", "optimizer state"):
             assert min(at.by_kind[kind] for at in curve) >= curve[0].by_kind[kind]
-
-
-# -- a made-up gradient is one ------------------------------------------------------------------------------------
 
 
 def pretend(model: Model) -> None:

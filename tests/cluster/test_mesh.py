@@ -131,9 +131,6 @@ test_misuse_is_an_error_that_says_what_is_wrong = Said(Path(__file__).with_name(
 )
 
 
-# -- what a rank knows of its mesh --------------------------------------------------------------------------------
-
-
 def test_every_rank_knows_its_place_and_its_groups() -> None:
     mesh = Mesh({"stage": 2, "data": 3}, ranks=[5, 1, 3, 0, 4, 2], processes=2)
     models = simulate(lambda model: None, mesh=mesh)

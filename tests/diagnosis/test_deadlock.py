@@ -37,9 +37,6 @@ def test_ranks_that_call_different_collectives_at_the_same_place_disagree(run: R
     assert raised.value.ranks == (0, 1)
 
 
-# -- a rank that raised -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("culprit", [0, 1, 3])
 async def test_under_asyncio_the_culprit_raises_its_own_error_and_the_others_hear_of_it(culprit: int) -> None:
     async def fail(model: Model) -> None:
@@ -83,9 +80,6 @@ async def test_a_mismatch_hits_the_others_too() -> None:
         await model.allreduce(model.fake_grad(0, [0]), 0)
 
     assert [type(error) for error in await everybody(differ, 3)] == [RankFailed, RankFailed, MismatchError]
-
-
-# -- under asyncio only -------------------------------------------------------------------------------------------
 
 
 async def test_ranks_that_nobody_started() -> None:
@@ -178,9 +172,6 @@ async def test_two_worlds_in_one_loop_do_not_meet() -> None:
     good, bad = await asyncio.gather(everybody(reduced, 2), everybody(skip, 2))
     assert good == [None, None]
     assert [type(item) for item in bad] == [DeadlockError, type(None)]
-
-
-# -- many ranks ---------------------------------------------------------------------------------------------------
 
 
 async def reduced(model: Model) -> None:

@@ -55,9 +55,6 @@ def said(call: Any) -> str:
     return str(raised.value).split("\n  where:")[0]
 
 
-# -- an end -------------------------------------------------------------------------------------------------------
-
-
 def at_once(call: Any) -> str:
     """What is said of a call of a Model of 2 layers and 2 batches: in a second, and nothing is recorded."""
     started = process_time()
@@ -87,9 +84,6 @@ def test_a_million_shards_are_made_saved_and_read() -> None:
 
     trace = simulate(one, layers=1)[0].trace
     assert encode(decode(json.loads(json.dumps(encode(trace))))) == encode(trace)
-
-
-# -- plain numbers ------------------------------------------------------------------------------------------------
 
 
 def step(number: Any) -> Any:
@@ -151,9 +145,6 @@ def test_sizes_are_plain() -> None:
             Model(**wrong)  # type: ignore[arg-type]
 
 
-# -- values made by hand ------------------------------------------------------------------------------------------
-
-
 class Fat(Weight):
     """A weight that says of itself what it likes."""
 
@@ -177,8 +168,6 @@ def test_a_value_made_by_hand_is_recorded_as_what_it_is() -> None:
 
 FAT = Fat(0, 1, 0, frozenset([Evil(0)]), 2)
 
-
-# -- the world ----------------------------------------------------------------------------------------------------
 
 WORLD = [
     *("rank", "RANKS", "LAYERS", "BATCHES", "dist", "program", "shape", "sandbox", "final_weights"),

@@ -62,8 +62,6 @@ def test_a_run_longer_than_any_trace_can_hold(tmp_path: Path) -> None:
         models[0].trace.save(tmp_path / "long.json")
 
 
-# -- what is no run -----------------------------------------------------------------------------------------------
-
 RUN = "takes a Trace, a Model or a list of Models; got "
 WHO: dict[str, tuple[Any, str]] = {
     "Model.check": (Model.check, "Model.check takes the Models that simulate returned, or one Model; got "),
@@ -103,9 +101,6 @@ def test_a_limit_is_a_number(name: str, time: Any) -> None:
     wanted = f"{name}= is the most {name} that the run may take, a number; got {name}={time!r}"
     assert message(lambda: check(models, **{name: time})) == wanted
     assert message(lambda: Model.check(models, **{name: time})) == wanted
-
-
-# -- what is no file ----------------------------------------------------------------------------------------------
 
 
 def test_where_there_is_no_file(tmp_path: Path) -> None:

@@ -93,9 +93,6 @@ def test_how_many_sizes_a_right_answer_is_right_at(puzzle: str, capsys: pytest.C
     assert capsys.readouterr().out.splitlines()[0] == f"Correct!{words}"
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
-
-
 @schedule(messages="posted")
 def groups_of_six_and_five(rank: int, ranks: int, batches: int) -> Any:
     return load_function(reference("ragged"), "shuffled")(rank, ranks, [range(6), range(6, 11)])

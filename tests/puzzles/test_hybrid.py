@@ -90,9 +90,6 @@ def test_the_bound_does_not_speak_of_weights_from_another_host() -> None:
     assert "to allgather with another host" in (lower_bound("hsdp").excuse(trace) or "")
 
 
-# -- the optimizer over all ranks ---------------------------------------------------------------------------------
-
-
 def test_the_optimizer_over_all_ranks_saves_an_eighth_of_every_layer_at_no_time() -> None:
     hybrid, zero = judged(HYBRID), judged(way("hsdp_zero", "step_by_step"))
     assert zero.time == hybrid.time
@@ -109,6 +106,3 @@ def test_one_replica_is_fsdp_and_one_shard_is_the_first_stage_of_zero() -> None:
     assert alone.memory == 1_572_864
     first = judged(way("hsdp_zero"), Mesh({"replica": 8, "shard": 1}))
     assert first.memory > 6 * 262_144
-
-
-# -- for nothing --------------------------------------------------------------------------------------------------

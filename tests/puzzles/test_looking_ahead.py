@@ -55,9 +55,6 @@ def test_the_formula_of_what_nothing_hides(collective: float) -> None:
     assert judged(waiting, costs=costs).time == pytest.approx(compute + 3 + 18 * collective)
 
 
-# -- one exposed all-gather a direction ---------------------------------------------------------------------------
-
-
 async def within_a_direction(model: Model, *, ahead: bool = True) -> None:
     """FSDP that fetches one weight ahead in forward, deletes them all, and begins anew in backward."""
     load(model, shard=model.rank, total=model.RANKS)
@@ -91,9 +88,6 @@ def test_the_classic_costs_leave_one_exposed_gather_a_direction() -> None:
     assert gathers == [0, 5]
     assert all(gap.length == 3 * TICKS // 10 for gap in waits)
     assert judged(within_a_direction, costs=UNIT).time == 12 + 2 * 0.3 + 6 * 0.3 + 3
-
-
-# -- the picture --------------------------------------------------------------------------------------------------
 
 
 def test_the_picture_of_time_against_memory() -> None:

@@ -100,9 +100,6 @@ test_figures = Said(Path(__file__).with_name("said") / "orders.txt").test(
 )
 
 
-# -- breadth-first --------------------------------------------------------------------------------------------------
-
-
 def test_the_formulas_hold_for_more_stages() -> None:
     for chunks, ranks, batches in ((2, 3, 5), (3, 4, 8), (4, 5, 10)):
         sizes = {"layers": ranks * chunks}
@@ -113,9 +110,6 @@ def test_the_formulas_hold_for_more_stages() -> None:
         around = 0.8 * ranks * (chunks - 1)
         assert verdict.time == pytest.approx(9 * chunks * ranks + 3.8 * (ranks - 1) + around + 0.5 * chunks)
         assert verdict.memory / 131_072 == 6 * chunks + ranks * (chunks + 1) + 4
-
-
-# -- ragged numbers -------------------------------------------------------------------------------------------------
 
 
 def short_last(ranks: int, batches: int) -> list[range]:
@@ -148,12 +142,6 @@ def test_which_groups_end_in_a_circle() -> None:
                 circles.append(str(error))
     assert len(circles) == 30
     assert all("wait for each other" in text for text in circles)
-
-
-# -- zero bubble ----------------------------------------------------------------------------------------------------
-
-
-# -- breadth-first with FSDP ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("puzzle", ORDERS)

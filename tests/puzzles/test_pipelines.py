@@ -19,8 +19,6 @@ from lib.suite.submissions.locations import reference
 from tests.support.puzzles import came_to_goal, figures, judged, way
 from tests.support.said import Said
 
-# -- 1F1B -----------------------------------------------------------------------------------------------------------
-
 
 def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
     puzzle = "one_f_one_b"
@@ -30,9 +28,6 @@ def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
     exec(body.replace("model.RANKS - model.rank)", "max(1, model.RANKS - model.rank - 1))"), given)
     assert figures(given[puzzle], puzzle) == (83.8, 2_490_368, None)
     assert not judged(program_of(gpipe(4, 8)), puzzle).passed
-
-
-# -- checkpointing --------------------------------------------------------------------------------------------------
 
 
 def test_segments_are_as_long_as_each_other_or_longer_by_one() -> None:
@@ -52,9 +47,6 @@ def test_no_goal_of_checkpointing_is_reached_without_it() -> None:
     assert all(goal.memory < least for goal in record.goals)
     accumulated = check(simulate(way("grad_accum"), ranks=1, layers=8, batches=4))
     assert accumulated.memory == least
-
-
-# -- layers and ranks that are not alike -----------------------------------------------------------------------------
 
 
 def ends(counts: Sequence[int], *weights: float) -> str:

@@ -35,9 +35,6 @@ def starts(model: Model, typ: str = "pass") -> list[float]:
     return [event.time for event in model.log if event.typ == typ]
 
 
-# -- messages -----------------------------------------------------------------------------------------------------
-
-
 plain = st.recursive(
     st.none()
     | st.booleans()
@@ -217,9 +214,6 @@ def test_messages_are_ordered_for_each_source_and_target(ranks: int, data: st.Da
         assert numbers == [number for number, other in enumerate(plan) if other == pair]
 
 
-# -- bare receives ------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_bare_receives_do_not_depend_on_the_order_of_steps(delays: list[int], random: Any) -> None:
     got: list[list[int]] = []
@@ -286,9 +280,6 @@ def test_a_bare_receive_under_way_leaves_a_named_one_its_message() -> None:
         assert [p.values for p in again.programs] == [p.values for p in trace.programs]
 
 
-# -- groups -------------------------------------------------------------------------------------------------------
-
-
 def test_a_broadcast_names_its_root_by_rank(run: Run) -> None:
     async def half(model: Model) -> None:
         if model.rank >= 2:
@@ -326,9 +317,6 @@ def test_the_same_ranks_are_one_stream_however_they_are_ordered(run: Run, costs:
         again = Trace.parse(trace.text())
         assert figures.end(again) == figures.end(trace)
     assert len(ends) == 1
-
-
-# -- who may ------------------------------------------------------------------------------------------------------
 
 
 SAID = Said(Path(__file__).with_name("said") / "targets.txt")

@@ -15,9 +15,6 @@ from tests.support.schedules import basic, ddp
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
 
-# -- a sandbox ----------------------------------------------------------------------------------------------------
-
-
 def test_a_sandbox_needs_no_arguments_and_may_have_any_rank_and_size() -> None:
     model = Model()
     assert (model.rank, model.RANKS, model.LAYERS, model.BATCHES) == (0, 1, 2, 1)
@@ -42,9 +39,6 @@ async def test_values_made_by_hand_may_be_reduced() -> None:
     grads = [WeightGrad(0, 1, {rank}, 4) for rank in range(4)]  # type: ignore[arg-type]
     got = await asyncio.gather(*[model.allreduce(grad, 0) for model, grad in zip(models, grads, strict=True)])
     assert got == [WeightGrad(0, 1, {0, 1, 2, 3}, 4)] * 4  # type: ignore[arg-type]
-
-
-# -- memory, status, log ------------------------------------------------------------------------------------------
 
 
 def test_status_prints_every_key_and_value(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,9 +91,6 @@ def test_the_log_is_the_originals() -> None:
         LogEvent("allreduce", 0, 1, 4.0, 0.3, 0.0, none),
         LogEvent("pass", None, 1, 5.0, 0.2, 0.0, none),
     ]
-
-
-# -- final weights and check --------------------------------------------------------------------------------------
 
 
 def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,6 @@ TURNS = STUDENT["turns"]
 DEVICES = STUDENT["devices"]
 
 VARIANTS: tuple[Variant, ...] = (
-    # -- the cells around ----------------------------------------------------------------------------------------
     _given("as it is given", "ddp", "from lib import *\nfrom drawing import *", ANSWER, RUN, CHECK),
     _given(
         "a cell that is timed",
@@ -125,7 +124,6 @@ VARIANTS: tuple[Variant, ...] = (
         "\ufeff" + CELL.replace("grad_weights", "größe"),
         script=True,
     ),
-    # -- several definitions -------------------------------------------------------------------------------------
     _given(
         "three attempts",
         "ddp",
@@ -150,7 +148,6 @@ VARIANTS: tuple[Variant, ...] = (
         "ddp",
         "FAST = True\nif FAST:\n" + textwrap.indent(PLAIN, "    ") + "else:\n    def ddp(model): ...",
     ),
-    # -- another name, decorated, made -----------------------------------------------------------------------------
     _given("another name", "ddp", DDP.format(name="mine"), "ddp = mine"),
     _given("a lambda", "ddp", DDP.format(name="_go"), "ddp = lambda model: _go(model)"),
     _given("decorated, with functools", "ddp", STUDENT["decorated, with functools"], "    @timed" + ANSWER),
@@ -192,7 +189,6 @@ VARIANTS: tuple[Variant, ...] = (
         + textwrap.indent(textwrap.dedent(DDP.format(name="run")), "    ").replace("(model):", "(self, model):"),
         "strategy = Strategy()\nddp = strategy.run",
     ),
-    # -- put together otherwise ------------------------------------------------------------------------------------
     _given(
         "helpers that share what they need through globals",
         "ddp",
@@ -223,7 +219,6 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _given("a context manager and a generator", "ddp"),
     _given("recursion", "ddp"),
-    # -- other puzzles ---------------------------------------------------------------------------------------------
     _given("all batches of the sum in one comprehension", "basic"),
     _given("sums under the name of the layer", "grad_accum"),
     _given("other keys", "fsdp", FSDP),
@@ -266,7 +261,6 @@ VARIANTS: tuple[Variant, ...] = (
         "@stages(in_turn)\ndef uneven(layers, ranks):\n    return tuple(COUNTS)",
     ),
     _given("summed behind, with helpers of its own", "zero1"),
-    # -- plain functions -------------------------------------------------------------------------------------------
     _given(
         "helpers that give functions",
         "local_devices",

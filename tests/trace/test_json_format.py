@@ -37,9 +37,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("traces")
 
 
-# -- there and back -----------------------------------------------------------------------------------------------
-
-
 @given(RUNS)
 def test_what_is_saved_comes_back(folder: Path, one: Case | Schedule) -> None:
     trace = traced(one)
@@ -123,9 +120,6 @@ def test_a_short_file_does_not_share_without_end(folder: Path, monkeypatch: pyte
     assert serial.encode(serial.decode(serial.encode(wide))) == serial.encode(wide) != whole
 
 
-# -- saving -------------------------------------------------------------------------------------------------------
-
-
 def test_a_disk_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
     TRACES["star"].save(path)
@@ -150,9 +144,6 @@ def test_a_folder_that_is_not_there_is_made_and_a_file_that_is_not_an_os_error(t
         Trace.load(tmp_path / "nowhere.json")
     with pytest.raises(OSError, match="directory"):
         Trace.load(tmp_path)
-
-
-# -- whatever else may lie there ----------------------------------------------------------------------------------
 
 
 def use(trace: Trace) -> None:

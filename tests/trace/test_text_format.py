@@ -21,9 +21,6 @@ def same(one: Trace, other: Trace) -> bool:
     return without_places(one) == without_places(other)
 
 
-# -- there and back -----------------------------------------------------------------------------------------------
-
-
 @given(RUNS)
 def test_a_text_says_all_but_the_source_lines(one: Case | Schedule) -> None:
     trace = traced(one)
@@ -85,8 +82,6 @@ def test_spaces_and_empty_lines_do_not_matter() -> None:
         loose = "\n\n" + text.replace("| ", "|   ").replace("\n", "  \n\n")
         assert Trace.parse(loose).text() == text
 
-
-# -- wrong text ---------------------------------------------------------------------------------------------------
 
 characters = st.sampled_from("0123456789 ,./>@%~:+-|WFBXUAREPCKZSR=Q\n")
 HEAD = "llm-training-puzzles 1 layers=1 batches=1 ranks=1\n"

@@ -34,9 +34,6 @@ def results(op: str, values: list[Any], root: int = 0) -> list[Any]:
     return COLLECTIVES[op].results(values, root)
 
 
-# -- what each gets -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("batches", [1, 4, 12])
 def test_all_reduce_is_reduce_scatter_then_all_gather(n: int, batches: int) -> None:
@@ -109,9 +106,6 @@ def test_a_bucket_costs_one_latency_and_the_bytes_of_all() -> None:
     costs, row, whole = Links(latency=0.15), COLLECTIVES["allreduce_bucket"], 512 * 512
     times = [units(costs.communicate(row, layers * whole, range(4))) for layers in (1, 2, 4, 8)]
     assert times == [1.5, 2.1, 3.3, 5.7]
-
-
-# -- what moves ---------------------------------------------------------------------------------------------------
 
 
 PARTS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
@@ -201,9 +195,6 @@ def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
 def test_sizes_of_a_replay_are_those_that_it_says() -> None:
     row = COLLECTIVES["allgather"]
     assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
-
-
-# -- who may join -------------------------------------------------------------------------------------------------
 
 
 def members(*calls: tuple[str, int, Any]) -> list[Member]:

@@ -49,9 +49,6 @@ def test_what_a_part_of_a_part_gives() -> None:
     )
 
 
-# -- the laws ---------------------------------------------------------------------------------------------------
-
-
 def test_a_sum_is_done_by_itself_and_is_then_the_one_that_no_part_was_missing_from() -> None:
     one, two = (value(Activation, 2, [0, 1], ("terms", {i}, 2)) for i in range(2))
     done = reduce(one, two)
@@ -102,9 +99,6 @@ def test_batches_are_cut_in_order_and_gathered_again() -> None:
         with pytest.raises(RuleError) as raised:
             cut(some, 0, n)
         assert raised.value.fact == Undivided(some, "batches", 4, n)
-
-
-# -- collectives, prices, forms ----------------------------------------------------------------------------------
 
 
 def test_collectives_of_parts() -> None:

@@ -48,9 +48,6 @@ def enumerated(*of: tuple[frozenset[int], int]) -> set[int]:
     return {shard * (COMMON // total) + i for shards, total in of for shard in shards for i in range(COMMON // total)}
 
 
-# -- parts --------------------------------------------------------------------------------------------------------
-
-
 @given(some, some)
 def test_parts_are_sets(left: Any, right: Any) -> None:
     a, b = together(left), together(right)
@@ -122,9 +119,6 @@ def test_two_coprime_numbers_of_shards_are_no_work() -> None:
     assert not a.covers(b)
     together = union([a.first, b.first])
     assert Fraction(together.size, together.dim.size) == Fraction(1, 10**6) + Fraction(1, 999_983)
-
-
-# -- places -------------------------------------------------------------------------------------------------------
 
 
 grids = st.integers(1, 12)
@@ -257,9 +251,6 @@ EXPERTS = [
 ]
 
 
-# -- layers -------------------------------------------------------------------------------------------------------
-
-
 def test_a_description_reads_back() -> None:
     for layer in (PRICED, Layer("linear", 8, 8, 3), CONVOLUTION, *EXPERTS):
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
@@ -273,9 +264,6 @@ test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_na
 def test_layers_that_are_alike_are_one_with_one_table_of_places() -> None:
     kinds = Shape(8, 1, [PRICED, Layer("attention", heads=4)] * 4).kinds
     assert [kinds.index(kind) for kind in kinds] == [0, 1, 2, 1, 2, 1, 2, 7]  # data are no sum, nor what the loss takes
-
-
-# -- what a check makes of shards -----------------------------------------------------------------------------------
 
 
 def test_a_file_holds_as_many_shards_as_a_call_may_name() -> None:

@@ -64,9 +64,6 @@ def parts(draw: st.DrawFn, whole: frozenset[int]) -> list[frozenset[int]]:
     return [frozenset(item for item in whole if owner[item] == i) for i in range(3)]
 
 
-# -- the two laws -------------------------------------------------------------------------------------------------
-
-
 @given(values, st.data())
 def test_gather_is_associative_and_commutative_and_loses_nothing(value: Value, data: st.DataObject) -> None:
     field = split_field(value)
@@ -96,9 +93,6 @@ def test_gather_takes_disjoint_shards_of_the_same_thing_and_nothing_else(a: Any,
     else:
         with pytest.raises(RuleError):
             a.combine(b)
-
-
-# -- plain data ---------------------------------------------------------------------------------------------------
 
 
 @given(values)
@@ -161,9 +155,6 @@ def test_the_sum_of_sizes_is_exact(some: list[Value]) -> None:
     assert total_elements(some) == sum((value.elements() for value in some), 0)
 
 
-# -- words --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -212,8 +203,6 @@ def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
     assert list(KINDS.values()) == [Weight, OptState, Activation, ActivationGrad, WeightGrad]
     assert [cls.kind for cls in KINDS.values()] == list(KINDS)
 
-
-# -- errors -------------------------------------------------------------------------------------------------------
 
 grad = WeightGrad(1, 2, [0, 1], 4)
 

@@ -53,9 +53,6 @@ def test_each_value_is_drawn(models: list[Model]) -> None:
         assert picture_of_value(value).svg()
 
 
-# -- what somebody saw in them --------------------------------------------------------------------------------------
-
-
 def value(words: str, name: str, rank: int = 1) -> Value:
     """What a rank of a program has, by its words."""
     models = run_of(name)
