@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,7 +133,7 @@ def sized(**sizes: Any) -> str:
     return "\n".join(verdict.faults)
 
 
-test_what_keeps_a_run_from_its_goal = Said(Path(__file__).with_name("said") / "goals.txt").test(lambda: globals())
+test_what_keeps_a_run_from_its_goal = Said(__file__, "goals").test(lambda: globals())
 
 
 def test_only_the_first_goal_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +276,7 @@ RIGHT = Verdict(
     puzzle="fsdp",
 )
 WRONG = dataclasses.replace(RIGHT, correct=False, faults=("no layer 0", "no layer 1"), notes=(), goals=RIGHT.goals[:1])
-SAID = Said(Path(__file__).with_name("said") / "verdicts.txt")
+SAID = Said(__file__, "verdicts")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

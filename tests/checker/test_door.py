@@ -1,7 +1,6 @@
 """A verdict on a puzzle asks plain data: nothing of a run that student code has had in its hands can lie to it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,7 +86,7 @@ def elsewhere(puzzle: str, **sizes: Any) -> str:
     return "\n".join(check(simulate(load_function(reference(puzzle), puzzle), **world), puzzle).faults)
 
 
-SAID = Said(Path(__file__).with_name("said") / "door.txt")
+SAID = Said(__file__, "door")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

@@ -5,7 +5,6 @@ from collections import defaultdict
 from dataclasses import fields, replace
 from fractions import Fraction
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,9 +161,7 @@ def uneven(**sizes: Any) -> None:
     raise said[0]
 
 
-test_costs_that_there_cannot_be_are_refused = Said(Path(__file__).with_name("said") / "costs.txt").test(
-    lambda: globals()
-)
+test_costs_that_there_cannot_be_are_refused = Said(__file__, "costs").test(lambda: globals())
 
 
 @pytest.mark.parametrize("costs", [UNIT, LINKS, Links(ratio=3, latency=0.1)])

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,7 +303,7 @@ def waits(function: Any, ranks: int = 12, **mesh: int) -> str:
     return "\n".join(said[0])
 
 
-test_what_a_group_of_ranks_waits_for = Said(Path(__file__).with_name("said") / "groups.txt").test(lambda: globals())
+test_what_a_group_of_ranks_waits_for = Said(__file__, "groups").test(lambda: globals())
 
 
 async def test_of_many_ranks_that_nobody_made() -> None:

@@ -5,7 +5,6 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,7 @@ def recurse(model: Model) -> None:
     recurse(model)
 
 
-SAID = Said(Path(__file__).with_name("said") / "slips.txt")
+SAID = Said(__file__, "slips")
 
 
 def fix_of(slip: Callable[[Any], Any]) -> None:

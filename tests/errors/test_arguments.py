@@ -4,7 +4,6 @@ import copy
 import itertools
 import json
 import pickle
-from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -69,7 +68,7 @@ def at_once(call: Any) -> str:
     return text
 
 
-test_what_has_no_end_or_lies_is_refused = Said(Path(__file__).with_name("said") / "endless.txt").test(
+test_what_has_no_end_or_lies_is_refused = Said(__file__, "endless").test(
     lambda: globals() | {"itertools": itertools, "Activation": Activation}
 )
 

@@ -26,12 +26,12 @@ def message(make: Any) -> str:
     return str(raised.value)
 
 
-test_what_a_run_cannot_be_made_of = Said(Path(__file__).with_name("said") / "arguments.txt").test(
+test_what_a_run_cannot_be_made_of = Said(__file__, "arguments").test(
     lambda: {**globals(), "Dist": Dist, "Links": Links, "Mesh": Mesh}
 )
 
 
-WRONG = Said(Path(__file__).with_name("said") / "wrong_types.txt", kinds=True)
+WRONG = Said(__file__, "wrong_types", kinds=True)
 
 
 @pytest.mark.timeout(10)

@@ -132,7 +132,7 @@ def ends_where_it_is_not_solved(model: Model) -> Any:
     return way("ddp")(model)
 
 
-test_texts = Said(Path(__file__).with_name("said") / "hidden_sizes.txt").test(lambda: globals())
+test_texts = Said(__file__, "hidden_sizes").test(lambda: globals())
 
 
 def test_what_ranks_print_elsewhere_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

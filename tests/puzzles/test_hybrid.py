@@ -1,7 +1,6 @@
 """hsdp and hsdp_zero: what lies inside a host, and what between hosts, in the figures that their notebooks state."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,9 +36,7 @@ def came_to(function: Function, mesh: Mesh | None = MESH) -> str:
     return f"time {there.time:g}, or {flat.time:g}; memory {flat.memory:,.0f}"
 
 
-test_flat_costs_cannot_teach_it = Said(Path(__file__).with_name("said") / "hybrid.txt").test(
-    lambda: vars(data_parallel) | globals()
-)
+test_flat_costs_cannot_teach_it = Said(__file__, "hybrid").test(lambda: vars(data_parallel) | globals())
 
 
 def figures(verdict: Verdict) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ def came_to(function: Any, **changed: Any) -> str:
     return f"time {verdict.time:g}, memory {verdict.memory:,.0f}"
 
 
-test_how_far_ahead_is_far_enough = Said(Path(__file__).with_name("said") / "ahead.txt").test(lambda: globals())
+test_how_far_ahead_is_far_enough = Said(__file__, "ahead").test(lambda: globals())
 
 
 @pytest.mark.parametrize(("name", "goal"), [("", "passes"), ("one_ahead", "fetches ahead")])

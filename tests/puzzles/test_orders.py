@@ -1,7 +1,6 @@
 """The puzzles whose answer is an order: what their notebooks state, and that no goal is reached for nothing."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,7 +94,7 @@ def nothing(change: Callable[[Words, int], Any]) -> str:
     return "\n".join(said)
 
 
-test_figures = Said(Path(__file__).with_name("said") / "orders.txt").test(
+test_figures = Said(__file__, "orders").test(
     lambda: vars(generators) | vars(legality) | vars(lowering) | globals() | {"Costs": Costs}
 )
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 from lib import PUZZLES, Model, Uneven, check, simulate, stages
@@ -72,7 +71,7 @@ def deep(function: Any) -> str:
     return f"{(verdict.memory - 2 * 64 * 262_144) / 524_288:g}"
 
 
-test_figures = Said(Path(__file__).with_name("said") / "pipelines.txt").test(lambda: vars(data_parallel) | globals())
+test_figures = Said(__file__, "pipelines").test(lambda: vars(data_parallel) | globals())
 
 
 def shares(layers: int, stages: int) -> Iterator[tuple[int, ...]]:

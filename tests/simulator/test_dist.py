@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -319,7 +318,7 @@ def test_the_same_ranks_are_one_stream_however_they_are_ordered(run: Run, costs:
     assert len(ends) == 1
 
 
-SAID = Said(Path(__file__).with_name("said") / "targets.txt")
+SAID = Said(__file__, "targets")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

@@ -1,7 +1,6 @@
 """Model: a student's desk, with the names and the behaviour that readers of the original know."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,7 +138,7 @@ class Many:
         return "Many()"
 
 
-SAID = Said(Path(__file__).with_name("said") / "strange.txt")
+SAID = Said(__file__, "strange")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

@@ -232,7 +232,7 @@ def waited(name: str, place: int, target: int) -> Any:
     return data
 
 
-SAID = Said(Path(__file__).with_name("said") / "damage.txt")
+SAID = Said(__file__, "damage")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

@@ -565,10 +565,10 @@ class Undivided:
 
     def taken(self, number: int) -> tuple[Array, Array, Place, Place | None]:
         """What a layer takes: arrays, and the places that they have."""
-        kind, of = self.shape.kinds[number], self.shape.of(number)
-        x, at = self.x[of[0]], self.shape.activations[of[0]].whole
+        kind, of, edges = self.shape.kinds[number], self.shape.of(number), self.shape.activations
+        x, at = self.x[of[0]], edges[min(of[0], len(edges) - 1)].whole  # of layers that are alike one stands for all
         if kind.takes == "activation":
-            return x, self.x[of[1]], at, self.shape.activations[of[1]].whole
+            return x, self.x[of[1]], at, edges[of[1]].whole
         return x, self.weights.get(number), at, None if kind.weight is None else kind.weight.whole
 
     def whole(self, value: Value) -> Array:

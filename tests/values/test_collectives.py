@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,9 +222,9 @@ def join(op: str, *values: Any, pair: tuple[int, int]) -> None:
 
 
 HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
-test_members_that_do_not_go_together_are_shown_side_by_side = Said(
-    Path(__file__).with_name("said") / "groups.txt"
-).test(lambda: {**globals(), "bring": bring})
+test_members_that_do_not_go_together_are_shown_side_by_side = Said(__file__, "groups").test(
+    lambda: {**globals(), "bring": bring}
+)
 
 
 def test_what_nobody_sums_is_nobodys_mismatch() -> None:

@@ -1,7 +1,6 @@
 """The two halves of backward: what they give and take together is what backward gives and takes, of any part."""
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,4 +83,4 @@ OPEN: dict[Any, Any] = {
 }
 
 
-test_what_they_refuse = Said(Path(__file__).with_name("said") / "halves.txt").test(lambda: globals())
+test_what_they_refuse = Said(__file__, "halves").test(lambda: globals())

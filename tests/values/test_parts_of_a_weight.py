@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +84,7 @@ def refused(law: Callable[..., Any], values: list[Any]) -> str:
     return "\n".join(said)
 
 
-test_what_the_laws_refuse = Said(Path(__file__).with_name("said") / "apart.txt").test(lambda: globals())
+test_what_the_laws_refuse = Said(__file__, "apart").test(lambda: globals())
 
 
 def test_batches_are_cut_in_order_and_gathered_again() -> None:

@@ -7,7 +7,6 @@ import weakref
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,7 +255,7 @@ def test_a_description_reads_back() -> None:
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
 
 
-test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_name("said") / "layers.txt").test(
+test_a_description_that_there_cannot_be_is_refused = Said(__file__, "layers").test(
     lambda: {**globals(), "lib": lib, "load_weights": rules.load_weights}
 )
 

@@ -1,7 +1,6 @@
 """What an operation may do to values, and what it says to those it cannot work with."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +76,7 @@ def test_update(layer: int, by: int, batches: frozenset[int], g: Any, w: Any, o:
 whole = WeightGrad(0, 3, range(4), 4)
 
 
-test_a_mistake_explains_itself = Said(Path(__file__).with_name("said") / "rules.txt").test(
+test_a_mistake_explains_itself = Said(__file__, "rules").test(
     lambda: {**globals(), "itertools": itertools, "COLLECTIVES": COLLECTIVES}
 )
 

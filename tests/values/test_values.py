@@ -4,7 +4,6 @@ import copy
 import pickle
 from dataclasses import FrozenInstanceError
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,9 +193,7 @@ class Delivery:
         yield
 
 
-test_other_things_are_described_in_few_words = Said(Path(__file__).with_name("said") / "things.txt").test(
-    lambda: {**globals(), "partial": partial}
-)
+test_other_things_are_described_in_few_words = Said(__file__, "things").test(lambda: {**globals(), "partial": partial})
 
 
 def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
@@ -207,9 +204,7 @@ def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
 grad = WeightGrad(1, 2, [0, 1], 4)
 
 
-test_a_broken_law_explains_itself = Said(Path(__file__).with_name("said") / "laws.txt").test(
-    lambda: {**globals(), "reduce": reduce}
-)
+test_a_broken_law_explains_itself = Said(__file__, "laws").test(lambda: {**globals(), "reduce": reduce})
 
 
 MOST = 10**6

@@ -14,7 +14,8 @@ from drawing.canvas.scene import Poly, Rect
 from lib import Layer, Model, Trace
 from tests.drawing.marks import fits, polys, rects, texts
 from tests.drawing.runs import trace
-from tests.values.halos import Part, overlapped, step
+from tests.support.puzzles import in_parts
+from tests.values.halos import Part, step
 
 FOUR = [4, 8, 12, 40]
 
@@ -134,7 +135,7 @@ RUNS = {
         for way in ("halo", "alltoall")
         for sizes in (FOUR, [5, 4, 11, 4])
     },
-    "overlapped": (run(overlapped(FOUR), FOUR), FOUR),
+    "overlapped": (in_parts("halo_conv", "", {"sizes": FOUR}, 2), FOUR),
     "16 ranks": (SIXTEEN, [4] * 16),
     "of many batches one picture": (by_batches([4] * 16, "messages", batches=8), [4] * 16),
     "none on rank 1": (run(step([4, 0, 5]), [4, 0, 5]), [4, 0, 5]),
