@@ -7,7 +7,7 @@ collective and nothing else, to see what it does to the values of all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, cast
 
 from lib.simulator.model import Model
@@ -15,7 +15,8 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.laws import average, gather
 from lib.values.values import Weight, WeightGrad
 
-__all__ = ["accumulate", "backward", "compute", "forward", "load", "loss", "mine", "one_collective", "step", "update"]
+OVER = object()
+"""What a pass gives that has no further turn."""
 
 
 def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, total: int = 1) -> None:
@@ -76,6 +77,21 @@ def compute(model: Model, batches: Iterable[int]) -> None:
     loss(model)
     for layer in reversed(range(model.LAYERS)):
         accumulate(model, layer, backward(model, layer))
+
+
+async def in_turn(passes: Iterable[AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]]) -> None:
+    """Run passes that take turns: each goes on to its next `yield`, one after the other, until all are over. One that
+    has no `yield` runs to its end in its first turn."""
+    going = [*passes]
+    while going:
+        going = [one for one in going if await _goes_on(one)]
+
+
+async def _goes_on(one: AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]) -> bool:
+    if isinstance(one, Coroutine):
+        await one
+        return False
+    return await anext(one, OVER) is not OVER
 
 
 def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:

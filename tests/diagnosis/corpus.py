@@ -56,6 +56,8 @@ from lib import (
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.rows import by_chunk, exchange, joined, summed
+from lib.schedules.steps import accumulate, in_turn
 from lib.suite.submissions.locations import home, reference
 from tests.support.drivers import gather
 
@@ -75,7 +77,7 @@ ABOVE = {
     "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
     "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"],
-    "redistribute": ["by_chunk", "parts_of", "joined"],
+    "redistribute": ["by_chunk", "parts_of", "joined", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
@@ -193,7 +195,8 @@ def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
     given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise)
-    namespace: dict[str, Any] = {each.__name__: each for each in given}
+    rows = (by_chunk, exchange, joined, summed, accumulate, in_turn)
+    namespace: dict[str, Any] = {each.__name__: each for each in (*given, *rows)}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)
