@@ -7,16 +7,16 @@ collective and nothing else, to see what it does to the values of all ranks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
+from lib.schedules.given import accumulate
 from lib.simulator.model import Model
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import average, gather
 from lib.values.values import Weight, WeightGrad
 
-OVER = object()
-"""What a pass gives that has no further turn."""
+__all__ = ["accumulate", "backward", "compute", "forward", "load", "loss", "mine", "one_collective", "step", "update"]
 
 
 def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, total: int = 1) -> None:
@@ -49,13 +49,6 @@ def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGr
     return weight_grad
 
 
-def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
-    """Add a gradient to the sum of its layer, or begin that sum."""
-    if layer in model.grad_weights:
-        grad = model.grad_weights[layer] + grad
-    model.grad_weights[layer] = grad
-
-
 def update(model: Model, layer: int) -> None:
     """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
     grad = model.grad_weights.pop(layer)
@@ -77,21 +70,6 @@ def compute(model: Model, batches: Iterable[int]) -> None:
     loss(model)
     for layer in reversed(range(model.LAYERS)):
         accumulate(model, layer, backward(model, layer))
-
-
-async def in_turn(passes: Iterable[AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]]) -> None:
-    """Run passes that take turns: each goes on to its next `yield`, one after the other, until all are over. One that
-    has no `yield` runs to its end in its first turn."""
-    going = [*passes]
-    while going:
-        going = [one for one in going if await _goes_on(one)]
-
-
-async def _goes_on(one: AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]) -> bool:
-    if isinstance(one, Coroutine):
-        await one
-        return False
-    return await anext(one, OVER) is not OVER
 
 
 def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:

@@ -42,8 +42,7 @@ from functools import partial
 from drawing import draw, draw_collective, draw_curves
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end, traffic
-from lib.schedules.rows import by_chunk, joined
-from lib.schedules.steps import accumulate, in_turn
+from lib.schedules.given import accumulate, by_chunk, in_turn, joined
 from lib.suite.course.solutions import run_of
 
 # 2.0 for 131,072 elements from one rank to the next.

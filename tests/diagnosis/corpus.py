@@ -55,9 +55,8 @@ from lib import (
 )
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
+from lib.schedules.given import accumulate, by_chunk, exchange, in_turn, joined, summed
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.schedules.rows import by_chunk, exchange, joined, summed
-from lib.schedules.steps import accumulate, in_turn
 from lib.suite.submissions.locations import home, reference
 from tests.support.drivers import gather
 
@@ -71,7 +70,7 @@ ABOVE = {
     "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
     "expert_parallel": ["cut", "joined"],
     "moe_pipeline": ["exchange"],
-    "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
+    "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "output", "backward", "summed"],
     "weighted_mean": ["my_rows", "backward"],
     "group_norm": ["my_rows", "add"],
     "domain_data": ["my_rows", "exchange", "summed"],

@@ -1,18 +1,43 @@
-"""Rows of a grid that ranks share: who has how many, what neighbours lend each other, and what comes home in backward.
+"""What notebooks give the learner: sums of gradients, passes that take turns, rows of a grid that ranks share.
 
-The notebooks on shared grids give these to the learner.
+A message about what a learner does with these shows the learner's line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from lib.simulator.model import Model
+from lib.values.values import WeightGrad
 
 Block = tuple[int, int]
 """Some rows: the first, and the one after the last."""
+OVER = object()
+"""What a pass gives that has no further turn."""
+
+
+def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
+    """Add a gradient to the sum of its layer, or begin that sum."""
+    if layer in model.grad_weights:
+        grad = model.grad_weights[layer] + grad
+    model.grad_weights[layer] = grad
+
+
+async def in_turn(passes: Iterable[AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]]) -> None:
+    """Run passes that take turns: each goes on to its next `yield`, one after the other, until all are over. One that
+    has no `yield` runs to its end in its first turn."""
+    going = [*passes]
+    while going:
+        going = [one for one in going if await _goes_on(one)]
+
+
+async def _goes_on(one: AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]) -> bool:
+    if isinstance(one, Coroutine):
+        await one
+        return False
+    return await anext(one, OVER) is not OVER
 
 
 def by_chunk(size: int, ranks: int) -> list[int]:
