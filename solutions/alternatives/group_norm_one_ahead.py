@@ -1,6 +1,6 @@
-"""One image is always ahead of the one that is finished, from the first to the last.
+"""All in one loop: each turn begins an image, and finishes the one before.
 
-No exchange of moments is awaited at the border between two pairs, which matters once messages are slow.
+The same run as in two functions, with one turn more than there are images.
 """
 
 from lib import Model

@@ -1,7 +1,7 @@
 """Take all grids at once, and the inner rows, whose windows are at home, while the halo travels.
 
-As fast as grid by grid, with half the messages, and it also works for a single grid. But each layer is computed in
-three blocks of rows, whose gradients have to be put together again.
+As fast as grid by grid, with a quarter of the messages, and it also hides the halo of a single grid. But attention comes
+in three blocks of rows, whose gradients have to be put together again.
 """
 
 from itertools import pairwise

@@ -72,10 +72,11 @@ ABOVE = {
     "moe_pipeline": ["exchange"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "output", "backward", "summed"],
     "weighted_mean": ["my_rows", "backward"],
-    "group_norm": ["my_rows", "add"],
+    "group_norm": ["my_rows", "add", "input_half", "weight_half"],
     "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
-    "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"],
+    "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"]
+    + ["take_back"],
     "redistribute": ["by_chunk", "parts_of", "joined", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""
