@@ -77,6 +77,7 @@ ABOVE = {
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
     "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"]
     + ["take_back"],
+    "place_inputs": ["take_apart", "forward", "backward"],
     "redistribute": ["by_chunk", "parts_of", "joined", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""
