@@ -70,15 +70,14 @@ ABOVE = {
     "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
     "expert_parallel": ["cut", "joined"],
     "moe_pipeline": ["exchange"],
-    "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "output", "backward", "summed"],
+    "halo_conv": ["my_rows", "blocks", "output"],
     "weighted_mean": ["my_rows", "backward"],
-    "group_norm": ["my_rows", "add", "input_half", "weight_half"],
+    "group_norm": ["my_rows", "input_half", "weight_half"],
     "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
-    "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"]
-    + ["take_back"],
+    "neighborhood_attention": ["my_rows", "take_back"],
     "place_inputs": ["take_apart", "forward", "backward"],
-    "redistribute": ["by_chunk", "parts_of", "joined", "forward", "backward"],
+    "redistribute": ["parts_of", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
@@ -165,7 +164,7 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 
 
 def code_of(puzzle: str, alternative: str | None = None) -> str:
-    """The function of a puzzle's reference solution, or of an alternative, and those above it in its notebook. Without
+    """The function of a puzzle's reference and those above it in its notebook, or all functions of an alternative. Without
     comments and empty lines: what they say may change."""
     path = reference(puzzle)
     path = path if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
@@ -173,7 +172,7 @@ def code_of(puzzle: str, alternative: str | None = None) -> str:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
     for node in ast.parse(text).body:
-        if isinstance(node, kinds) and node.name in wanted:
+        if isinstance(node, kinds) and (alternative is not None or node.name in wanted):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             lines += text.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
