@@ -67,7 +67,7 @@ ABOVE = {
     "ragged": ["shuffled"],
     "zb_v": ["in_phases"],
     "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
-    "expert_parallel": ["cut", "joined"],
+    "expert_parallel": ["cut", "joined", "exchanges", "add_up", "update"],
     "moe_pipeline": ["exchange"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
     "weighted_mean": ["my_rows", "backward"],
