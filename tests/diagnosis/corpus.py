@@ -68,7 +68,7 @@ ABOVE = {
     "zb_v": ["in_phases"],
     "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
     "expert_parallel": ["cut", "joined", "exchanges", "add_up", "update"],
-    "moe_pipeline": ["exchange"],
+    "moe_pipeline": ["exchange", "block_of", "update"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
     "weighted_mean": ["my_rows", "backward"],
     "group_norm": ["my_rows", "add"],
