@@ -67,9 +67,12 @@ FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 ABOVE = {
     "ragged": ["shuffled"],
     "zb_v": ["in_phases"],
-    "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
-    "expert_parallel": ["cut", "joined"],
-    "moe_pipeline": ["exchange"],
+    "dualpipe_v": [
+        *["start_exchange", "joined", "add_up", "mail_of", "load", "update", "Call", "to_be_awaited", "goes_on"],
+        *["in_phases", "passes_of", "alone"],
+    ],
+    "expert_parallel": ["cut", "joined", "exchanges", "add_up", "update"],
+    "moe_pipeline": ["exchange", "block_of", "update"],
     "halo_conv": ["my_rows", "blocks", "output"],
     "weighted_mean": ["my_rows", "backward"],
     "group_norm": ["my_rows", "input_half", "weight_half"],
@@ -169,7 +172,7 @@ def code_of(puzzle: str, alternative: str | None = None) -> str:
     path = reference(puzzle)
     path = path if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
     text = path.read_text("utf-8")
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
     for node in ast.parse(text).body:
         if isinstance(node, kinds) and (alternative is not None or node.name in wanted):
