@@ -255,7 +255,7 @@ def test_parts_of_many_rows_are_read_as_runs_like_parts_of_a_few(
     """No more numbers are listed for a million tokens than for sixteen; but runs are limited too."""
     one = PROGRAMS[name]
     layers = [dataclasses.replace(layer, rows=10**6) for layer in one.layers]
-    trace = simulate(one.make(""), layers=layers, ranks=one.ranks, batches=1)[0].trace
+    trace = one.run(layers=layers, batches=1)[0].trace
     monkeypatch.setattr(reader, "MAX_SET_ITEMS", 100)
     trace.save(folder / "trace.json")
     for again in (Trace.load(folder / "trace.json"), Trace.parse(trace.text())):
