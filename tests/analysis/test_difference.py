@@ -9,9 +9,8 @@ from lib.analysis import difference
 from lib.analysis.difference import lesson, unequal
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import ddp
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.drawing.runs import RUNS
+from tests.support.puzzles import way
 from tests.support.said import Said
 
 
@@ -20,7 +19,7 @@ def traced(function: Callable[[Model], Any], ranks: int = 4, layers: int = 6, ba
 
 
 def solved(puzzle: str) -> tuple[str, Trace]:
-    return puzzle, traced(load_function(reference(puzzle), puzzle))
+    return puzzle, traced(way(puzzle))
 
 
 def updated_in(time: float) -> Trace:

@@ -25,8 +25,7 @@ from lib import (
 )
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.puzzles.records import Goal
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way
 
 
 def load(model: Model) -> None:
@@ -123,7 +122,7 @@ def trace(function: Callable[[Model], Any], **sizes: Any) -> Trace:
 @cache
 def solved(puzzle: str) -> Trace:
     """The run of our own solution of a puzzle."""
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    return Trace.of(simulate(way(puzzle), puzzle=puzzle))
 
 
 def quietly(function: Callable[..., Picture], *args: Any) -> tuple[Picture, str]:

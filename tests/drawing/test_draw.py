@@ -13,11 +13,10 @@ import drawing
 from drawing import draw, draw_group, picture_of
 from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, relay, trace
 from tests.drawing.shown import drawn
 from tests.support.drivers import in_asyncio
+from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.schedules import CLASSIC
 
@@ -33,7 +32,7 @@ def printed(name: str) -> str:
     """As the original prints it for its solution, but for float noise such as 33.29999999999999."""
     (case,) = (case for case in CLASSIC if case.name == name)
     # These two cases work out in variables what the original keeps in the stores, as our references do.
-    ours = load_function(reference(case.name), case.name) if case.name in ("basic", "grad_accum") else case.function
+    ours = way(case.name) if case.name in ("basic", "grad_accum") else case.function
     return repr(quietly(draw, in_asyncio(ours, ranks=case.ranks, layers=case.layers, batches=case.batches))[1])
 
 

@@ -11,9 +11,8 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.limits import bound_of, lower_bound
 from lib.schedules import data_parallel
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.support import schedules
+from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.schedules import fsdp
 
@@ -48,7 +47,7 @@ ONE = Family(1, 2, 2)
 DDP = Family(2, 2, 2)
 FSDP = Family(2, 2, 2, sharded=True)
 PIPE = Family(2, 4, 3, stages=2, grouping="one")
-GPIPE = load_function(reference("gpipe"), "gpipe")
+GPIPE = way("gpipe")
 
 
 # -- who computes what ----------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ async def take(model: Model) -> Any:
 
 
 async def sharded_over_all(model: Model) -> None:
-    await load_function(reference("pipeline_fsdp"), "pipeline_fsdp")(model)
+    await way("pipeline_fsdp")(model)
     await model.allreduce(model.fake_grad(0), 0)
 
 

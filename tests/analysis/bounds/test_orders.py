@@ -13,11 +13,10 @@ from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.limits import bound_of
 from lib.analysis.bounds.optima import Size
 from lib.analysis.figures import end, peak, traffic
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.support.optima import find
 from tests.support.pipeline_orders import figures, merges, random_orders, run
 from tests.support.profiles import sample
+from tests.support.puzzles import way
 
 DUST = 1e-9
 SEEDS = st.integers(0, 2**32 - 1)
@@ -223,7 +222,7 @@ def test_random_data_parallel(ranks: int, layers: int, mine: int, sharded: bool,
 
 @given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 2))
 def test_pipelines_of_shards(stages: int, data: int, each: int) -> None:
-    function = load_function(reference("pipeline_fsdp"), "pipeline_fsdp")
+    function = way("pipeline_fsdp")
     mesh = Mesh({"data": data, "stage": stages})
     trace = Trace.of(simulate(function, layers=stages * each, batches=data, mesh=mesh))
     _holds(trace, Family(stages * data, stages * each, data, stages, sharded=True))

@@ -13,10 +13,10 @@ import pytest
 
 from lib import PUZZLES, check, simulate
 from lib.suite.submissions.function_check import judge_answers
-from lib.suite.submissions.load import function_of, load_function
-from lib.suite.submissions.locations import reference
+from lib.suite.submissions.load import function_of
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import ask_here
+from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.variants import VARIANTS, Variant
 
@@ -106,7 +106,7 @@ def test_a_py_whose_other_parts_are_broken() -> None:
 @cache
 def goals(puzzle: str) -> list[str]:
     """The goals that the reference reaches."""
-    verdict = check(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle), puzzle)
+    verdict = check(simulate(way(puzzle), puzzle=puzzle), puzzle)
     return [goal.name for goal in verdict.goals if goal.reached]
 
 
