@@ -20,7 +20,6 @@ def plans(draw: st.DrawFn, ranks: int | None = None) -> Plan:
 
 
 def tensor_plans() -> st.SearchStrategy[Plan]:
-    """Correct training steps with parts of weights."""
     return randoms.map(tensor_step)
 
 

@@ -517,7 +517,6 @@ class _World:
             self.sent[r] += moved[place]
 
     def exchange(self, e: Happening, brought: list[list[Thing]]) -> list[list[Thing]]:
-        """What each member gets."""
         n = len(brought)
         if e.op in EXCHANGES:
             _need(all(len(row) == n for row in brought), "one for each")

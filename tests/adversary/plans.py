@@ -65,7 +65,6 @@ class Plan:
     ends: list[int] = field(default_factory=list[int])
 
     def makers(self) -> dict[int, int]:
-        """The node that makes each value."""
         return {value: n for n, node in enumerate(self.nodes) for call in node.calls for value in call.outputs}
 
     # -- operations ---------------------------------------------------------------------------------------------
@@ -470,8 +469,6 @@ class _Layer:
 
 
 class _Step:
-    """Draws a whole training step."""
-
     def __init__(self, random: Random, ranks: int, layers: int, batches: int, mesh: Mesh | None, costs: Costs) -> None:
         self.random = random
         self.plan = Plan(ranks, layers, batches, mesh, costs)

@@ -23,7 +23,6 @@ EACH = 5
 
 
 def forge(name: str, trace: Trace, random: Random) -> str:
-    """What became of a forgery."""
     before = encode(trace)
     data = copy.deepcopy(before)
     FORGERIES[name](data, random)

@@ -121,7 +121,6 @@ def trace(function: Callable[[Model], Any], **sizes: Any) -> Trace:
 
 @cache
 def solved(puzzle: str) -> Trace:
-    """The run of our own solution of a puzzle."""
     return Trace.of(simulate(way(puzzle), puzzle=puzzle))
 
 
@@ -169,7 +168,6 @@ VERDICT = Verdict(
 
 
 def pictures() -> dict[str, Picture]:
-    """One picture of every kind."""
     return {
         **{name: picture_of(run) for name, run in RUNS.items()},
         **{name: picture_of(value) for name, value in VALUES.items()},

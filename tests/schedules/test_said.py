@@ -41,12 +41,10 @@ def official(puzzle: str) -> Trace:
 
 
 def written(function: Any, batches: int = 2, mesh: Mesh | None = None) -> Any:
-    """A student's function of the actions of a rank."""
     return simulate(schedule(function), ranks=None if mesh else 2, layers=2, batches=batches, mesh=mesh, budget=500)
 
 
 def staged(function: Any) -> Any:
-    """A student's function of the stages."""
     costs = Uneven(layers=(1, 1, 1, 1, 1, 3))
     return simulate(stages(one_f_one_b)(function), ranks=2, layers=6, batches=2, costs=costs)
 

@@ -50,5 +50,4 @@ def run(function: Any, **sizes: Any) -> list[Model]:
 
 
 def official(puzzle: str) -> list[Model]:
-    """The Models of the reference solution of a puzzle."""
     return simulate(way(puzzle), puzzle=puzzle)

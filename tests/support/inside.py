@@ -11,8 +11,6 @@ __all__ = ["PROGRAMS", "Inside"]
 
 
 class Inside(NamedTuple):
-    """A program, and what it runs on."""
-
     function: Callable[[Model], Any]
     layers: Sequence[Layer]
     ranks: int

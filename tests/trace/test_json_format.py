@@ -88,7 +88,6 @@ def test_files_of_both_versions_are_read_for_ever(name: str, folder: Path) -> No
 
 
 def column(name: str, *path: Any, to: Any) -> Any:
-    """A damaged file of columns."""
     data = json.loads(json.dumps(serial.encode(TRACES[name])))
     here = data
     for key in path[:-1]:
@@ -225,7 +224,6 @@ BLOCKING = [event[12] for event in AT_ONCE].index(True)
 
 
 def waited(name: str, place: int, target: int) -> Any:
-    """A Trace with one more wait."""
     data = copy.deepcopy(DATA[name])
     wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
     data["programs"][0]["events"].insert(place, wait)

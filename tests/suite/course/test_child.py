@@ -25,7 +25,6 @@ HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"
 
 @pytest.fixture
 def write(tmp_path: Path, file: Path) -> Path:
-    """The file to write a function into."""
     return tmp_path / "01_basic.py"
 
 

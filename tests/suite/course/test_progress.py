@@ -215,17 +215,14 @@ def standings(draw: st.DrawFn) -> Standing:
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    """The entry of a puzzle in a file."""
     return asdict(Standing(3, True, GOALS[0], 5.6, 1835008.0, 1, 3, 2)) | changes
 
 
 def data(**entries: Any) -> str:
-    """The text of a file."""
     return json.dumps({"format": progress.FORMAT, "version": 1, "puzzles": entries})
 
 
 def put(file: Path, **entries: Any) -> None:
-    """Writes a progress file by hand."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(data(**entries), "utf-8")
 

@@ -65,7 +65,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def cells(text: str) -> list[dict[str, Any]]:
-    """The cells of a notebook file."""
     found: list[dict[str, Any]] = json.loads(text)["cells"]
     return found
 

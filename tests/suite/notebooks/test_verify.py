@@ -79,7 +79,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(root: Path, text: str) -> None:
-    """Writes a source and the notebooks that it gives."""
     path = root / "solutions" / "basics" / "basic.py"
     path.write_text(text, "utf-8")
     (source,) = read_sources(root / "solutions")

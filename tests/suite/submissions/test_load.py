@@ -40,7 +40,6 @@ def notebook(folder: Path, *cells: str, name: str = "work.ipynb") -> Path:
 
 
 def written(folder: Path, text: str, name: str = "work.py") -> Path:
-    """A file with a text."""
     path = folder / name
     path.write_text(text, "utf-8")
     return path

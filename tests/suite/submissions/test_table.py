@@ -93,8 +93,6 @@ class Pretender:
 
 
 class Mute(Exception):
-    """Cannot be shown."""
-
     def __str__(self) -> str:
         raise ValueError
 
