@@ -1,7 +1,6 @@
 """Two runs in words: how far apart they are, whether their sizes are equal, and what there is to learn."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from lib import Costs, Model, Trace, retime, simulate
@@ -27,9 +26,7 @@ def updated_in(time: float) -> Trace:
     return retime(traced(ddp), Costs(update=time))
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "differences.txt").test(
-    lambda: vars(data_parallel) | globals() | vars(difference)
-)
+test_what_is_said = Said(__file__, "differences").test(lambda: vars(data_parallel) | globals() | vars(difference))
 
 
 def test_runs_that_are_alike_and_runs_that_cannot_be_compared() -> None:

@@ -33,9 +33,6 @@ def _holds(trace: Trace, family: Family) -> None:
     assert max(sent for sent, _ in traffic(trace)) >= bound.sent.value - DUST * bound.sent.value
 
 
-# -- pipelines ------------------------------------------------------------------------------------------------------
-
-
 @given(st.integers(2, 4), st.integers(1, 2), st.integers(1, 4), st.booleans(), SEEDS)
 def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, seed: int) -> None:
     size = Size(stages, stages * each, batches, overlap)
@@ -49,8 +46,6 @@ def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, 
     assert last > quick.end or top >= quick.peak
     assert top > lean.peak or last >= lean.end
 
-
-# -- one device -----------------------------------------------------------------------------------------------------
 
 Group = tuple[int, ...]
 
@@ -138,9 +133,6 @@ def test_one_device_in_all_orders(layers: int, groups: list[Group]) -> None:
     if all(len(group) == 1 for group in groups):
         single = bound_of(Family(1, layers, batches, grouping="one")).memory.value
         assert min(tried) == single
-
-
-# -- data parallel --------------------------------------------------------------------------------------------------
 
 
 def _data_parallel(seed: int, *, sharded: bool, mine: int) -> Any:

@@ -104,8 +104,6 @@ def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
     assert (found.state, found.text) == ("failed", f"there is no file {tmp_path / '01_basic.ipynb'}")
 
 
-# -- whoever writes the result ------------------------------------------------------------------------------------
-
 FORGED = encode(Trace.of(run(wrong)))
 """A run of the puzzle's size that is no training step, as data."""
 EVENTS = len(FORGED["programs"][0]["events"])

@@ -71,9 +71,7 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
     assert description(text) == expected
 
 
-test_a_refusal_says_what_is_missing_and_hides_nothing = Said(Path(__file__).with_name("said") / "refusals.txt").test(
-    lambda: globals()
-)
+test_a_refusal_says_what_is_missing_and_hides_nothing = Said(__file__, "refusals").test(lambda: globals())
 
 
 def test_a_puzzle_that_is_passed_is_shown() -> None:

@@ -57,7 +57,7 @@ def address(more: str) -> str:
         return said.replace(PUZZLES["ddp"].path, "STEM")
 
 
-test_what_a_part_becomes = Said(Path(__file__).with_name("said") / "parts.txt").test(lambda: globals())
+test_what_a_part_becomes = Said(__file__, "parts").test(lambda: globals())
 
 
 def test_the_links_lead_from_chapter_to_chapter_and_say_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,9 +41,6 @@ def source(puzzle: str) -> str:
     return reference(puzzle).read_text("utf-8")
 
 
-# -- formulas -----------------------------------------------------------------------------------------------------
-
-
 def value_of(formula: str, **sizes: int) -> Fraction:
     """What a formula as the notebooks print it comes to, exactly."""
     names = {"W": HIDDEN * HIDDEN, "A": LENGTH * HIDDEN} | sizes
@@ -155,9 +152,6 @@ def test_when_accumulation_is_worth_it() -> None:
             assert (peaks[1] < peaks[0]) == ((batches - 1) * (layers + 1) > 2 * layers)
 
 
-# -- the parts of a notebook --------------------------------------------------------------------------------------
-
-
 def questions_of(puzzle: str) -> str:
     text = source(puzzle)
     end = LAST.search(text)
@@ -218,8 +212,6 @@ def test_there_is_a_sentence_to_tell_a_friend(puzzle: str) -> None:
     assert text.count("# > **To tell a friend:** ") == 1
     assert text.index("To tell a friend") < text.index("from drawing import") < text.index("## The ")
 
-
-# -- no answer before the gap -------------------------------------------------------------------------------------
 
 Key = tuple[tuple[str, ...], bool, str, tuple[str, ...]]
 """A call of the Model without its keys: stores on the left, awaited or not, the operation, the stores it is given."""

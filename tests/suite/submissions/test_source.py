@@ -81,9 +81,7 @@ def test_modules_that_were_handed_in() -> None:
     assert found == (8, True)
 
 
-test_what_is_wrong_is_named_with_its_cell_and_line = Said(Path(__file__).with_name("said") / "sources.txt").test(
-    lambda: {"answer": answer}
-)
+test_what_is_wrong_is_named_with_its_cell_and_line = Said(__file__, "sources").test(lambda: {"answer": answer})
 
 
 def test_a_broken_cell_above_a_later_definition_counts_for_nothing() -> None:
@@ -98,9 +96,6 @@ def test_a_py_whose_other_parts_are_broken() -> None:
     assert caught.tb.tb_next is not None
     line = caught.tb.tb_next.tb_lineno
     assert (line, linecache.getline("work.py", line)) == (7, "    return 1 / m\n")
-
-
-# -- honest solutions, however they are put together -------------------------------------------------------------------
 
 
 @cache
