@@ -9,7 +9,6 @@ import chalk
 import chalk.core
 import pytest
 
-import drawing
 from drawing import draw, draw_group, picture_of
 from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
@@ -19,13 +18,6 @@ from tests.support.drivers import in_asyncio
 from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.schedules import CLASSIC
-
-
-def test_public_names() -> None:
-    kinds = "attention collective curves experts figures gallery group halo memory mesh plan plans "
-    kinds += "predictions recordings ring roofline step trade_off"
-    others = {"Picture", "compare", "draw", "picture_of", "puzzle_map", "step_through"}
-    assert set(drawing.__all__) == others | {f"draw_{kind}" for kind in kinds.split()}
 
 
 def printed(name: str) -> str:
