@@ -38,7 +38,7 @@ def limits(scene: Scene, review: Review, y: float) -> float:
     for words, fill, below in ((review.beside(), INK, 6), (review.premise(), SOFT, 6), (review.both(), INK, 0)):
         if words is not None:
             y = scene.paragraph(left, y, words, WIDTH - left - EDGE, 17, fill, bold=fill == INK) + below
-    y = max(bottom, y) + 8
+    y = max(bottom, y) + 12
     for limit in review.limits():
         diamond(scene, EDGE + 5, y, 4, 4)
         y = scene.paragraph(EDGE + 16, y, limit, WIDTH - 2 * EDGE - 16, 16) + 3

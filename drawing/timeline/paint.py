@@ -335,7 +335,8 @@ def operations(
 
 def left_out(scene: Scene, trace: Trace, shown: Shown, rows: Rows, axis: Axis) -> float:
     """Says in one line which ranks have no row, and why; returns where that ends."""
-    why = "did nothing" if trace.error is None else "had not begun when the run stopped"
+    failed = trace.error is not None and not trace.error.startswith("deadlock")  # a deadlock stops no rank that works
+    why = "had not begun when the run stopped" if failed else "did nothing"
     told = [f"{numbered('rank', shown.idle)} {why}"] if shown.idle else []
     told += [f"and {counted(shown.rest, 'more rank', ',')}, not drawn"] if shown.rest else []
     scene.add(*([Text(axis.left, rows.bottom + 9, " · ".join(told), TEXT, SOFT)] if told else []))

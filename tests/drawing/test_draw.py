@@ -158,3 +158,11 @@ def test_a_rank_that_had_not_begun_when_another_failed_says_so() -> None:
     svg = draw(caught.value.trace).svg()
     assert "ranks 1, 2 had not begun when the run stopped" in svg
     assert "had not begun" not in draw(simulate(lambda model: None, ranks=2)).svg()
+
+    async def waits(model: Model) -> None:
+        if model.rank == 0:
+            await model.receive(1)
+
+    with pytest.raises(PuzzleError, match="rank 1 has finished") as caught:
+        simulate(waits, ranks=2)
+    assert "rank 1 did nothing" in draw(caught.value.trace).svg()
