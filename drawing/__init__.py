@@ -39,31 +39,11 @@ if TYPE_CHECKING:
     from drawing.values import draw_group
 
 __all__ = [
-    "Picture",
-    "compare",
-    "draw",
-    "draw_attention",
-    "draw_collective",
-    "draw_curves",
-    "draw_experts",
-    "draw_figures",
-    "draw_gallery",
-    "draw_group",
-    "draw_halo",
-    "draw_memory",
-    "draw_mesh",
-    "draw_plan",
-    "draw_plans",
-    "draw_predictions",
-    "draw_recordings",
-    "draw_ring",
-    "draw_roofline",
-    "draw_step",
-    "draw_trade_off",
-    "picture_of",
-    "puzzle_map",
-    "step_through",
-]
+    "Picture", "compare", "draw", "draw_attention", "draw_collective", "draw_curves", "draw_experts", "draw_figures",
+    "draw_gallery", "draw_group", "draw_halo", "draw_memory", "draw_mesh", "draw_plan", "draw_plans",
+    "draw_predictions", "draw_recordings", "draw_ring", "draw_roofline", "draw_step", "draw_trade_off", "picture_of",
+    "puzzle_map", "step_through",
+]  # fmt: skip
 
 _HOMES = {
     "drawing.canvas.picture": "Picture",

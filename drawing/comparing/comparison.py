@@ -16,8 +16,8 @@ from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width,
 from drawing.comparing.bars import table
 from drawing.timeline.boxes import size
 from drawing.timeline.memory import kinds_of, memory_at_peak
-from drawing.timeline.paint import Rows
-from drawing.timeline.schedule import LEFT, WIDTH, Panel, check_names, note, panels_of, trace_of
+from drawing.timeline.paint import Panel, Rows
+from drawing.timeline.schedule import LEFT, WIDTH, check_names, note, panels_of, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from drawing.canvas.layout import Axis, legend, swatch
 from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, band, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit
 from drawing.comparing.comparison import together
 from drawing.timeline import paint
 from drawing.timeline.boxes import Box, Fold, gathers
@@ -63,7 +63,7 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     stages = 1 + max((span.stage or 0 for one in every for span in one.spans), default=0)
     boxes = [Box(span.rank, 0, _look(span.op), 0, 0, lane) for panel in panels for span, lane in panel.spans]
     ramp = "stage" if any(one.has_order for one in every) else "layer"
-    entries = paint.operations(stages, boxes, coloured=ramp)
+    entries = paint.operations(stages, boxes, "number: batch", of=ramp)
     if all(span.stage is None for one in every for span in one.spans):
         entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
     y = legend(scene, LEFT, y - 3, WIDTH - 12, entries) + 4
@@ -127,10 +127,7 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     one = panel.recording
     if not one.held:  # what stopped has its name above, and no end
         name, _, said = figures(one).partition(": ")
-        short = fit(name, 260, TEXT)
-        scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
-        scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
-        y += 26
+        y = paint.heading(scene, name, said, y)
     rows = paint.place_rows(panel.lanes, y, [Fold((rank,)) for rank in panel.ranks])
     painter = _Painter(panel, rows, stages, marks)
     for top, lanes, rank in zip(rows.tops.values(), panel.lanes, panel.ranks, strict=True):

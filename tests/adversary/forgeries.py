@@ -310,26 +310,9 @@ def heading(data: Data, random: Random) -> None:
 
 
 FORGERIES: dict[str, Forgery] = {
-    "time": time,
-    "batches": batches,
-    "batches that were asked for": source_batches,
-    "layer": layer,
-    "inputs": inputs,
-    "more inputs": inputs,
-    "outputs": outputs,
-    "operation": operation,
-    "argument": argument,
-    "parts": parts,
-    "group": group,
-    "peer": peer,
-    "blocking": blocking,
-    "an event removed": removed,
-    "an event elsewhere": elsewhere,
-    "a wait elsewhere": wait_elsewhere,
-    "an event repeated": repeated,
-    "programs swapped": swapped_programs,
-    "moves": moves,
-    "values": values,
-    "a value from elsewhere": from_elsewhere,
-    "heading": heading,
+    forgery.__name__.replace("_", " "): forgery
+    for forgery in (
+        *(time, batches, source_batches, layer, inputs, outputs, operation, argument, parts, group, peer, blocking),
+        *(removed, elsewhere, wait_elsewhere, repeated, swapped_programs, moves, values, from_elsewhere, heading),
+    )
 }

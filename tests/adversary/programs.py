@@ -133,7 +133,6 @@ class _Rank:
 
 
 def _wrapped(values: Sequence[Any], how: str) -> Any:
-    """One message of several values, nested somehow."""
     if how == "bare" and len(values) == 1:
         return values[0]
     if how == "dict":
@@ -147,7 +146,6 @@ def _wrapped(values: Sequence[Any], how: str) -> Any:
 
 
 def _inside(item: Any) -> Any:
-    """The values in a message, in their order."""
     if isinstance(item, Value):
         yield item
     elif isinstance(item, dict):

@@ -18,9 +18,6 @@ from tests.support.version_1 import encode
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
 
-# -- memory, worked out the slow way ------------------------------------------------------------------------------
-
-
 def check_memory(trace: Trace) -> None:
     """By the second opinion on what is alive."""
     try:
@@ -77,9 +74,6 @@ def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
         assert sum(one.value.elements() for one in top.alive) == top.elements
 
 
-# -- the peak says why --------------------------------------------------------------------------------------------
-
-
 def test_the_peak_names_kinds_and_lines() -> None:
     def train(model: Model) -> None:
         model.weights[0], model.opt_states[0] = model.load_weights(0)
@@ -119,18 +113,12 @@ def test_sizes_that_do_not_divide_stay_exact() -> None:
     assert isinstance(figures.samples(model.trace, model.rank)[0].by_kind["weight"], int | Fraction)
 
 
-# -- time ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_run_that_does_nothing() -> None:
     trace = Trace.of(simulate(lambda model: None, ranks=3))
     assert (figures.printed(trace), figures.end(trace)) == (0.0, 0.0)
     assert figures.peak(trace) == figures.Peak(0, 0, 0, 0, ())
     assert figures.bubbles(trace) == figures.Bubbles(0.0, 0.0)
     assert figures.traffic(trace) == [(0, 0)] * 3
-
-
-# -- bubbles and traffic ------------------------------------------------------------------------------------------
 
 
 def test_both_bubble_rates() -> None:
@@ -155,9 +143,6 @@ def test_both_bubble_rates() -> None:
     assert figures.end(trace) == 10
     assert figures.bubbles(trace).makespan == pytest.approx(1 - 5 / 20)
     assert figures.bubbles(trace).span == pytest.approx(1 - 5 / 12)
-
-
-# -- values outside the stores ------------------------------------------------------------------------------------
 
 
 def hidden(function: Any, **sizes: Any) -> list[list[str]]:

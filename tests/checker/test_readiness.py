@@ -16,7 +16,7 @@ from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
 from tests.diagnosis.corpus import CHECKED, cases, function
 from tests.support.profiles import sample
-from tests.support.puzzles import SCHEDULES
+from tests.support.puzzles import SCHEDULES, way
 from tests.support.schedules import EVERYTHING, Case, basic
 
 WEIGHT = HIDDEN * HIDDEN
@@ -226,10 +226,8 @@ def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:
 @pytest.mark.parametrize("puzzle", ["basic", "fsdp", "gpipe", "pipeline_fsdp"])
 def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
     """Weights and states before, and afterwards: never less than one of each part on the rank that it rests on."""
-    from lib.suite.submissions.load import load_function
-    from lib.suite.submissions.locations import reference
 
-    trace = Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    trace = Trace.of(simulate(way(puzzle), puzzle=puzzle))
     for rank in range(trace.ranks):
         curve = figures.samples(trace, rank)
         for kind in ("weight", "optimizer state"):

@@ -107,7 +107,6 @@ def failures(condition: Condition, arguments: list[str]) -> str:
 
 
 def main() -> int:
-    """Tries each condition, and says so."""
     words = sys.argv[1:]
     arguments = os.environ.get("ONLY", SELECTION).split()
     failed = 0

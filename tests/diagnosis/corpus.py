@@ -162,7 +162,6 @@ def parse(path: Path) -> Case:
 
 
 def cases(folder: Path = FOLDER) -> list[Case]:
-    """All of them, in order."""
     return [parse(path) for path in sorted(folder.glob("*.txt"))]
 
 

@@ -88,7 +88,6 @@ def shown(svg: str, words: str) -> bool:
 
 
 def drawn(event: Event) -> bool:
-    """Whether an event has a box of its own."""
     return event.op in TIMED and event.start is not None and event.op != "loss"
 
 

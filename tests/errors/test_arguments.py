@@ -145,8 +145,6 @@ def test_sizes_are_plain() -> None:
 
 
 class Fat(Weight):
-    """A weight that says of itself what it likes."""
-
     __slots__ = ()
 
     def is_complete(self) -> bool:

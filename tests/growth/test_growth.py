@@ -68,7 +68,6 @@ async def under_way(model: Model) -> None:
 
 
 async def in_groups(model: Model) -> None:
-    """Meet in many groups of two."""
     await model.allreduce(model.fake_grad(0), 0, "pair")
 
 

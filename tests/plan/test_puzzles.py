@@ -8,16 +8,15 @@ import pytest
 from lib.plan import Plan
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.function_check import judge_answers
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from lib.suite.submissions.table import ask_here
+from tests.support.puzzles import way
 
 Answer = Callable[..., Any]
 PLANS = [name for name, record in PUZZLES.items() if record.kind == "plan"]
 
 
 def right(puzzle: str) -> Answer:
-    return load_function(reference(puzzle), puzzle)
+    return way(puzzle)
 
 
 def said(puzzle: str, answer: Answer) -> str:

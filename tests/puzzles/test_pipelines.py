@@ -75,7 +75,6 @@ test_figures = Said(__file__, "pipelines").test(lambda: vars(data_parallel) | gl
 
 
 def shares(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
-    """All ways to cut layers into stages."""
     for cuts in combinations(range(1, layers), stages - 1):
         borders = (0, *cuts, layers)
         yield tuple(end - first for first, end in pairwise(borders))

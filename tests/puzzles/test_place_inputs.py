@@ -24,7 +24,6 @@ def run(function: Any, placement: str | None = None, **sizes: Any) -> Trace:
 
 
 def given(trace: Trace, rank: int) -> int:
-    """Elements of input that a device is given."""
     program = trace.programs[rank]
     made = [event.outputs for event in program.events if event.op == "get_activation"]
     return sum(int(value.elements()) for ids in made for value in program.values_of(ids))

@@ -27,8 +27,6 @@ def agrees(trace: Trace, transport: str = "local") -> None:
 
 
 def line(rows: int) -> dict[str, list[Layer]]:
-    """Networks of rows."""
-
     def layer(kind: str, inputs: int, outputs: int, by: int = 1, **more: Any) -> Layer:
         return Layer(kind, inputs, outputs, rows // by, **more)
 
@@ -55,7 +53,6 @@ def line(rows: int) -> dict[str, list[Layer]]:
 
 
 def sheet(rows: int, columns: int) -> dict[str, list[Layer]]:
-    """Networks of rows and columns."""
     wide: dict[str, Any] = {"rows": rows, "columns": columns}
     low: dict[str, Any] = {"rows": rows // 2, "columns": columns // 2}
     return {
@@ -82,7 +79,6 @@ def sheet(rows: int, columns: int) -> dict[str, list[Layer]]:
 
 
 def cube(rows: int, columns: int, planes: int) -> dict[str, list[Layer]]:
-    """Networks of rows, columns and planes."""
     wide: dict[str, Any] = {"rows": rows, "columns": columns, "planes": planes}
     low: dict[str, Any] = {role: size // 2 for role, size in wide.items()}
     return {

@@ -127,9 +127,6 @@ def test_an_exchange_that_there_is_not_is_named() -> None:
         domain_parallel(exchange="p2p")
 
 
-# -- networks and parts of chance ---------------------------------------------------------------------------------
-
-
 def net_of_chance(draw: Random, space: dict[str, Any]) -> list[Layer]:
     """A few layers of a grid, one after the other, those that make sense of a size."""
     layers = [Layer("norm", 2, 2, **space)]

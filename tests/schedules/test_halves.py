@@ -10,11 +10,9 @@ from lib.analysis.bounds.limits import lower_bound
 from lib.analysis.waiting.critical_path import critical_path
 from lib.checker.notes import left_out
 from lib.schedules.steps import accumulate, load, step
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from lib.trace.retiming import retime
 from tests.support.profiles import sample
-from tests.support.puzzles import in_parts
+from tests.support.puzzles import in_parts, way
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -49,7 +47,7 @@ def test_every_schedule_takes_halves(case: Case, monkeypatch: pytest.MonkeyPatch
 def test_lower_bounds_do_not_speak_of_halves(halves: None) -> None:
     """They may be below them: what waits for a backward waits for half of it only."""
     for puzzle in ("basic", "fsdp", "gpipe"):
-        models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+        models = simulate(way(puzzle), puzzle=puzzle)
         assert check(models, puzzle=puzzle).correct
         excuse = lower_bound(puzzle).excuse(Trace.of(models))
         assert excuse is not None

@@ -12,8 +12,7 @@ from lib.schedules.formats import orders, trace
 from lib.schedules.formats.kineto import read_slices
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way
 from tests.support.said import Said
 
 FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
@@ -38,16 +37,14 @@ def recorded(data: bytes) -> Any:
 
 
 def official(puzzle: str) -> Trace:
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    return Trace.of(simulate(way(puzzle), puzzle=puzzle))
 
 
 def written(function: Any, batches: int = 2, mesh: Mesh | None = None) -> Any:
-    """A student's function of the actions of a rank."""
     return simulate(schedule(function), ranks=None if mesh else 2, layers=2, batches=batches, mesh=mesh, budget=500)
 
 
 def staged(function: Any) -> Any:
-    """A student's function of the stages."""
     costs = Uneven(layers=(1, 1, 1, 1, 1, 3))
     return simulate(stages(one_f_one_b)(function), ranks=2, layers=6, batches=2, costs=costs)
 

@@ -11,7 +11,7 @@ import pytest
 from lib import BudgetError, DeadlockError, Dist, Model, PuzzleError, RankFailed, Trace, simulate
 from lib.simulator import engine
 from lib.simulator.event_loop import OwnLoop
-from tests.support.drivers import encoded, in_asyncio, python, without_places
+from tests.support.drivers import encoded, in_asyncio, without_places
 from tests.support.drivers import gather as gather_ranks
 
 
@@ -411,12 +411,3 @@ def test_who_asks_for_a_loop_after_another_rank_has_failed_gets_one() -> None:
         with pytest.raises(RankFailed, match="at 1") as raised:
             simulate(late, ranks=2, layers=1, batches=2, order=order)
         assert [len(program.events) for program in raised.value.trace.programs] == [3, 4]
-
-
-def test_asyncio_is_imported_only_for_who_needs_it() -> None:
-    code = (
-        "import sys; from lib import simulate\n"
-        "async def plain(model): await model.allreduce(model.fake_grad(0), 0)\n"
-        "simulate(plain, ranks=2); print('asyncio' in sys.modules)\n"
-    )
-    assert python(code) == "False\n"

@@ -9,7 +9,7 @@ from lib import HIDDEN, LENGTH, Dist, Model, RuleError, WeightGrad, simulate
 from lib.schedules.steps import load
 from lib.simulator.model import LogEvent
 from tests.support.said import Said
-from tests.support.schedules import basic, ddp
+from tests.support.schedules import ddp
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
@@ -108,14 +108,6 @@ def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.Captu
         "    time   [########################]         5.6 of 5.6\n"
         "    memory [########################]   1,835,008 of 1,835,008\n"
     )
-
-
-def test_check_takes_one_model_or_many() -> None:
-    model = Model(layers=2, batches=4)
-    basic(model)
-    assert Model.check(model) is not None
-    assert Model.check([model]) is not None
-    assert Model.check((model,)) is not None
 
 
 def test_the_trace_of_one_rank_is_that_of_all() -> None:

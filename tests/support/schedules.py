@@ -21,8 +21,6 @@ Function = Callable[[Model], Any]
 
 
 class Case(NamedTuple):
-    """A schedule and a size to run it at."""
-
     name: str
     function: Function
     ranks: int

@@ -24,11 +24,9 @@ class Variant(NamedTuple):
 
     @property
     def file(self) -> str:
-        """What its file is called."""
         return f"{self.puzzle}.py" if self.is_script else f"{self.puzzle}.ipynb"
 
     def text(self) -> str:
-        """What is in its file."""
         if self.is_script:
             return "\n\n".join(self.cells)
         cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in self.cells]
@@ -38,7 +36,6 @@ class Variant(NamedTuple):
         return json.dumps(whole, ensure_ascii=False)
 
     def source(self) -> Source:
-        """It, as what was handed in."""
         return replace(Source.of(self.file, self.text()), modules=self.modules)
 
 

@@ -88,7 +88,6 @@ def test_files_of_both_versions_are_read_for_ever(name: str, folder: Path) -> No
 
 
 def column(name: str, *path: Any, to: Any) -> Any:
-    """A damaged file of columns."""
     data = json.loads(json.dumps(serial.encode(TRACES[name])))
     here = data
     for key in path[:-1]:
@@ -225,7 +224,6 @@ BLOCKING = [event[12] for event in AT_ONCE].index(True)
 
 
 def waited(name: str, place: int, target: int) -> Any:
-    """A Trace with one more wait."""
     data = copy.deepcopy(DATA[name])
     wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
     data["programs"][0]["events"].insert(place, wait)
@@ -255,7 +253,7 @@ def test_parts_of_many_rows_are_read_as_runs_like_parts_of_a_few(
     """No more numbers are listed for a million tokens than for sixteen; but runs are limited too."""
     one = PROGRAMS[name]
     layers = [dataclasses.replace(layer, rows=10**6) for layer in one.layers]
-    trace = simulate(one.make(""), layers=layers, ranks=one.ranks, batches=1)[0].trace
+    trace = one.run(layers=layers, batches=1)[0].trace
     monkeypatch.setattr(reader, "MAX_SET_ITEMS", 100)
     trace.save(folder / "trace.json")
     for again in (Trace.load(folder / "trace.json"), Trace.parse(trace.text())):

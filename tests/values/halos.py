@@ -29,12 +29,10 @@ class Part:
 
     @property
     def edges(self) -> list[int]:
-        """Its rows that neighbours need."""
         return self.beside(self.low, self.high - 1)
 
     @property
     def halo(self) -> list[int]:
-        """Rows of the neighbours that it needs."""
         return self.beside(self.low - 1, self.high)
 
     def row(self, value: Value, row: int) -> Value:

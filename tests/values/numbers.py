@@ -70,7 +70,6 @@ class Math:
         return grad
 
     def merge(self, one: Array, other: Array) -> Array:
-        """The sum of two parts."""
         return one + other
 
     def finish(self, array: Array) -> Array:
@@ -606,7 +605,6 @@ class _Play:
             self.compared += 1
 
     def sum(self, values: Sequence[Value], arrays: Sequence[Array]) -> Array:
-        """What a reduce gives."""
         some = [array for value, array in zip(values, arrays, strict=True) if not value.place.zero] or arrays[:1]
         total = some[0]
         for array in some[1:]:
@@ -614,7 +612,6 @@ class _Play:
         return total
 
     def united(self, values: Sequence[Value], arrays: Sequence[Array], whole: Place) -> Array:
-        """What a gather gives."""
         made = np.zeros((len(arrays[0]), *[len(items(part)) for part in whole.dims]))
         for value, array in zip(values, arrays, strict=True):
             made[within(whole, value.place)] = array
@@ -662,7 +659,6 @@ class _Play:
             self.put(rank, number, array)
 
     def meet(self, members: Sequence[tuple[int, Any]]) -> list[list[Array]]:
-        """What each member of a collective gets."""
         row = COLLECTIVES[members[0][1].op]
         values = [[self.value(rank, number) for number in event.inputs] for rank, event in members]
         arrays = [[self.arrays[rank][number] for number in event.inputs] for rank, event in members]

@@ -16,7 +16,6 @@ UNEVEN = [4, 8, 12, 16]
 
 
 def parts(value: Any, sizes: Sequence[int]) -> list[Any]:
-    """A value cut into so many rows each."""
     ends = [0, *accumulate(sizes)]
     return [value.cut("rows", low, high) for low, high in pairwise(ends)]
 

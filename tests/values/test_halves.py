@@ -20,7 +20,6 @@ BACKWARD, INPUT, WEIGHT = (OPERATIONS[name] for name in ("backward", "backward_i
 
 
 def cut(draw: st.DrawFn) -> tuple[set[int], int]:
-    """Some neighbouring pieces of a dim, perhaps all."""
     total = draw(st.sampled_from([1, 2, 4]))
     first = draw(st.integers(0, total - 1))
     return set(range(first, draw(st.integers(first, total - 1)) + 1)), total

@@ -219,8 +219,6 @@ def test_a_value_made_by_hand_is_one_that_there_could_be(value: Value) -> None:
 
 
 class Mine(Value):
-    """A class of the student's."""
-
     def __init__(self) -> None:
         for name, item in (("home", None), ("number", -1), ("updates", 0)):
             object.__setattr__(self, name, item)

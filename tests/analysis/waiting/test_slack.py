@@ -77,6 +77,5 @@ def test_what_nobody_waits_for_may_last_to_the_end() -> None:
 
 
 def found(trace: Trace, op: str) -> list[int | None]:
-    """The slack of all events of an operation."""
     pairs = (zip(p.events, left, strict=True) for p, left in zip(trace.programs, slack(trace), strict=True))
     return [late for pair in pairs for event, late in pair if event.op == op]

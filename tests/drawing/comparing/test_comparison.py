@@ -16,10 +16,9 @@ from lib.analysis.figures import most_sent
 from lib.analysis.recording import Recording, Span
 from lib.schedules.formats.trace import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.drawing.marks import polys, rects, texts
 from tests.drawing.runs import RUNS, ddp, overlapped, solved, trace
+from tests.support.puzzles import way
 
 FRAME = 2.2
 """How much wider than its box a frame is."""
@@ -66,7 +65,7 @@ def test_runs_may_come_with_names_in_many_ways_and_figures_without_timelines() -
 
 
 def test_what_is_sent_is_to_scale_and_the_better_one_is_marked() -> None:
-    runs = [solved("wsdp"), Trace.of(simulate(load_function(reference("fsdp"), "fsdp"), puzzle="wsdp"))]
+    runs = [solved("wsdp"), Trace.of(simulate(way("fsdp"), puzzle="wsdp"))]
     picture = compare(*runs, names=["wsdp", "fsdp"])
     widths: dict[float, float] = defaultdict(float)
     for part in rects(picture):

@@ -250,21 +250,6 @@ def test_without_a_halo_nothing_is_lent() -> None:
     assert arrows(picture, back=False) == []
 
 
-def test_a_rank_that_failed_before_its_forward_still_lends() -> None:
-    async def forgets(model: Model) -> None:
-        part, weight = Part(model, [4, 5]), model.load_weights(0)[0]
-        x = part.inner(model.get_activation([0]), 0)
-        (edge,) = await model.halo([part.row(x, row) for row in part.edges], 0)
-        if model.rank:
-            model.forward(0, x.combine(edge), weight)
-        else:
-            model.forward(0, weight, x)  # type: ignore[arg-type]
-
-    picture = draw_halo(trace(forgets, layers=two(9)[1:], ranks=2, batches=1))
-    assert shown(picture, [4, 5], back=False) == [(0, 1, 3)]
-    assert "Backward of this layer has not run on rank 1." in picture.words
-
-
 def test_a_halo_that_is_asked_for_before_there_are_any_rows_is_borrowed() -> None:
     async def early(model: Model) -> None:
         part, other = Part(model, [4, 5]), 1 - model.rank

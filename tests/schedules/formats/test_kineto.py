@@ -82,9 +82,7 @@ def gaps(name: str, other: str) -> str:
     )
 
 
-test_what_is_read = Said(Path(__file__).with_name("said") / "profiles.txt").test(
-    lambda: globals() | {"our_name": our_name, "Recording": Recording}
-)
+test_what_is_read = Said(__file__, "profiles").test(lambda: globals() | {"our_name": our_name, "Recording": Recording})
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
