@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from typer.testing import CliRunner
 
 from lib import Trace, check
 from lib.analysis.figures import end, samples
@@ -80,15 +81,15 @@ def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResul
     assert data["operations"][0]["op"] == "forward"
 
 
-def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from lib.replay.__main__ import main
+def test_the_command_writes_everything(tmp_path: Path) -> None:
+    from lib.suite.cli.app import app
 
     trace("ddp").save(tmp_path / "ddp.json")
-    arguments = [str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
+    arguments = ["replay", str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
     outputs = {name: tmp_path / f"out_{name}.json" for name in ("json", "save")}
     for name, path in outputs.items():
         arguments += [f"--{name}", str(path)]
-    assert main(arguments) == 0
-    said = capfd.readouterr().out
-    assert "Correct: the same as ordinary training in one process." in said
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == 0
+    assert "Correct: the same as ordinary training in one process." in ran.output
     assert all(json.loads(path.read_text()) for path in outputs.values())
