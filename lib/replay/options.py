@@ -46,7 +46,7 @@ def _whole(default: int, help: str, least: int = 1, most: int = 10**6) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """The options of a replay, as `puzzles replay` has them. The step is run once to be
+    """The options of a replay, as `python -m lib.replay` and `puzzles replay` have them. The step is run once to be
     compared with ordinary training, then `warmup` times unmeasured, then `steps` times measured; every time from the
     same initial weights. ValueError where one has a wrong value."""
 

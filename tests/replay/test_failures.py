@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import lib.replay
 from lib import Model, Trace, simulate
@@ -52,7 +51,7 @@ def kill() -> None:
     ("act", "op", "said"),
     [
         (lambda: os._exit(3), "forward", r"^rank 2 ended with exit status 3, in event {}, forward of layer 1 "),
-        (kill, "allgather", "^rank 2 was killed by SIGKILL, .* in event {}, all-gather of layer 1 over"),
+        (kill, "allgather", "^rank 2 was killed by SIGKILL, .* in event {}, allgather of layer 1 with"),
     ],
     ids=["by itself", "by a signal"],
 )
@@ -168,10 +167,13 @@ def test_a_fresh_python_tells_its_errors_too(monkeypatch: pytest.MonkeyPatch) ->
         replay(trace("ddp"), timeout=0.001, **SMALL)
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    from lib.suite.cli.app import app
+def test_the_command_says_what_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from lib.replay.__main__ import main
 
+    (tmp_path / "damaged.json").write_text("{}")
+    assert main([str(tmp_path / "damaged.json")]) == 1
+    assert capfd.readouterr().err.startswith("TraceError: ")
+    assert main([str(tmp_path / "absent.json")]) == 1
     Trace.of(simulate(lambda model: None, layers=1)).save(tmp_path / "wrong.json")
-    ran = CliRunner().invoke(app, ["replay", str(tmp_path / "wrong.json")])
-    assert ran.exit_code == 1
-    assert ran.stderr.startswith("UnfitTrace: this Trace is not one correct training step")
+    assert main([str(tmp_path / "wrong.json")]) == 1
+    assert "UnfitTrace: this Trace is not one correct training step" in capfd.readouterr().err

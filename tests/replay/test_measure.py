@@ -5,7 +5,6 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from typer.testing import CliRunner
 
 from lib import Trace, check
 from lib.analysis.figures import end, samples
@@ -81,15 +80,15 @@ def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResul
     assert data["operations"][0]["op"] == "forward"
 
 
-def test_the_command_writes_everything(tmp_path: Path) -> None:
-    from lib.suite.cli.app import app
+def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from lib.replay.__main__ import main
 
     trace("ddp").save(tmp_path / "ddp.json")
-    arguments = ["replay", str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
+    arguments = [str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
     outputs = {name: tmp_path / f"out_{name}.json" for name in ("json", "save")}
     for name, path in outputs.items():
         arguments += [f"--{name}", str(path)]
-    ran = CliRunner().invoke(app, arguments)
-    assert ran.exit_code == 0
-    assert "Correct: the same as ordinary training in one process." in ran.output
+    assert main(arguments) == 0
+    said = capfd.readouterr().out
+    assert "Correct: the same as ordinary training in one process." in said
     assert all(json.loads(path.read_text()) for path in outputs.values())

@@ -1,4 +1,4 @@
-"""What a replay can be told stands in one dataclass: the command has its options, and no others. `lib.replay` costs
+"""What a replay can be told stands in one dataclass: both commands have its options, and no others. `lib.replay` costs
 nothing until it is used, and says what to install where torch is missing."""
 
 import subprocess
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import lib.replay
 from lib.files import ROOT
 from lib.replay import ReplayOptions
+from lib.replay.__main__ import main
 
 
 def help_of_command() -> str:
@@ -22,14 +23,17 @@ def help_of_command() -> str:
     return CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
 
 
-def test_the_command_has_every_option() -> None:
-    said = help_of_command()
-    for option in fields(ReplayOptions):
-        name = option.name.replace("_", "-")
-        assert (f"--no-{name}" if option.metadata["kind"] is bool else f"--{name}") in said
-        assert option.metadata["help"].split(",")[0][:20] in said
-    for output in ("--json", "--save"):
-        assert output in said
+def test_both_commands_have_every_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    for said in (capsys.readouterr().out, help_of_command()):
+        for option in fields(ReplayOptions):
+            name = option.name.replace("_", "-")
+            assert (f"--no-{name}" if option.metadata["kind"] is bool else f"--{name}") in said
+            assert option.metadata["help"].split(",")[0][:20] in said
+        for output in ("--json", "--save"):
+            assert output in said
 
 
 def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:

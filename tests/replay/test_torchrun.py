@@ -39,8 +39,7 @@ def test_agents(agents: int, tmp_path: Path) -> None:
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(agents), "--nproc-per-node", str(4 // agents)),
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "replay", "--local-addr", "127.0.0.1"),
-        *("--no-python", str(Path(sys.executable).with_name("puzzles")), "replay", str(tmp_path / "trace.json")),
-        *("--hidden", "32", "--length", "16", "--steps", "3"),
+        *("-m", "lib.replay", str(tmp_path / "trace.json"), "--hidden", "32", "--length", "16", "--steps", "3"),
         *("--json", str(tmp_path / "figures.json"), "--save", str(tmp_path / "measured.json"), "--timeout", "120"),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": "/nowhere"}
@@ -116,7 +115,7 @@ def test_a_rank_that_waits_in_vain_says_in_what() -> None:
     """And all end, without an agent that would see to it."""
     said, _ = as_torchrun(2, waiting)
     assert re.match(
-        r"RankRaised rank 0 failed in event \d+, wait for all-reduce of layer 1 over ranks 0 and 1 \(.*\): ", said
+        r"RankRaised rank 0 failed in event \d+, wait for allreduce of layer 1 with ranks 0, 1 \(.*\): ", said
     )
 
 

@@ -3,7 +3,7 @@
 A rank is played alike everywhere; what differs is where ranks meet, whom they tell how far they are, and how their
 reports come home. torchrun starts them on one machine or on many,
 
-    torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:PORT --no-python puzzles replay FILE
+    torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m lib.replay trace.json
 
 and ends all processes when one fails; a rank that waits in vain says in which operation, after the timeout.
 """

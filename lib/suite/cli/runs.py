@@ -11,11 +11,9 @@ import typer
 
 from lib.checker.verdict import Verdict
 from lib.errors import fixes
-from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
+from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.errors.wording import amount
-from lib.files import write_whole
 from lib.puzzles.records import PUZZLES
-from lib.replay import ReplayError
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
 from lib.suite.cli.console import (
@@ -287,25 +285,17 @@ def replay(
     limit: options.Limit = None,
     **chosen: Any,
 ) -> None:
-    """Run a schedule with real tensors on torch.distributed. Exit status 1: wrong numbers, or it could not be done."""
-    from lib.replay import replay as replayed
+    """Run a schedule with real tensors on torch.distributed."""
+    from lib.replay.__main__ import Outputs, replay_and_tell
 
-    try:
-        result = replayed(run_subject(what, limit=limit).trace, ReplayOptions(**chosen))
-    except (ReplayError, TraceError, ImportError, OSError, ValueError) as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
-        raise typer.Exit(1) from None
-    if result.rank == 0:  # under torchrun every process has the result
-        typer.echo(result.text())
+    def paint(result: Any) -> None:
         if output is not None:
             from drawing import compare as draw_both
 
             draw_thing(draw_both(simulated=result.simulated, measured=result.measured), output)
-        if json is not None:
-            write_whole(json, json_format.dumps(result.to_json(), indent=1) + "\n")
-        if save is not None:
-            result.measured.save(save)
-    raise typer.Exit(int(not result.ok))
+
+    outputs = Outputs(json, save)
+    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 
 def demo(
