@@ -22,7 +22,7 @@ from lib.values.operations import COMMUNICATION, OPERATIONS
 COMPUTE: Final = "compute"
 """The stream of what a rank does itself, one after the other."""
 PER_UNIT: Final = 1_000_000
-"""Nanoseconds that stand for a time unit of a simulated run: a millisecond."""
+"""Nanoseconds that stand for a time unit of a simulated run: a millisecond, as in files for Perfetto."""
 _PAIR: Final = re.compile(r"\(([^;()]+);([^;()]+)\)\w+")
 
 

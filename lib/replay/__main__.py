@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 from lib.errors.exceptions import TraceError
 from lib.files import write_whole
 from lib.replay import ReplayError, ReplayOptions, ReplayResult, replay
+from lib.schedules.formats.perfetto import write_perfetto
 from lib.trace.trace import Trace
 
 
 class Outputs(NamedTuple):
-    """The files to write of a result: its figures, and the measured Trace."""
+    """The files to write of a result: its figures, the measured Trace, and both timelines for ui.perfetto.dev."""
 
     json: Path | None = None
     save: Path | None = None
+    perfetto: Path | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         more |= {"choices": allowed["choices"]} if allowed["choices"] else {"type": allowed["kind"]}
         more |= {"action": "append", "default": []} if allowed["several"] else {}
         parser.add_argument(f"--{flag}", help=allowed["help"], **more)
-    for name, what in zip(Outputs._fields, ("the figures", "the measured Trace"), strict=True):
+    for name, what in zip(Outputs._fields, ("the figures", "the measured Trace", "both timelines"), strict=True):
         parser.add_argument(f"--{name}", type=Path, help=f"write {what} here")
     chosen = vars(parser.parse_args(arguments))
     path, outputs = chosen.pop("trace"), Outputs(*(chosen.pop(name) for name in Outputs._fields))
@@ -67,6 +69,8 @@ def replay_and_tell(
             write_whole(outputs.json, json.dumps(result.to_json(), indent=1) + "\n")
         if outputs.save is not None:
             result.measured.save(outputs.save)
+        if outputs.perfetto is not None:
+            write_perfetto(outputs.perfetto, {"simulated": result.simulated, "measured": result.measured})
     return 0 if result.ok else 1
 
 

@@ -29,6 +29,8 @@ class DType(NamedTuple):
 
 
 DTYPES: Final = {"float64": DType(8, 1e-12), "float32": DType(4, 2e-5), "bfloat16": DType(2, 6e-2)}
+OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
+"""The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
 LIBRARIES: Final = ("ddp", "fsdp", "torch-pipelining")
 """Training steps of torch that a replay can be compared with."""
 
@@ -56,6 +58,9 @@ class ReplayOptions:
         ("local", "gloo", "nccl"),
     )
     dtype: str = _option("float64", "type of all numbers", DTYPES)
+    optimizer: str = _option(
+        "sgd", "sgd with momentum keeps a state of the simulated size, adam two moments: twice as much", OPTIMIZERS
+    )
     steps: int = _whole(1, "measured steps; medians are shown", most=10_000)
     warmup: int = _whole(0, "unmeasured steps before them", least=0, most=10_000)
     hidden: int = _whole(PRICED.inputs, "a weight has hidden x hidden elements")
@@ -92,6 +97,11 @@ class ReplayOptions:
     def number(self) -> DType:
         """The type of all numbers."""
         return DTYPES[self.dtype]
+
+    @property
+    def moments(self) -> int:
+        """Numbers that the optimizer keeps for each weight."""
+        return OPTIMIZERS[self.optimizer]
 
     @property
     def on_gpu(self) -> bool:

@@ -318,7 +318,7 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
     for index, event in enumerate(rebuilt.run.programs[rank].events):
         honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
         if honest and (update := _update(plan, event)) is not None:
-            weight, notes, numbers, each = plan.value(update[1]), plan.updates, update, 3
+            weight, notes, numbers, each = plan.value(update[1]), plan.updates, update, 2 + sizes.moments
         elif id(event) in finals:
             weight, notes, numbers, each = plan.value(event.inputs[0]), plan.final_weights, event.inputs[:1], 1
         else:

@@ -92,7 +92,8 @@ class RankFigures:
     Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
     were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
     what their row says (a message that is never received is simulated, and not sent). `allocator` is the peak of the
-    GPU's allocator, 0 on the CPU. It read so many `examples` in a step, of so many `bytes` together.
+    GPU's allocator, 0 on the CPU. `wire` is what the system's counters of its sockets say that it sent in a step, where
+    there are any (Linux, over TCP). It read so many `examples` in a step, of so many `bytes` together.
     """
 
     rank: int
@@ -102,6 +103,7 @@ class RankFigures:
     sent: float
     simulated_sent: float
     allocator: int
+    wire: int | None = None
     examples: int = 0
     bytes: int = 0
     by_event: tuple[tuple[int, float, int], ...] = ()
@@ -178,8 +180,8 @@ class ReplayResult:
         if trace.descriptions != USUAL:
             layers = f"{trace.layers} layers as they are described"
         head = (
-            f"{trace.ranks} rank{'s' * (trace.ranks > 1)} on {options.transport} ({device}), {options.dtype}; "
-            f"{layers}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, "
+            f"{trace.ranks} rank{'s' * (trace.ranks > 1)} on {options.transport} ({device}), {options.dtype}, "
+            f"{options.optimizer}; {layers}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, "
             f"ready in {self.startup:.2f} s"
         )
         parts = [[head], self._times(), self._bytes(), self._read(), self._verdict()]
@@ -194,12 +196,14 @@ class ReplayResult:
         return [*_table(rows), "in time units; a measured one is the median forward of one batch"]
 
     def _bytes(self) -> list[str]:
-        rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured")]
+        rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured", "on the wire")]
         for one in self.ranks:
             memory = f"{one.simulated:,.0f}", f"{one.measured:,}", f"{one.in_flight:,}"
-            rows.append((f"{one.rank}", *memory, f"{one.simulated_sent:,.0f}", f"{one.sent:,.0f}"))
+            wire = "" if one.wire is None else f"{one.wire:,}"
+            rows.append((f"{one.rank}", *memory, f"{one.simulated_sent:,.0f}", f"{one.sent:,.0f}", wire))
         lines = _table(rows, "ranks")
-        lines.append("in bytes, peaks of memory")
+        note = "; Adam keeps two numbers a weight, so its states take twice the simulated elements"
+        lines.append("in bytes, peaks of memory" + (note if self.options.optimizer == "adam" else ""))
         if most := max(one.allocator for one in self.ranks):
             lines.append(f"the allocators of the GPUs gave out up to {most:,} bytes")
         return lines
@@ -324,6 +328,7 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
         sent=report["sent"],
         simulated_sent=float(sum(sent) * sizes.bytes),
         allocator=report["allocator_peak"],
+        wire=report["wire"],
         examples=report["read"][0],
         bytes=report["read"][1],
         by_event=by_event,

@@ -25,7 +25,7 @@ from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
 from lib.values.placement import Dim, Part, Place
-from lib.values.values import KINDS, Elements, Value
+from lib.values.values import KINDS, Elements, OptState, Value
 
 if TYPE_CHECKING:
     from lib.replay.plan import Plan
@@ -92,17 +92,18 @@ class Sizes:
     """The sizes of one replay.
 
     `shape` has the layers as large as their tensors are: as they are described, and those without a description as the
-    options say. With each part of a softmax that is not done its maximum and sum stand side by side. `scales` are the
-    numbers of a replay for each element that the simulator counts, by kind of value.
+    options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
+    with each part of a softmax that is not done. `scales` are the numbers of a replay for each element that the
+    simulator counts, by kind of value.
     """
 
-    def __init__(self, shape: Shape, bytes: int = 8, simulated: Shape | None = None) -> None:
-        self.shape, self.bytes = shape, bytes
+    def __init__(self, shape: Shape, moments: int = 1, bytes: int = 8, simulated: Shape | None = None) -> None:
+        self.shape, self.moments, self.bytes = shape, moments, bytes
         self.scales: dict[str, Fraction] = {}
         for name, kind in KINDS.items():
             real, counted = (one.schema_of(kind.tensor, 0) for one in (shape, simulated or shape))
             scale = Fraction(real.size, counted.size) if real is not None and counted is not None else Fraction(1)
-            self.scales[name] = scale
+            self.scales[name] = scale * (moments if kind is OptState else 1)
         self._known: dict[Place, tuple[Range, ...]] = {}
         self._parts: dict[Place, Mapping[str, tuple[Range, ...]]] = {}
 
@@ -115,7 +116,7 @@ class Sizes:
             shape = Shape(trace.layers, trace.batches, layer, trace.padding)
         elif (options.hidden, options.length) != (PRICED.inputs, PRICED.rows):
             raise UnfitTrace("this Trace says how large its layers are: leave out hidden and length")
-        return cls(shape, options.number.bytes, trace.shape)
+        return cls(shape, options.moments, options.number.bytes, trace.shape)
 
     @property
     def output_points(self) -> int:
@@ -183,7 +184,7 @@ class Sizes:
     def width(self, value: Value) -> Elements:
         """Return the numbers that are kept for each element of the line."""
         place = value.place
-        return 1 + place.schema.running if place.open else 1
+        return self.moments if isinstance(value, OptState) else 1 + place.schema.running if place.open else 1
 
     def numel(self, value: Value) -> int:
         """Return the numbers in a value's tensor."""

@@ -1,8 +1,10 @@
 """What training starts from, what an optimizer makes of it, and the truth: one process trains on the whole batch, with
 autograd and torch's own optimizer, in float64 and from the same initial numbers: so deviations are the replay's own.
 
-The optimizer is SGD with momentum, which keeps one number a weight: the simulated optimizer state exactly. Training is
-under way when a replay starts: states are not zero, so that one that gets lost or mixed up is seen.
+SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so its
+state takes twice the memory that the simulator shows. Training is under way when a replay starts: states are not zero,
+and Adam has made AGE steps, so that a wrong gradient is seen (the very first step of Adam has nearly the same size
+whatever the scale of the gradient).
 """
 # pyright: basic, reportMissingImports=false
 
@@ -15,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from lib.replay import UnfitTrace
@@ -29,7 +32,8 @@ from lib.values.placement import Elements, Schema
 KINDS = ("weight", "state", "data", "target", "classes")
 CLASSES = 2**30
 """More than any vocabulary has."""
-RATE, MOMENTUM = 0.05, 0.9
+RATE, MOMENTUM, BETAS, EPS = 0.05, 0.9, (0.9, 0.999), 1e-8
+AGE = 10
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 
@@ -88,11 +92,11 @@ class InitialNumbers:
             self._kept[kind, index] = made
         return made
 
-    def slice(self, kind: str, index: int, ranges: Sequence[Range]) -> Tensor:
+    def slice(self, kind: str, index: int, ranges: Sequence[Range], width: int = 1) -> Tensor:
         """Return a copy of some ranges of the weight or the state of a layer."""
         part = self._parts.get((kind, index, tuple(ranges)))
         if part is None:
-            part = select(self(kind, index), [(0, self.sizes.weight(index))], ranges)
+            part = select(self(kind, index), [(0, self.sizes.weight(index))], ranges, width)
             if not self.share:
                 self._parts[kind, index, tuple(ranges)] = part = part.clone()
         return part.clone()
@@ -119,8 +123,9 @@ class InitialNumbers:
                 return torch.randint(CLASSES, (sizes.output_points,), generator=generator)
             case "weight":
                 made = self.layers[index].weight(sizes.weight(index), generator)
-            case "state":
-                made = normal(sizes.weight(index), generator)
+            case "state":  # not zero, so that one that gets lost or mixed up shows; second moments are squares
+                made = normal(sizes.weight(index) * sizes.moments, generator)
+                made.view(-1, sizes.moments)[:, 1:].square_()
             case "data":
                 made = self.layers[0].data(numbers, generator)
             case _:
@@ -128,10 +133,35 @@ class InitialNumbers:
         return made.to(self.dtype)
 
 
-def step(grad: Tensor, weight: Tensor, state: Tensor) -> None:
-    """Make one step, written over the weight and the state."""
-    state.mul_(MOMENTUM).add_(grad)
-    weight.add_(state, alpha=-RATE)
+def step(name: str, grad: Tensor, weight: Tensor, state: Tensor) -> None:
+    """Make one step of optimizer `name`, written over the weight and the state (Adam's moments lie side by side)."""
+    if name == "sgd":
+        state.mul_(MOMENTUM).add_(grad)
+        weight.add_(state, alpha=-RATE)
+        return
+    first, second = state.view(-1, 2).unbind(1)
+    first.lerp_(grad, 1 - BETAS[0])
+    second.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
+    age = AGE + 1
+    spread = second.sqrt().div_(math.sqrt(1 - BETAS[1] ** age)).add_(EPS)
+    weight.addcdiv_(first, spread, value=-RATE / (1 - BETAS[0] ** age))
+
+
+def torch_step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> list[Tensor]:
+    """Make the same step by the code of torch.optim, on weights in place; return the new states.
+
+    By its functions, as its classes import torch's compiler first, which takes longer than most replays.
+    """
+    told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False}
+    if name == "sgd":
+        moments: list[Any] = [[state.clone() for state in states]]
+        sgd(weights, grads, *moments, momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
+    else:
+        moments = [[state.view(-1, 2)[:, i].clone() for state in states] for i in range(2)]
+        ages = [torch.tensor(float(AGE)) for _ in states]
+        firsts, seconds = moments
+        adam(weights, grads, firsts, seconds, [], ages, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], eps=EPS, **told)
+    return [torch.stack(each, 1).view(-1) for each in zip(*moments, strict=True)]
 
 
 # -- the truth ----------------------------------------------------------------------------------------------------
@@ -155,7 +185,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
     return found
 
 
-def _train(plan: Plan, initial: InitialNumbers) -> list[dict[int, Tensor]]:
+def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[dict[int, Tensor]]:
     """Do one step of ordinary training; return gradients, weights and states, flat and in float64, by layer."""
     weighted = [i for i in range(plan.trace.layers) if plan.sizes.weight(i)]
     weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
@@ -164,10 +194,7 @@ def _train(plan: Plan, initial: InitialNumbers) -> list[dict[int, Tensor]]:
     initial.layers[-1].loss(y, target.view(y.shape), len(target)).backward()
     grads: list[Any] = [weight.grad for weight in weights.values()]
     gradients, after = [grad.reshape(-1) for grad in grads], [weight.detach().view(-1) for weight in weights.values()]
-    states: list[Any] = [initial("state", i).double().clone() for i in weighted]
-    # By torch's function: its optimizers import torch's compiler first, which takes longer than most replays.
-    usual: dict[str, Any] = {"weight_decay": 0.0, "dampening": 0.0, "nesterov": False, "maximize": False}
-    sgd(after, gradients, states, lr=RATE, momentum=MOMENTUM, **usual)
+    states = torch_step(options.optimizer, gradients, after, [initial("state", i).double() for i in weighted])
     return [dict(zip(weighted, results, strict=True)) for results in (gradients, after, states)]
 
 
@@ -182,14 +209,15 @@ def compared(
     plan.Compared), of `libraries` from which number on, and of which layers."""
     if not options.verify:
         return {name: [] for name in ("", *libraries)}
-    truth, sizes = _train(plan, initial), plan.sizes
+    truth, sizes = _train(plan, options, initial), plan.sizes
 
     def deviation(what: str, rank: int, layer: int, event: int | None, mine: Tensor, true: Tensor) -> Deviation:
         return Deviation(what, *difference(mine, true), rank, layer, event, options.number.tolerance)
 
     def of_updated(rank: int, layer: int, event: int | None, ranges: Sequence[Range], at: int) -> Iterator[Deviation]:
         for what, of_layer in zip(WHATS, truth, strict=False):
-            true = select(of_layer[layer], [(0, sizes.weight(layer))], ranges)
+            true, whole = of_layer[layer], sizes.weight(layer)
+            true = select(true, [(0, whole)], ranges, true.numel() // whole)
             yield deviation(what, rank, layer, event, results[rank][at : at + len(true)], true)
             at += len(true)
 
@@ -197,7 +225,7 @@ def compared(
         for rank, (at, layers) in enumerate(ranks):
             for layer in layers:
                 yield from of_updated(rank, layer, None, [(0, sizes.weight(layer))], at)
-                at += 3 * sizes.weight(layer)
+                at += sizes.weight(layer) * (2 + sizes.moments)
 
     def of_replay() -> Iterator[Deviation]:
         seen: dict[tuple[int, tuple[Range, ...]], Tensor] = {}

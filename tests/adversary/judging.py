@@ -106,13 +106,13 @@ def dishonest(trace: Trace, measure: Trace | None = None) -> bool:
     return True
 
 
-def replayed(trace: Trace) -> None:
+def replayed(trace: Trace, optimizer: str = "sgd") -> None:
     """That a replay gives the numbers of ordinary training, and that each event finds just the bytes that are alive
     according to the simulator. In what is sent, shards of an uneven cut are less than an element larger."""
     from lib.replay import replay
     from tests.replay.schedules import compared
 
-    result = replay(trace, transport="local", hidden=12, length=4)
+    result = replay(trace, transport="local", optimizer=optimizer, hidden=12, length=4)
     assert result.ok, result.text()
     assert all(error.relative <= 1e-12 for error in result.errors)
     for at, measured, alive in compared(result):

@@ -81,3 +81,10 @@ def test_a_correct_step_is_ordinary_training(program: Program) -> None:
     """Replayed with real tensors, in just the memory that it claims."""
     pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
     replayed(program.run())
+
+
+@examples(10)
+@given(runs())
+def test_with_two_numbers_of_state_a_weight(program: Program) -> None:
+    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+    replayed(program.run(), optimizer="adam")

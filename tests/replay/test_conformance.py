@@ -71,6 +71,16 @@ def test_every_schedule_is_ordinary_training(name: str, where: dict[str, Any]) -
     correct(replay(schedule, **fitting(schedule, SMALL), **where), schedule)
 
 
+@pytest.mark.parametrize("name", ["fsdp", "odd", "overlapped"])
+def test_adam_doubles_the_optimizer_state_and_nothing_else(name: str) -> None:
+    schedule = trace(name)
+    transport = "gloo" if name == "odd" else "local"
+    result = replay(schedule, transport=transport, optimizer="adam", **SMALL)
+    correct(result, schedule)
+    assert "Adam keeps two numbers a weight" in result.text()
+    assert result.ranks[0].measured > replay(schedule, transport="local", **SMALL).ranks[0].measured
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["wsdp", "odd", "pipeline_fsdp"])
 def test_smaller_types_have_their_own_tolerance(name: str, dtype: str) -> None:

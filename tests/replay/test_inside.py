@@ -53,11 +53,11 @@ def right(result: ReplayResult) -> None:
     assert all(measured == alive for _, measured, alive in compared(result))
 
 
-@pytest.mark.parametrize("backward", ["explicit", "autograd"])
+@pytest.mark.parametrize(("optimizer", "backward"), [("sgd", "explicit"), ("adam", "autograd")])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_trains_what_ordinary_training_trains(name: str, backward: str) -> None:
+def test_a_program_trains_what_ordinary_training_trains(name: str, optimizer: str, backward: str) -> None:
     """And every value that is done is its part of the whole."""
-    result, count = values_compared(run(name), backward=backward)
+    result, count = values_compared(run(name), optimizer=optimizer, backward=backward)
     right(result)
     assert count > 20
 

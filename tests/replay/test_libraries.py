@@ -15,8 +15,8 @@ pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 pytestmark = pytest.mark.usefixtures("cache_of_torch")
 
 
-def against(schedule: Trace, *names: str) -> ReplayResult:
-    result = replay(schedule, against=names, hidden=32, length=16, timeout=120)
+def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResult:
+    result = replay(schedule, against=names, hidden=32, length=16, optimizer=optimizer, timeout=120)
     assert result.ok, result.text()
     assert [one.name for one in result.libraries] == list(names)
     for one in result.libraries:
@@ -28,8 +28,9 @@ def against(schedule: Trace, *names: str) -> ReplayResult:
     return result
 
 
-def test_data_parallel_in_buckets_of_the_schedule() -> None:
-    (ddp,) = against(trace("ddp"), "ddp").libraries
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.thorough)])
+def test_data_parallel_in_buckets_of_the_schedule(optimizer: str) -> None:
+    (ddp,) = against(trace("ddp"), "ddp", optimizer=optimizer).libraries
     assert ddp.counts == ddp.replay_counts == {"allreduce": 4 * 2}
     (buckets,) = against(answer("ddp_overlap"), "ddp").libraries
     assert buckets.counts == {"allreduce": 4 * 4}
@@ -38,7 +39,7 @@ def test_data_parallel_in_buckets_of_the_schedule() -> None:
 
 @pytest.mark.thorough
 def test_fully_sharded() -> None:
-    fsdp, ddp = against(trace("fsdp"), "fsdp", "ddp").libraries
+    fsdp, ddp = against(trace("fsdp"), "fsdp", "ddp", optimizer="adam").libraries
     assert fsdp.counts == {"allgather": 4 * 2 * 2 * 6, "scatterreduce": 4 * 2 * 6}
     # Ours keeps the weight where a pass turns round: twice after the loss, once between the two batches of a rank.
     assert fsdp.replay_counts == fsdp.counts | {"allgather": 4 * (2 * 2 * 6 - 3)}

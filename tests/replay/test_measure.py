@@ -10,6 +10,7 @@ from lib import Trace, check
 from lib.analysis.figures import end, samples
 from lib.cluster.costs import TICKS
 from lib.replay import ReplayResult, replay
+from lib.schedules.formats.perfetto import perfetto
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 
@@ -70,6 +71,18 @@ def test_one_step_is_the_median_forward_of_a_batch(measured: dict[str, ReplayRes
     assert 1 / 4 < median(forwards) < 4, "the machine may be busy"
 
 
+def test_bytes_on_the_wire_are_counted_by_the_kernel(measured: dict[str, ReplayResult]) -> None:
+    """Gloo sends what a ring sends, and a little of its own; its reduce-scatter is an all-reduce, twice as much."""
+    pipeline, sharded = measured["one_f_one_b"], measured["fsdp"]
+    if pipeline.ranks[0].wire is None:
+        pytest.skip("this system does not count the bytes of a connection")
+    for result, most in ((pipeline, 1.2), (sharded, 2)):
+        for one in result.ranks:
+            assert one.wire is not None
+            assert one.sent <= one.wire < most * one.sent + 4096
+            assert f"{one.wire:,}" in result.text()
+
+
 def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResult]) -> None:
     text = measured["fsdp"].text()
     for word in ("forward", "allgather", "scatterreduce", "whole step", "37.80", "simulated", "measured", "Correct:"):
@@ -80,12 +93,29 @@ def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResul
     assert data["operations"][0]["op"] == "forward"
 
 
+def test_perfetto_shows_both_on_one_axis(measured: dict[str, ReplayResult]) -> None:
+    result = measured["one_f_one_b"]
+    data = json.loads(json.dumps(perfetto(simulated=result.simulated, measured=result.measured)))
+    events = data["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {f"{which}: rank {rank}" for which in ("simulated", "measured") for rank in range(4)}
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in drawn)
+    simulated = [event for event in drawn if event["pid"] < 4]
+    assert max(event["ts"] + event["dur"] for event in simulated) == pytest.approx(1000 * end(result.simulated))
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {
+        "compute",
+        "network: to rank 1",
+    }
+    assert any(event["ph"] == "C" and event["args"].get("weight") for event in events)
+
+
 def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from lib.replay.__main__ import main
 
     trace("ddp").save(tmp_path / "ddp.json")
     arguments = [str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
-    outputs = {name: tmp_path / f"out_{name}.json" for name in ("json", "save")}
+    outputs = {name: tmp_path / f"out_{name}.json" for name in ("json", "save", "perfetto")}
     for name, path in outputs.items():
         arguments += [f"--{name}", str(path)]
     assert main(arguments) == 0

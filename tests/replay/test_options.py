@@ -32,7 +32,7 @@ def test_both_commands_have_every_option(capsys: pytest.CaptureFixture[str], mon
             name = option.name.replace("_", "-")
             assert (f"--no-{name}" if option.metadata["kind"] is bool else f"--{name}") in said
             assert option.metadata["help"].split(",")[0][:20] in said
-        for output in ("--json", "--save"):
+        for output in ("--json", "--save", "--perfetto"):
             assert output in said
 
 

@@ -34,14 +34,15 @@ def wrong(result: ReplayResult) -> set[str]:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
-def test_a_wrong_scale(dtype: str) -> None:
-    """The classic mistake: averaged where a sum belongs."""
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_wrong_scale(optimizer: str, dtype: str) -> None:
+    """The classic mistake: averaged where a sum belongs. Adam's first step would hide it."""
 
     def average(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
         if event.op == "allreduce":
             tensors[event.outputs[0]] /= len(event.group)
 
-    result = spoiled("ddp", average, dtype=dtype)
+    result = spoiled("ddp", average, optimizer=optimizer, dtype=dtype)
     assert "gradient" in wrong(result)
     assert "replicas" not in wrong(result)
 

@@ -40,7 +40,8 @@ def test_agents(agents: int, tmp_path: Path) -> None:
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(agents), "--nproc-per-node", str(4 // agents)),
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "replay", "--local-addr", "127.0.0.1"),
         *("-m", "lib.replay", str(tmp_path / "trace.json"), "--hidden", "32", "--length", "16", "--steps", "3"),
-        *("--json", str(tmp_path / "figures.json"), "--save", str(tmp_path / "measured.json"), "--timeout", "120"),
+        *("--json", str(tmp_path / "figures.json"), "--save", str(tmp_path / "measured.json")),
+        *("--perfetto", str(tmp_path / "timeline.json"), "--timeout", "120"),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": "/nowhere"}
     started = [
@@ -61,6 +62,7 @@ def test_agents(agents: int, tmp_path: Path) -> None:
     assert all(error["relative"] <= 1e-12 for error in figures["errors"])
     assert all(one["measured"] == one["simulated"] for one in figures["ranks"])
     assert Trace.load(tmp_path / "measured.json").ranks == 4
+    assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
 
 
 def no_logs() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from lib import Model, Trace, simulate
 from lib.replay import replay
+from lib.schedules.formats.perfetto import perfetto
 from tests.replay.schedules import compute
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -111,3 +112,13 @@ def test_processes_send_it_to_whom_it_belongs(order: str) -> None:
         result = replay(schedule, transport=transport, hidden=hidden, length=LENGTH, timeout=120)
         assert result.ok, result.text()
         assert hidden == 5 or [one.sent for one in result.ranks] == [one.simulated_sent for one in result.ranks]
+
+
+def test_groups_of_the_same_ranks_are_one_stream_of_the_timeline() -> None:
+    async def function(model: Model) -> None:
+        for group in ORDERS.values():
+            await sum_up(model, group.index(model.rank), group)
+
+    events = perfetto(simulated=Trace.of(simulate(function, ranks=3)))["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert names == {"group 0, 1, 2"}

@@ -338,8 +338,11 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     interpreter = Interpreter(context, record=True)
+    before = context.transport.bytes_sent()
     yield from interpreter.run()
     if on_gpu:
         torch.cuda.synchronize()
+    after = context.transport.bytes_sent()
+    report["wire"] = None if before is None or after is None else after - before
     report["memory"], report["sent"] = interpreter.memory, interpreter.sent
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0

@@ -183,8 +183,8 @@ def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     ranges, held = call.ranges(call.input(1)), call.ranges(call.input(2))
     grad, weight = select(inputs[0], call.ranges(call.input(0)), ranges), call.own(1)
     # Of a larger state only the part that goes one step on is kept.
-    state = call.own(2) if held == ranges else select(inputs[2], held, ranges).clone()
-    step(grad, weight, state)
+    state = call.own(2) if held == ranges else select(inputs[2], held, ranges, call.context.sizes.moments).clone()
+    step(call.context.options.optimizer, grad, weight, state)
     return [weight, state]
 
 
@@ -212,8 +212,8 @@ def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     initial, weight, state = call.context.initial, call.output(0), call.output(1)
-    both = ("weight", weight), ("state", state)
-    return [initial.slice(kind, value.layer, call.ranges(value)) for kind, value in both]
+    of_weight = initial.slice("weight", weight.layer, call.ranges(weight))
+    return [of_weight, initial.slice("state", weight.layer, call.ranges(state), call.context.sizes.moments)]
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:

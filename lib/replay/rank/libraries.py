@@ -38,8 +38,8 @@ from lib.values.kinds.kind import USUAL
 from lib.values.values import WeightGrad
 
 TORCH: Final = "torch-pipelining"
-STATE: Final = "momentum_buffer"
-"""What torch's optimizer calls the number that it keeps for a weight."""
+STATES: Final = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}
+"""What torch's optimizers call the numbers that they keep for a weight."""
 
 
 def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict[str, tuple[int, Sequence[int]]], int]:
@@ -50,7 +50,7 @@ def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict
         _refuse(plan, name)
         layers = _layers_of(plan, name, rank) if name == TORCH or rank == 0 else ()
         found[name] = at, layers
-        at += 3 * sum(map(plan.sizes.weight, layers))
+        at += sum(map(plan.sizes.weight, layers)) * (2 + plan.sizes.moments)
     return found, at
 
 
@@ -194,10 +194,17 @@ class LibraryStep:
         batches = [batch for part in self.parts for batch in part]
         self.x, self.target = (initial.rows(kind, batches).to(device) for kind in ("data", "target"))
         self.build()
-        self.optimizer: Any = torch.optim.SGD(self.parameters(), training.RATE, training.MOMENTUM)
+        if context.options.optimizer == "sgd":
+            self.optimizer: Any = torch.optim.SGD(self.parameters(), training.RATE, training.MOMENTUM)
+        else:
+            self.optimizer = torch.optim.Adam(self.parameters(), training.RATE, training.BETAS, training.EPS)
         # The optimizer goes on in the middle of training, with the states that training starts from.
+        names = STATES[context.options.optimizer]
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
-            self.optimizer.state[parameter] = {STATE: _like(parameter, initial("state", layer).to(device))}
+            moments = initial("state", layer).to(device).view(-1, len(names)).unbind(1)
+            kept = {name: _like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
+            age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
+            self.optimizer.state[parameter] = age | kept
 
     def build(self) -> None:
         """Wrap the modules."""
@@ -247,7 +254,9 @@ class LibraryStep:
         at, layers = kept[self.name]
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
-            for tensor in map(_whole, (parameter.grad, parameter, self.optimizer.state[parameter][STATE])):
+            state = self.optimizer.state[parameter]
+            moments = [_whole(state[name]) for name in STATES[self.context.options.optimizer]]
+            for tensor in (_whole(parameter.grad), _whole(parameter), torch.stack(moments, 1).view(-1)):
                 if layer in layers:
                     self.context.results[at : at + tensor.numel()].copy_(tensor)
                     at += tensor.numel()

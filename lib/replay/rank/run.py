@@ -33,7 +33,7 @@ from lib.replay import ReplayError, WrongWorld
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import plan_of, raised
 from lib.replay.rank.interpreter import Job, RankContext, Report, steps
-from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, ProcessTransport, drive
+from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, ProcessTransport, SocketCounters, drive
 from lib.replay.result import Comparison, Deviation, ReplayResult, assembled
 from lib.trace.trace import Trace
 
@@ -111,7 +111,7 @@ def meet(
     many replays there `before`. From then on this process is but its rank; torch waits `timeout` seconds at most."""
     torch.set_num_threads(job.options.threads)
     _keep_freed_memory()
-    device = device_of(job.options, local_rank)
+    sockets, device = SocketCounters(), device_of(job.options, local_rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     nccl, ranks, most = job.options.transport == "nccl", job.plan.ranks, timedelta(seconds=timeout)
@@ -124,7 +124,7 @@ def meet(
         timeout=most,
         device_id=device if nccl else None,
     )
-    return ProcessTransport(rank, job.plan, device, most, one_machine, store)
+    return ProcessTransport(rank, job.plan, device, most, one_machine, sockets, store)
 
 
 def _keep_freed_memory() -> None:

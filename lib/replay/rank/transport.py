@@ -14,10 +14,16 @@ backend gathers them. Gloo moves what is on a GPU by way of main memory. What is
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
+import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import reduce
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -65,6 +71,8 @@ class Transport(Protocol):
     def receive(self, source: int, buffer: Tensor) -> Handle: ...
     # Give a handle that is over when every rank has come here.
     def barrier(self) -> Handle: ...
+    # Return the bytes that have really left this process so far, where the system counts them.
+    def bytes_sent(self) -> int | None: ...
 
 
 class Handles:
@@ -186,6 +194,9 @@ class LocalTransport:
     def barrier(self) -> Handle:
         return self._meet(tuple(range(self.world.ranks)), None, lambda _: None)
 
+    def bytes_sent(self) -> None:
+        return None  # nothing leaves the process
+
 
 def drive(jobs: Sequence[Iterator[Handle]]) -> None:
     """Run all ranks to their ends, each until it has to wait for another."""
@@ -237,10 +248,11 @@ class ProcessTransport:
         device: torch.device,
         timeout: timedelta,
         shared_clock: bool,
+        sockets: SocketCounters,
         store: Any,
     ) -> None:
         self.rank, self.device, self.shared_clock = rank, device, shared_clock
-        self.store = store
+        self.sockets, self.store = sockets, store
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
         self.alone = plan.ranks == 1
@@ -330,9 +342,48 @@ class ProcessTransport:
         after = torch.cuda.synchronize if self.token.is_cuda else None
         return WorkHandle(dist.all_reduce(self.token, async_op=True), self.token, after)
 
+    def bytes_sent(self) -> int | None:
+        return self.sockets.sent()
+
 
 def _put(out: Tensor, sizes: Sequence[int], order: Sequence[int], parts: Sequence[Tensor]) -> None:
     """Put parts, which may be padded, to the places of their members in a tensor."""
     targets = out.split(list(sizes))
     for place, part in zip(order, parts, strict=True):
         targets[place].copy_(part[: sizes[place]])
+
+
+_BYTES_SENT = 200
+"""Where tcpi_bytes_sent lies in struct tcp_info (Linux 4.19 and later)."""
+
+
+class SocketCounters:
+    """The bytes sent over connections that were opened after it was made: those of the ranks, not of a notebook."""
+
+    def __init__(self) -> None:
+        self.others = {*_sockets()}
+
+    def sent(self) -> int | None:
+        """Return the bytes sent so far over the connections that are open now; None where the system does not tell."""
+        if sys.platform != "linux":
+            return None
+        return sum(_sent(number) for name, number in _sockets().items() if name not in self.others)
+
+
+def _sockets() -> dict[str, int]:
+    """Return the numbers of the open sockets, by the system's name for each."""
+    found: dict[str, int] = {}
+    for path in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # the listing's own is gone by now
+            if (name := os.readlink(path)).startswith("socket:"):
+                found[name] = int(path.name)
+    return found
+
+
+def _sent(number: int) -> int:
+    with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:  # closed in the meantime, or no connection
+        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
+            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            if len(info) >= _BYTES_SENT + 8:
+                return int(struct.unpack_from("Q", info, _BYTES_SENT)[0])
+    return 0

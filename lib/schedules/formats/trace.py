@@ -12,13 +12,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from lib.analysis.recording import PER_UNIT, Held, Message, Recording, Span
+from lib.analysis.recording import COMPUTE, PER_UNIT, Held, Message, Recording, Span
 from lib.cluster.costs import TICKS
 from lib.errors.wording import numbers, ranges, these
 from lib.schedules.pipelines.action import KINDS, Action, Order, parse, places, says_messages
 from lib.schedules.pipelines.legality import Wrong
 from lib.schedules.pipelines.timing import Timed, time_order, time_until
-from lib.trace.event import Event, Program
+from lib.trace.event import Program
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, MESSAGES, TIMED, UPDATES
@@ -233,45 +233,63 @@ PREFIX: Final = "PP:"
 """What stands before the words of actions in the names of ranges, as in torch's pipeline executor."""
 
 
-def recording_of(trace: Trace, name: str = "simulated") -> Recording:
-    """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did, one after the
-    other. What has not begun, or takes no time and is no operation, is left out."""
-    actions, spans = actions_of(trace), list[Span]()
-    for rank, program in enumerate(trace.programs):
-        events = program.events
-        begins = {} if actions is None else {done.first: done for done in actions[rank]}
-        after = 0
-        for index, event in enumerate(events):
-            if index < after:
-                continue
-            done = begins.get(index)
-            last = index if done is None else done.last
-            after = last + 1
-            if done is not None and event.start is not None and events[last].end is not None:
-                span = span_of(done.action, rank, event.start, events[last].end or 0, str(done.action))
-            elif event.start is not None and (event.op in TIMED or event.length):
-                span = _span_of_event(rank, event, events[last].end or 0)
-            else:
-                continue
-            start, end = (round(tick * PER_UNIT / TICKS) for tick in (span.start, span.end))
-            place = trace.place(event)
-            spans.append(span._replace(start=start, end=end, place="" if place is None else str(place)))
-    return as_recording(name, spans, trace.ranks, PER_UNIT)
+class Part(NamedTuple):
+    """An event of a rank, or those that are an action together: the first, the last, and as a span, in ticks. Its
+    stream is that of its group or of its peer, where it communicates."""
+
+    first: int
+    last: int
+    action: Action | None
+    span: Span
 
 
-def _span_of_event(rank: int, event: Event, end: int) -> Span:
-    """Return an event that is of no action as a span, in ticks."""
-    name = event.op if event.layer is None else f"{event.op} {event.layer}"
-    label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
-    span = Span(rank, event.start or 0, end, event.op, name, "", event.layer, label)
-    if event.op not in COMMUNICATION or event.blocking:  # what is awaited at once is no stream of its own
-        return span
+def part_of(trace: Trace, rank: int, first: int, last: int, action: Action | None = None) -> Part:
+    """Return some events of a rank, from the first to the last, as a part."""
+    program = trace.programs[rank]
+    event = program.events[first]
+    ends = event.start or 0, program.events[last].end or 0
+    if action is not None:
+        span = span_of(action, rank, *ends, str(action))
+    else:
+        name = event.op if event.layer is None else f"{event.op} {event.layer}"
+        label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
+        span = Span(rank, *ends, event.op, name, "", event.layer, label)
+    stream = COMPUTE
     if event.op in COLLECTIVES:
-        # In whatever order a group is named: it is one stream.
-        return span._replace(stream=f"group {', '.join(map(str, sorted(event.group)))}")
-    if event.op in MESSAGES:
-        return span._replace(stream=f"network: {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}")
-    return span
+        stream = f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
+    elif event.op in MESSAGES:
+        stream = f"network: {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    place = trace.place(event)
+    return Part(first, last, action, span._replace(stream=stream, place="" if place is None else str(place)))
+
+
+def parts(trace: Trace, rank: int) -> Iterator[Part]:
+    """Yield what a rank did, one after the other. What has not begun, or takes no time and is no operation, is left
+    out."""
+    actions, events = actions_of(trace), trace.programs[rank].events
+    begins = {} if actions is None else {done.first: done for done in actions[rank]}
+    after = 0
+    for index, event in enumerate(events):
+        if index < after:
+            continue
+        done = begins.get(index)
+        after = index + 1 if done is None else done.last + 1
+        if done is not None and event.start is not None and events[done.last].end is not None:
+            yield part_of(trace, rank, index, done.last, done.action)
+        elif event.start is not None and (event.op in TIMED or event.length):
+            yield part_of(trace, rank, index, after - 1)
+
+
+def recording_of(trace: Trace, name: str = "simulated") -> Recording:
+    """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did."""
+    spans: list[Span] = []
+    for rank, program in enumerate(trace.programs):
+        for part in parts(trace, rank):
+            first, span = program.events[part.first], part.span
+            start, end = (round(tick * PER_UNIT / TICKS) for tick in (span.start, span.end))
+            beside = first.op in COMMUNICATION and not first.blocking  # what is awaited at once is no stream of its own
+            spans.append(span._replace(start=start, end=end, stream=span.stream if beside else COMPUTE))
+    return as_recording(name, spans, trace.ranks, PER_UNIT)
 
 
 def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:

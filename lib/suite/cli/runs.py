@@ -282,6 +282,7 @@ def replay(
     output: options.Output = None,
     json: Annotated[Path | None, option("Write the figures here.")] = None,
     save: Annotated[Path | None, option("Write the measured Trace here.")] = None,
+    perfetto: Annotated[Path | None, option("Write both timelines here, for ui.perfetto.dev.")] = None,
     limit: options.Limit = None,
     **chosen: Any,
 ) -> None:
@@ -294,7 +295,7 @@ def replay(
 
             draw_thing(draw_both(simulated=result.simulated, measured=result.measured), output)
 
-    outputs = Outputs(json, save)
+    outputs = Outputs(json, save, perfetto)
     raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 
