@@ -24,14 +24,14 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_150,
-    "lib/analysis": 3_900,
+    "lib/analysis": 3_890,
     "lib/checker": 1_590,
     "lib/cluster": 1_530,
     "lib/diagnosis": 3_500,
     "lib/errors": 870,
     "lib/puzzles": 470,
-    "lib/replay": 4_450,
-    "lib/schedules": 4_700,
+    "lib/replay": 4_430,
+    "lib/schedules": 4_620,
     "lib/plan": 1_620,
     "lib/simulator": 3_300,
     "lib/suite/cli": 3_500,
