@@ -64,27 +64,31 @@ def checkpointed(k: int) -> Callable[[Model], None]:
     return run
 
 
-def all_forward(model: Model) -> None:
-    """Take a rank's batches forward through all layers, up to the gradient of the loss."""
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-
-
 async def ddp(model: Model) -> None:
-    """Reduce and update every layer as soon as its gradient is there."""
-    load(model)
-    all_forward(model)
+    """Reduce and update every layer as soon as its gradient is there. It calls Model alone: benchmarks count it."""
+    weights, opt_states, activations, grads, sums = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
     for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = await model.allreduce(backward(model, layer), layer)
-        step(model, layer)
+        grad, grads[layer] = model.backward(layer, activations.pop(layer), grads.pop(layer + 1), weights[layer])
+        if layer == 0:
+            del grads[0]  # the gradient of the data is not needed
+        sums[layer] = await model.allreduce(grad, layer)
+        weights[layer], opt_states[layer] = model.update(layer, sums.pop(layer), weights[layer], opt_states[layer])
+        model.set_final_weight(layer, weights[layer])
 
 
 async def ddp_overlap(model: Model) -> None:
     """Run every all-reduce behind the backward of the layer before; updates go in the order of arrival."""
     load(model)
-    all_forward(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
     works: dict[int, Awaitable[WeightGrad]] = {}
     for layer in reversed(range(model.LAYERS)):
         model.grad_weights[layer] = backward(model, layer)
