@@ -99,11 +99,9 @@ class Clock:
                     now = time
             starts.append(now)
             if action.kind in MESSAGES:
-                over = (self.send if action.kind in SENDS else self.receive)(action, rank, now)
-                if self.at_once(action):
-                    now = over
-                    if (room := self.rooms.get(_key(action), EVER)) not in there:
-                        yield room
+                now = (self.send if action.kind in SENDS else self.receive)(action, rank, now)
+                if self.at_once(action) and (room := self.rooms.get(_key(action), EVER)) not in there:
+                    yield room
                 ends.append(now)
                 continue
             now += cost
@@ -160,10 +158,9 @@ class Clock:
 
     def at_once(self, action: Action) -> bool:
         """Tell whether a message is awaited where it is sent or received."""
-        return self.awaited and not (self.behind and _key(action) in self.behind)
+        return self.awaited and _key(action) not in self.behind
 
     def send(self, action: Action, rank: int, now: int) -> int:
-        """Send a message; return when it is sent."""
         stage, kind, microbatch, _ = action
         target = stage + KINDS[kind].towards
         channel = rank, self.place[target]
@@ -174,17 +171,16 @@ class Clock:
         over = self.streams.carry(("send", *channel), now, self.half) + self.half
         self.make((f">{kind[-1]}", target, microbatch), over)
         self.arrive(channel, (kind[-1], target, microbatch))
-        return over
+        return over if self.at_once(action) else now
 
     def receive(self, action: Action, rank: int, now: int) -> int:
-        """Ask for a message; return when it is there, if that is known."""
         stage, kind, microbatch, _ = action
         channel, end = (self.place[stage + KINDS[kind].towards], rank), (kind[-1], stage, microbatch)
         self.make(self.room(channel, self.count[*channel, "received"]), 0)
         self.count[*channel, "received"] += 1
         self.issued[end] = now
         self.arrive(channel, end)
-        return self.there.get(end, now)
+        return self.there[end] if self.at_once(action) else now
 
     def room(self, channel: tuple[int, int], number: int) -> Key:
         return "room", channel[0] * len(self.order) + channel[1], number
