@@ -14,7 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain, count, groupby, islice, pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
@@ -35,7 +35,7 @@ from lib.schedules.pipelines.action import (
     no_action,
     places,
 )
-from lib.schedules.pipelines.clock import Clock
+from lib.schedules.pipelines.lowering import Call, held_up
 
 
 class Wrong(NamedTuple):
@@ -204,14 +204,35 @@ class _Facts:
 
     @cached_property
     def blocked(self) -> dict[int, tuple[int, Action]]:
-        """At which position ranks wait for ever, and for what of another rank: all go on as far as they can."""
-        clock = Clock(self.order, awaited=not self.posted, rooms=False)
-        blocked: dict[int, tuple[int, Action]] = {}
-        for rank, (what, stage, microbatch) in clock.run().items():
-            sent, source = f"SEND_{what[-1]}", stage + KINDS[f"RECV_{what[-1]}"].towards
-            # Where messages are not said ranks wait for the pass itself.
-            makers = [Action(source, kind, microbatch) for kind in ((sent,) if self.messages else MAKERS[sent])]
-            blocked[rank] = len(clock.ends[rank]), next(one for one in makers if one in self.done[self.place[source]])
+        """At which position ranks wait for ever, and for what of another rank: all go on as far as they can, where a
+        pair starts when the inputs of both are there."""
+        brings = {WAITS[name]: name for name in RECEIVES}
+        if self.messages and not self.posted:
+            brings |= {name: name for name in RECEIVES}
+        else:
+            brings |= {kind: KINDS[kind].needs for kind in PASSES if KINDS[kind].needs}
+        makes = {name: name for name in SENDS} if self.messages else {kind: KINDS[kind].passes for kind in PASSES}
+        todo: list[list[Call]] = []
+        for rank, steps in enumerate(self.ranks):
+            calls: list[Call] = []
+            for position, parts in groupby(steps, key=itemgetter(0)):
+                made: list[Call] = []
+                for _, (stage, kind, microbatch, _) in parts:
+                    if message := brings.get(kind):
+                        source = stage + KINDS[message].towards
+                        begins = kind == message and Action(stage, WAITS[kind], microbatch) in self.done[rank]
+                        if not begins and self.other(rank, source) is not None:
+                            calls.append((position, True, Action(source, _sent(message), microbatch)))
+                    if name := makes.get(kind):
+                        made.append((position, False, Action(stage, name, microbatch)))
+                calls += made
+            todo.append(calls)
+        blocked: dict[int, tuple[int, Action]] = held_up(todo)
+        if not self.messages:  # they wait for the pass itself
+            for rank, (position, message) in blocked.items():
+                makers = (message._replace(kind=maker) for maker in MAKERS[message.kind])
+                made_by = self.done[self.place[message.stage]]
+                blocked[rank] = position, next(maker for maker in makers if maker in made_by)
         return blocked
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from lib.schedules.pipelines.action import (
+    BEGINS,
     KINDS,
     MESSAGES,
     PAIR,
@@ -22,7 +23,6 @@ from lib.schedules.pipelines.action import (
     parts_of,
     places,
 )
-from lib.schedules.pipelines.clock import Clock
 
 
 def compute_only(order: Order) -> Order:
@@ -135,11 +135,61 @@ def awaited(order: Order) -> Order:
     return late if not waits_for_room(late) else _Arrivals(order).run() or late
 
 
+Call = tuple[int, bool, Hashable]
+"""Where a rank is in its order, and what it makes there or, with True, awaits."""
+
+
+def held_up(todo: Sequence[Sequence[Call]]) -> dict[int, tuple[int, Any]]:
+    """Return the ranks that never come to the end of what they make and await, with where they are and what they await.
+    No times matter: who can go on can do so later."""
+    made: set[Hashable] = set()
+    waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
+    at, going = [0] * len(todo), [*range(len(todo))]
+    held: dict[int, tuple[int, Any]] = {}
+    while going:
+        rank = going.pop()
+        held.pop(rank, None)
+        calls = todo[rank]
+        for number in range(at[rank], len(calls)):
+            position, awaits, key = calls[number]
+            if not awaits:
+                made.add(key)
+                going += waiting.pop(key, ())
+            elif key not in made:
+                waiting[key].append(rank)
+                at[rank], held[rank] = number, (position, key)
+                break
+    return held
+
+
 def waits_for_room(order: Order) -> dict[int, Action]:
     """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
     not received yet between two ranks, and the action that each is at."""
-    clock = Clock(order, awaited=True)
-    return {rank: clock.at(rank) for rank in sorted(clock.run())}
+    place, count = places(order), defaultdict[tuple[int, int, bool], int](int)
+    towards = {kind: KINDS[kind].towards for kind in WAITS}
+    todo: list[list[Call]] = []
+    for rank, actions in enumerate(order):
+        waits = {action[:3] for action in actions if action.kind in BEGINS}
+        calls: list[Call] = []
+        answers: dict[tuple[int, str, int], tuple[int, int, bool, int]] = {}
+        """What each message is over with: the n-th receive when there were n sends, the n-th send when there were n - 1
+        receives."""
+        for position, (stage, kind, microbatch, _) in enumerate(actions):
+            wait = stage, WAITS.get(kind, kind), microbatch
+            if kind in towards:
+                other, sends = place[stage + towards[kind]], kind in SENDS
+                channel = (rank, other, True) if sends else (other, rank, False)
+                number = count[channel]
+                count[channel] += 1
+                calls.append((position, False, (*channel, number)))
+                answers[wait] = channel[0], channel[1], not sends, number - sends
+                if wait in waits:
+                    continue
+            answer = answers.get(wait)
+            if answer is not None and answer[3] >= 0:
+                calls.append((position, True, answer))
+        todo.append(calls)
+    return {rank: order[rank][position] for rank, (position, _) in sorted(held_up(todo).items())}
 
 
 class _Arrivals:
