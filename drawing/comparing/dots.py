@@ -11,7 +11,7 @@ from drawing.canvas.palette import ACCENT, GOOD, GRID, INK, MINE, PAPER, SOFT, C
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import HIGH as PLOT_HIGH
-from drawing.comparing.plot import WIDTH, At, Frame, Labels, Plot, Point, axes, corner, front_line, plot
+from drawing.comparing.plot import WIDTH, Frame, Labels, Plot, Point, axes, corner, front_line, plot
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.figures import end, peak
 from lib.errors.wording import amount, counted, exact
@@ -68,7 +68,11 @@ class Handed(NamedTuple):
 
 
 def draw_spread(
-    title: str, handed: Sequence[Handed], goals: Sequence[Goal], reference: At | None = None, best: At | None = None
+    title: str,
+    handed: Sequence[Handed],
+    goals: Sequence[Goal] = (),
+    reference: tuple[float, float] | None = None,
+    best: tuple[float, float] | None = None,
 ) -> Picture:
     """Correct schedules as dots, as large as there are students; bars above and beside count them by time and memory.
 
@@ -95,7 +99,7 @@ def draw_spread(
     _bars(scene, frame, handed)
     scene.add(frame.edge())
     axes(scene, frame)
-    labels, far = Labels(frame), [one for one in handed if one.time > frame.high[0] or one.memory > frame.high[1]]
+    labels, far = Labels(frame), [one for one in handed if _beyond(frame, one)]
     for goal in goals:
         labels.line(corner(scene, frame, goal))
     front_line(scene, frame, [(one.time, one.memory) for one in handed if one not in far])
@@ -127,6 +131,10 @@ def draw_spread(
     known = [*rings.items(), *((goal.name, (goal.time, goal.memory)) for goal in goals)]
     told += [f"{name}: time {exact(time)}, memory {amount(memory)}." for name, (time, memory) in known]
     return Picture(scene, "\n".join(told))
+
+
+def _beyond(frame: Frame, one: Handed) -> bool:
+    return one.time > frame.high[0] or one.memory > frame.high[1]
 
 
 def _place(frame: Frame, one: Handed) -> tuple[float, float]:

@@ -144,8 +144,8 @@ def test_the_bars_count_everybody_and_what_is_shown_of_others_is_text() -> None:
 @pytest.mark.parametrize("count", [1, 2, 400])
 def test_of_any_number_it_can_be_drawn(count: int) -> None:
     handed = [Handed(5 + number % 7, 1e6 + 1000 * (number % 31), 1, number % 2 == 0) for number in range(count)]
-    picture = draw_spread("Puzzle", handed, ())
+    picture = draw_spread("Puzzle", handed)
     ET.fromstring(picture.svg())
     assert str(count) in picture.words
     with pytest.raises(ValueError, match="no schedule"):
-        draw_spread("Puzzle", [], ())
+        draw_spread("Puzzle", [])
