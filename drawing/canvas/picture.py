@@ -77,7 +77,6 @@ class _Element:
         self._scene = scene
 
     def get_xml(self) -> ET.Element:
-        """The Scene as an XML element, in units of chalk."""
         half = f"translate({-self._scene.width / 2:g},{-self._scene.height / 2:g})"
         outer = ET.Element("g", transform=f"scale({1 / UNIT:g}) {half}")
         outer.append(ET.fromstring(self._scene.fragment()))

@@ -141,13 +141,9 @@ class Scene:
         return "".join([look, "" if night else ">", *_write(marks, line), "</g>"])
 
     def svg(
-        self,
-        height: float | None = None,
-        width: float | None = None,
-        line: float = 1,
-        label: str = "",
-        night: bool = True,
-    ) -> str:
+        self, height: float | None = None, width: float | None = None, line: float = 1,
+        label: str = "", night: bool = True,
+    ) -> str:  # fmt: skip
         """The whole SVG document. Where only one size is given the other follows. `label` is read aloud; without one
         that is left to the frame that it is put in, as is its width.
 
@@ -224,7 +220,6 @@ def _look(mark: Mark) -> tuple[object, ...]:
 
 
 def _style(mark: Mark, line: float) -> str:
-    """Return the attributes of a look."""
     if isinstance(mark, Text):
         bold = ' font-weight="bold"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'

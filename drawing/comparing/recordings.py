@@ -49,7 +49,9 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     for one in every:
         if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"draw_recordings takes Recordings, as recording_of makes of a Trace; got {one!r}")
-    scales = _units(every)
+    # The nanoseconds of a time unit of each; None where it has none, and is drawn in milliseconds.
+    wide = next((one.forward and one.forward / one.unit for one in every if one.unit is not None), None)
+    scales = [one.unit or (one.forward / wide if one.forward and wide else None) for one in every]
     ends = [one.end / scale for one, scale in zip(every, scales, strict=True) if scale is not None]
     shared = bool(ends) and max(ends) <= FAR * min(ends)
     panels = [_panel(one, scale, max(ends) if shared else None) for one, scale in zip(every, scales, strict=True)]
@@ -79,15 +81,6 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     scene.height = y + 10
     said = [f"{one.name}: {held.words} (rank {held.rank})" for one in every for held in one.held] or map(figures, every)
     return Picture(scene, "\n".join([*said, *words]))
-
-
-def _units(every: Sequence[Recording]) -> list[float | None]:
-    """Nanoseconds of a time unit of each; None where it has none, and is drawn in milliseconds."""
-    known = next((one for one in every if one.unit is not None), None)
-    if known is None or known.unit is None or known.forward is None:
-        return [one.unit for one in every]
-    wide = known.forward / known.unit
-    return [one.unit or (None if one.forward is None else one.forward / wide) for one in every]
 
 
 def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:

@@ -13,9 +13,9 @@ from drawing.comparing.bars import Bound as Mark
 from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stack, time_parts
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
-from drawing.timeline.paint import Panel
+from drawing.timeline.paint import Panel, heading
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, panels, titled
-from lib.analysis.difference import difference, memory_shares, sent_shares, time_shares
+from lib.analysis.difference import difference, figures_of, memory_shares, sent_shares, time_shares
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review
@@ -221,7 +221,7 @@ def _timelines(scene: Scene, review: Review, y: float) -> float:
     y += 4
     for (name, trace), panel in zip(runs, shown, strict=True):
         top = y
-        y = _made_of(scene, review, panel, panel.heading(scene, name, y))
+        y = _made_of(scene, review, panel, heading(scene, name, figures_of(trace), y))
         rows = panel.rows(scene, y)
         if trace is review.mine:
             told, _ = review.reasons()

@@ -73,7 +73,6 @@ def laid(place: Place, beside: Place | None = None) -> Laid:
 
 
 def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
-    """Check if a value that was brought is in part of another one."""
     mine, its = own.place, value.place
     if own.kind != value.kind or own.layer != value.layer:
         return False

@@ -12,7 +12,7 @@ from drawing.canvas.palette import ALARM, ARROW, INK, PAPER, SOFT, TRACK, Pair, 
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
-from lib.analysis.difference import ending, figures_of
+from lib.analysis.difference import ending
 from lib.analysis.figures import makespan
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
@@ -83,10 +83,6 @@ class Panel(NamedTuple):
     layers: int
     shown: Shown
     named: Sequence[Name]
-
-    def heading(self, scene: Scene, name: str, y: float, words: str | None = None) -> float:
-        """The name of the run and its figures, or other words; returns where they end."""
-        return heading(scene, name, figures_of(self.trace) if words is None else words, y)
 
     def rows(self, scene: Scene, y: float) -> Rows:
         """Paints the rows of the ranks from `y` on, and says where they are."""

@@ -7,7 +7,7 @@ A picture of one run is one panel; in a comparison and in a review two or more s
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from drawing.canvas.layout import Axis, Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
@@ -109,16 +109,6 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
 def trace_of(run: Any, who: str = "draw") -> Trace:
     """The Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
     return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
-
-
-def check_names(names: object, runs: int) -> None:
-    """ValueError where runs are given names, and not one for each of them."""
-    if names is None:
-        return
-    if not isinstance(names, Sequence):
-        raise ValueError(f'names is a list with a name for each run, such as ["mine", "reference"]; got {names!r}')
-    if (count := len(cast("Sequence[object]", names))) != runs:
-        raise ValueError(f"names has {count} for {runs} runs")
 
 
 @without_collector()

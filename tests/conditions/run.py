@@ -86,18 +86,8 @@ def nobody(scratch: Path) -> Condition:
 
 def failures(condition: Condition, arguments: list[str]) -> str:
     """What failed under a condition, one test a line; empty where nothing did."""
-    command = [
-        *condition.wrapper,
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rfE",
-        "--color=no",
-        "-p",
-        "no:cacheprovider",
-        *arguments,
-    ]
+    options = ["-m", "pytest", "-q", "-rfE", "--color=no", "-p", "no:cacheprovider"]
+    command = [*condition.wrapper, sys.executable, *options, *arguments]
     environment = {**os.environ, **condition.variables}
     if "PYTHONPATH" not in condition.variables:
         environment.pop("PYTHONPATH", None)

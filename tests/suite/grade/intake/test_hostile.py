@@ -38,6 +38,9 @@ def rows_of_ann(collected: Collected) -> list[Refused]:
     return [*collected.refused, *chosen(ann, ["fsdp"]).refused]
 
 
+# -- on a disk --------------------------------------------------------------------------------------------------
+
+
 def a_socket(path: Path) -> None:
     here = os.getcwd()
     os.chdir(path.parent)  # the path of a socket may not be long
@@ -131,6 +134,9 @@ def test_what_becomes_a_link_or_goes_away_meanwhile_is_a_row(tmp_path: Path) -> 
     ]
 
 
+# -- archives ---------------------------------------------------------------------------------------------------
+
+
 def with_member(info: zipfile.ZipInfo, data: bytes = FSDP.encode()) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
@@ -183,7 +189,7 @@ def tar_with(kind: bytes, link: str = "/etc/passwd") -> bytes:
     return made.getvalue()
 
 
-SAID = Said(__file__, "archives")
+SAID = Said(Path(__file__).with_name("said") / "archives.txt")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)
@@ -256,6 +262,8 @@ def test_members_that_overlap_are_read_within_the_limits(tmp_path: Path) -> None
     (row,) = rows_of_ann(collect([root]))
     assert row.why.startswith("has 750,000,000 bytes with the student's other files")
 
+
+# -- anything at all --------------------------------------------------------------------------------------------
 
 NAMES = [
     "ann",
