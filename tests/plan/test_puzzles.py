@@ -56,6 +56,18 @@ FIT: dict[str, tuple[Answer, str]] = {
         ),
         "2·s·b·h too much a layer",
     ),
+    "micro forgotten": (lambda m, p: right("will_it_fit")(m, p | {"micro": 1}), "micro is b, and that is 2 here"),
+    "micro forgotten in the square": (
+        lambda m, p: (
+            (found := right("will_it_fit"))(m, p)
+            | {
+                "activations": found(m, p | {"selective": True})["activations"]
+                + found(m, p | {"micro": 1})["activations"]
+                - found(m, p | {"micro": 1, "selective": True})["activations"]
+            }
+        ),
+        "each of the 2 texts has a square of attention of its own",
+    ),
     "fewer layers": (instead("activations", lambda m, p: 1 / p["pp"]), "p microbatches of them in flight"),
     "nothing": (lambda model, plan: None, "a dict of weights, gradients, optimizer, activations, in bytes"),
 }
@@ -96,6 +108,26 @@ OTHERS: dict[str, tuple[str, Answer, str]] = {
         "hidden_from",
         lambda w, flops, rate, g: (-(-flops // rate),) * 2,
         "backward also sends a gradient out",
+    ),
+    "weights on one side": (
+        "hidden_from",
+        lambda w, flops, rate, g: (-(-w * flops // rate), -(-(2 + g) * w * flops // (4 * rate))),
+        "W is on both sides, and cancels",
+    ),
+    "the other way round": (
+        "hidden_from",
+        lambda w, flops, rate, g: (-(-rate // flops), -(-4 * rate // ((2 + g) * flops))),
+        "the other way round: work is 2·W·T over FLOP/s",
+    ),
+    "one FLOP a weight": (
+        "hidden_from",
+        lambda w, flops, rate, g: (-(-2 * flops // rate), -(-(2 + g) * flops // (2 * rate))),
+        "2 times as many, so there are too many bytes or too few FLOP",
+    ),
+    "no gather in backward": (
+        "hidden_from",
+        lambda w, flops, rate, g: (-(-flops // rate), -(-g * flops // (4 * rate))),
+        "weights are gathered for backward again",
     ),
     "not rounded": (
         "hidden_from",
