@@ -269,8 +269,8 @@ async def moe_pipeline(model: Model) -> None:
         experts, model.coord["expert"], len(model.group("expert"))
     )
 
-    # Batches `mine`, forward and backward through both stages; then sum the gradients of
-    # `dense` and `experts`, and update both.
+    # Batches `mine`, forward and backward through both stages; then sum the gradients
+    # of `dense` and `experts`, and update both.
     # --- your code (about 34 lines) ---
     messages, sums = {}, {}  # that are on their way
 

@@ -500,8 +500,8 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 # ## On real GPUs
 #
 # - **DeepSeek-V3** took 16 places and 64 ranks for the experts of a layer. It cuts a pass as you did, at dispatch and
-#   combine, with attention for our dense layer [@deepseek_v3, section 3.2.1]. Its backwards are cut in two halves as
-#   well. 20 of a GPU's 132 multiprocessors do nothing but send and receive [@deepseek_v3, section 3.2.2].
+#   combine, with attention for our dense layer [@deepseek_v3]. Its backwards are cut in two halves as well. 20 of a
+#   GPU's 132 multiprocessors do nothing but send and receive [@deepseek_v3, section 3.5.1].
 # - **DualPipe** sends two pipelines through the same ranks, from both ends, so each rank holds two copies of its
 #   weights. Cut at the fold, it is the V, with one copy [@dualpipe].
 # - **PyTorch** writes such a pair as `(0F7;7B3)OVERLAP_F_B`, and leaves to you what happens inside
@@ -542,7 +542,7 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 # 6,422,528 elements where yours holds 5,242,880.
 #
 # It is simpler, though, and works without a pipeline. DeepSeek itself takes two microbatches of a kind for inference,
-# where there is no backward [@deepseek_v3, section 3.4].
+# where there is no backward [@deepseek_v3].
 #
 # </details>
 #

@@ -327,6 +327,10 @@ def _before(facts: _Facts, rank: int) -> Iterator[Said]:
                 what = "activation" if lacks.kind == "F" else "gradient"
                 source = f"stage {lacks.stage}, on the same rank"
                 cause = f"stage {action.stage} gets its {what} from {source}: do {lacks} first"
+            elif cause is None and lacks.kind == "F" and facts.done[rank].get(lacks) == position + 1:
+                forwards = [one for one in facts.done[rank] if one.kind == "F"]
+                if all(one._replace(kind=action.kind) in facts.done[rank] for one in forwards):  # else it is a number
+                    cause = f"in a turn with both of them the forward comes first: {lacks}, then {action}"
             yield position, f"{action}{facts.needs(rank, lacks)}", cause
 
 
