@@ -18,13 +18,13 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7100
+MOST_LINES = 7140
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_150,
-    "lib/analysis": 3_900,
+    "lib/analysis": 3_910,
     "lib/checker": 1_590,
     "lib/cluster": 1_530,
     "lib/diagnosis": 3_500,
@@ -40,9 +40,9 @@ BUDGETS = {
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_670,
     "lib/suite/submissions": 2_250,
-    "lib/trace": 2_990,
+    "lib/trace": 3_020,
     "lib/values": 4_550,
-    "tests": 46_000,
+    "tests": 46_100,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

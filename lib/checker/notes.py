@@ -146,9 +146,11 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     done: dict[bool, dict[tuple[int, int], Elements]] = {True: defaultdict(int), False: defaultdict(int)}
     calls: dict[tuple[int, int], tuple[int, Event]] = {}
     for rank, event in trace.events():
+        if event.op not in BY_WEIGHT and event.op not in BY_INPUT:
+            continue
         # A whole backward counts for both halves.
         halves = [by_input for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)) if event.op in ops]
-        if not halves or event.layer is None or any((rank, number) in flawed for number in event.inputs):
+        if event.layer is None or (flawed and any((rank, number) in flawed for number in event.inputs)):
             continue
         share = OPERATIONS[event.op].work(trace.shape, event.layer, 1, trace.programs[rank].values_of(event.inputs))
         for batch in event.batches:
