@@ -150,7 +150,7 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     inputs: dict[tuple[int, int], list[ValuePlace]] = defaultdict(list)
     ops = BY_INPUT | BY_WEIGHT if any(event.op in BY_WEIGHT - BY_INPUT for _, event in trace.events()) else ()
     for rank, event in trace.events():
-        if event.op not in ops or any((rank, number) in flawed for number in event.inputs):
+        if event.op not in ops or (flawed and any((rank, number) in flawed for number in event.inputs)):
             continue
         if event.layer is None or trace.shape.kinds[event.layer].weight is None:
             continue

@@ -306,10 +306,12 @@ def _batch(facts: _Facts, rank: int) -> Iterator[Said]:
 def _twice(facts: _Facts, rank: int) -> Iterator[Said]:
     done = facts.done[rank]
     for position, action in facts.ranks[rank]:
-        same = action._replace(kind=SAME.get(action.kind, action.kind))
         if done[action] < position and action.kind not in ("UNSHARD", "RESHARD"):
             yield position, f"{_told(action)} was done already, at position {done[action]}"
-        elif done.get(same, position) < position and action.kind in SAME:
+        elif action.kind in SAME:
+            same = Action(action.stage, SAME[action.kind], action.microbatch)
+            if done.get(same, position) >= position:
+                continue
             text = f"{_told(action)}: the same backward was done as {same.kind} at position {done[same]}"
             yield position, text, "B is both halves: write B, or I and later W"
 
@@ -346,7 +348,7 @@ def _lacks(facts: _Facts, rank: int, position: int, action: Action) -> Action | 
     """Return what a pass needs of its own rank, and does not find done before it."""
     row, lacks = KINDS[action.kind], None
     if row.after:
-        lacks = facts.lacks(rank, position, action._replace(kind=row.after))
+        lacks = facts.lacks(rank, position, Action(action.stage, row.after, action.microbatch))
     if lacks is None and row.needs and facts.place.get(other := action.stage + KINDS[row.needs].towards) == rank:
         makers = [Action(other, maker, action.microbatch) for maker in MAKERS[_sent(row.needs)]]
         lacks = facts.lacks(rank, position, *makers)
