@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_910,
-    "lib/checker": 1_620,
+    "lib/checker": 1_610,
     "lib/cluster": 1_530,
     "lib/diagnosis": 3_510,
     "lib/errors": 870,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_250,
     "lib/trace": 3_020,
     "lib/values": 4_510,
-    "tests": 44_300,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -140,8 +140,6 @@ def test_a_fresh_python_starts_the_ranks_where_this_one_cannot_be_forked(monkeyp
     correct(replay(trace("ahead"), **SMALL), trace("ahead"))
 
 
-# -- schedules with a name ------------------------------------------------------------------------------------------
-
 TINY: dict[str, Any] = {"hidden": 16, "length": 4, "timeout": 120}
 ALIKE = {"zb_h1": "ScheduleInterleavedZeroBubble"}
 """What is torch's interleaved zero bubble with one chunk."""

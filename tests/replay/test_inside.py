@@ -191,9 +191,6 @@ def test_a_number_that_is_off_is_seen(name: str) -> None:
         assert hooked(trace, nudge, transport="local").ok == ((name, *what) in NO_MATTER), what
 
 
-# -- every value --------------------------------------------------------------------------------------------------
-
-
 CLOSE = 1e-12
 """Of the largest number of a tensor."""
 Initial = tuple[InitialNumbers, dict[int, Any], Any]

@@ -61,8 +61,6 @@ def test_the_command_replays_with_them(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*arguments, "--steps", "0"]).exit_code == typer.BadParameter.exit_code
 
 
-# -- what it needs --------------------------------------------------------------------------------------------------
-
 BLOCKED = """
 import sys
 

@@ -12,7 +12,6 @@ from lib.replay import replay
 from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
 from lib.values.layers import Shape
 from tests.support.profiles import THOROUGH
-from tests.support.said import Said
 from tests.values.numbers import play
 
 
@@ -88,19 +87,6 @@ def test_with_real_tensors_it_is_the_step_of_one_process(net: Any) -> None:
 @pytest.mark.parametrize("axes", [{"rows": 2, "columns": 2, "planes": 2}, {"planes": 3}])
 def test_a_cube_is_cut_along_each_of_its_dims(axes: dict[str, int]) -> None:
     assert play(simulate(domain_parallel(), layers=cube(8, 8), mesh=Mesh(axes), batches=2)[0].trace) > 20
-
-
-def refused(
-    parts: Any = None, rows: int = 12, kernel: int = 3, stride: int = 1, axes: dict[str, int] | None = None
-) -> str:
-    """What is said on a mesh, of three ranks along rows unless it is another one, before any rank waits."""
-    layers = [Layer("convolution", 3, 3, rows, kernel=kernel, padding=kernel // 2, stride=stride)]
-    with pytest.raises(Exception, match="rank 0") as raised:
-        simulate(domain_parallel(parts or {}), layers=layers, mesh=Mesh(axes or {"rows": 3}))
-    return "\n".join(line for line in str(raised.value).splitlines() if not line.startswith("  where:"))
-
-
-test_what_cannot_be_is_named_before_any_rank_waits = Said(__file__, "domains").test(lambda: globals())
 
 
 def net_of_chance(draw: Random, space: dict[str, Any]) -> list[Layer]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from lib import Mesh, Trace, Uneven, schedule, simulate, stages
+from lib import Layer, Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
 from lib.schedules.formats.kineto import read_slices
+from lib.schedules.mesh_parallel import domain_parallel
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
 from tests.support.puzzles import way
@@ -42,6 +43,16 @@ def official(puzzle: str) -> Trace:
 
 def written(function: Any, batches: int = 2, mesh: Mesh | None = None) -> Any:
     return simulate(schedule(function), ranks=None if mesh else 2, layers=2, batches=batches, mesh=mesh, budget=500)
+
+
+def refused(
+    parts: Any = None, rows: int = 12, kernel: int = 3, stride: int = 1, axes: dict[str, int] | None = None
+) -> str:
+    """What is said on a mesh, of three ranks along rows unless it is another one, before any rank waits."""
+    layers = [Layer("convolution", 3, 3, rows, kernel=kernel, padding=kernel // 2, stride=stride)]
+    with pytest.raises(Exception, match="rank 0") as raised:
+        simulate(domain_parallel(parts or {}), layers=layers, mesh=Mesh(axes or {"rows": 3}))
+    return "\n".join(line for line in str(raised.value).splitlines() if not line.startswith("  where:"))
 
 
 def staged(function: Any) -> Any:

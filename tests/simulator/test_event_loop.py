@@ -165,9 +165,6 @@ def test_a_timeout_and_an_unfinished_generator_are_the_students_business(run: An
     assert [model.time for model in run(patient, ranks=2, batches=2)] == [0.3, 0.3]
 
 
-# -- what goes wrong ----------------------------------------------------------------------------------------------
-
-
 def line(function: Any, number: int) -> int:
     return function.__code__.co_firstlineno + number
 
@@ -275,9 +272,6 @@ def test_an_await_that_was_forgotten_is_still_found() -> None:
         simulate(forget, ranks=2)
 
 
-# -- loops that ask again and again -------------------------------------------------------------------------------
-
-
 async def asks(model: Model) -> None:
     if model.rank == 1:
         model.load_weights(0)
@@ -374,9 +368,6 @@ async def test_a_cell_in_which_ranks_are_played_by_hand_is_never_ended() -> None
         await asyncio.sleep(0)
     await models[0].pass_to(1, "hello")
     assert await models[1].receive(0) == "hello"
-
-
-# -- which functions need it --------------------------------------------------------------------------------------
 
 
 async def polite(model: Model) -> None:

@@ -49,7 +49,6 @@ def within(outer: Place, inner: Place) -> Index:
     return (slice(None), *at)
 
 
-# -- the mathematics of the kinds -----------------------------------------------------------------------------------
 # Arrays have one more dim in front: 1, or of a running sum 3, which are the sum, its maximum and the sum that divides.
 
 

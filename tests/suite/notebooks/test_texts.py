@@ -25,15 +25,8 @@ from tests.support.puzzles import SCHEDULES, way
 
 FORMULA = re.compile(r"^# (?:[a-z ]+ {3,})?(time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
 SIZES = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text("utf-8"))
-PARTS = (
-    "## The puzzle",
-    "### Predict first",
-    "### The goal",
-    "## What you built",
-    "## On real GPUs",
-    "## What is simplified here",
-    "## Questions to think about",
-)
+PARTS = ("## The puzzle", "### Predict first", "### The goal", "## What you built", "## On real GPUs")
+PARTS += ("## What is simplified here", "## Questions to think about")
 LAST = re.compile(r"^# ## Where (this leads|to go from here)$", re.MULTILINE)
 
 

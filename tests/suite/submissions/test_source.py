@@ -118,8 +118,3 @@ def test_a_correct_variant_is_correct(variant: Variant) -> None:
     verdict = check(simulate(function, puzzle=variant.puzzle), variant.puzzle)
     assert verdict.correct, verdict.text()
     assert [goal.name for goal in verdict.goals if goal.reached] == goals(variant.puzzle)
-
-
-def test_there_are_many() -> None:
-    assert len({(variant.puzzle, variant.name) for variant in VARIANTS}) == len(VARIANTS) >= 40
-    assert len({variant.puzzle for variant in VARIANTS}) >= 10
