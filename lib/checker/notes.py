@@ -32,7 +32,7 @@ from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, L
 from lib.values.placement import Place as ValuePlace
 from lib.values.placement import held_together
 from lib.values.rules import backward_weight
-from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, WeightGrad, describe
 
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
@@ -381,13 +381,13 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     spot = max(waits[rank], key=lambda place: waits[rank][place])
     order = spot is not None and spot.file == ORDER
     program, fix = trace.programs[rank], None
-    if not order:
-        fix = _cut_afterwards(program) or _one_by_one(trace, rank, over) or _sent_late(trace, rank, spot)
-    fix = fix or (_unevenly(trace, rank) if spot is None else None)
     waited = [gap for gap in gaps(trace) if gap.rank == rank and gap.kind not in NO_WAITS and gap.before is not None]
     waited = [gap for gap in waited if order or _waits_at(program, gap) == spot]
     waited.sort(key=lambda gap: -gap.length)
-    fix = fix or (_weight_half_first(trace) if order else None)
+    if not order:
+        fix = _cut_afterwards(program) or _called_late(program, waited) or _one_by_one(trace, rank, over)
+        fix = fix or _sent_late(trace, rank, spot)
+    fix = fix or (_unevenly(trace, rank) if spot is None else None) or (_weight_half_first(trace) if order else None)
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
@@ -474,10 +474,16 @@ def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
     """Return what to do about gradients that are summed one by one, where the latency of each is what takes time."""
     # Only Links have one; elsewhere it is nothing that a bucket could save.
     latency = ticks(getattr(trace.costs, "latency", 0))
-    calls = [event for event in trace.programs[rank].events if event.op in BUCKETED and len(event.inputs) == 1]
+    program = trace.programs[rank]
+    calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
+    calls = [event for event in calls if isinstance(program.values[event.inputs[0]], WeightGrad)]
     paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
-    # Told only if latency is most of what they take, and would bring the run within its goal.
-    if len(calls) < 2 or units(sum(paid)) < over or 2 * sum(paid) < sum(event.length for event in calls):
+    # Told only if latency is most of what they take, and if that is waited for: else it would not bring the run within
+    # its goal.
+    waits = [gap for gap in gaps(trace) if gap.rank == rank and gap.before is not None and gap.before.event in calls]
+    if len(calls) < 2 or units(min(sum(paid), sum(gap.length for gap in waits))) < over:
+        return None
+    if 2 * sum(paid) < sum(event.length for event in calls):
         return None
     return (
         f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however small it "
@@ -519,6 +525,31 @@ def _weight_half_first(trace: Trace) -> str | None:
         f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks "
         "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
     )
+
+
+def _called_late(program: Program, waited: Sequence[Gap]) -> str | None:
+    """Return what to do about work that comes before a collective for which the rank waits, and is not needed for it:
+    after the call it would hide that."""
+    for gap in waited:
+        call = None if gap.before is None else gap.before.event
+        if call is None or call.op not in COLLECTIVES:
+            continue
+        needed, made = set(call.inputs), None
+        for event in reversed(program.events[: program.events.index(call)]):
+            if needed & {*event.outputs}:
+                needed |= {*event.inputs}
+                made = event if event.op in COMPUTE and made is None else made
+            elif event.op in COMPUTE and event.length:
+                half = made is not None and (event.op, event.batches) == ("backward_weight", made.batches)
+                if made is not None and not (half and made.op == "backward_input" and made.layer == event.layer):
+                    break
+                needs = "can do without" if made is None else "only needs the input half"
+                title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+                return (
+                    f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}:\n"
+                    "call that first, and do this while it travels"
+                )
+    return None
 
 
 def _weight_halves_last(trace: Trace) -> str | None:

@@ -164,7 +164,7 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 
 
 def code_of(puzzle: str, alternative: str | None = None) -> str:
-    """The function of a puzzle's reference and those above it in its notebook, or all functions of an alternative. Without
+    """The function of a puzzle's reference and those above it in its notebook, or all of an alternative. Without
     comments and empty lines: what they say may change."""
     path = reference(puzzle)
     path = path if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
