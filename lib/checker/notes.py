@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -145,9 +145,9 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
     come from some that were: half a backward of those is computed before the step has come that far.
     """
-    # By layer and batch: the gradients of the weight that weight halves gave, and those that belong to input halves.
-    halves: dict[tuple[int, int], dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
-    inputs: dict[tuple[int, int], list[ValuePlace]] = defaultdict(list)
+    # By layer: the gradients of the weight that weight halves gave, and those that belong to input halves, each once.
+    halves: dict[int, dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
+    inputs: dict[int, dict[ValuePlace, None]] = defaultdict(dict)
     ops = BY_INPUT | BY_WEIGHT if any(event.op in BY_WEIGHT - BY_INPUT for _, event in trace.events()) else ()
     for rank, event in trace.events():
         if event.op not in ops or any((rank, number) in flawed for number in event.inputs):
@@ -155,18 +155,18 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
         if event.layer is None or trace.shape.kinds[event.layer].weight is None:
             continue
         place = backward_weight(trace.shape, event.layer, *trace.programs[rank].values_of(event.inputs)[:2]).place
-        # A rank without rows has nothing to leave out.
-        for batch in event.batches if all(part.size for part in place.parts) else ():
-            if event.op in BY_INPUT:  # a whole backward, too
-                inputs[event.layer, batch].append(place)
-            else:
-                halves[event.layer, batch].setdefault(place, (rank, event))
+        if event.op in BY_INPUT:  # a whole backward, too
+            inputs[event.layer][place] = None
+        elif all(part.size for part in place.parts):  # a rank without rows has nothing to leave out
+            halves[event.layer].setdefault(place, (rank, event))
     # United and not added up: a rank that does its own part of an input half twice has not done that of another.
     left = [
-        (key, call)
-        for key, calls in halves.items()
+        ((layer, batch), call)
+        for layer, calls in halves.items()
         for place, call in calls.items()
-        if not _covered(place, key[1], inputs[key])
+        if not _covered(place, inputs[layer])
+        for batch in call[1].batches
+        if not _covered(place, inputs[layer], batch)
     ]
     if not left:
         return None
@@ -179,12 +179,13 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     )
 
 
-def _covered(place: ValuePlace, batch: int, others: Sequence[ValuePlace]) -> bool:
-    """Tell whether others of the same tensor hold together all that a place has of one batch."""
+def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:
+    """Tell whether others of the same tensor hold together all that a place has, or has of one batch."""
     first, *rest = place.parts
-    at = place.schema.roles.index("batch") - 1
-    rest[at] = rest[at].dim.part((batch, batch + 1))
-    return bool(others) and held_together(others, rest).covers(first)
+    if batch is not None:
+        at = place.schema.roles.index("batch") - 1
+        rest[at] = rest[at].dim.part((batch, batch + 1))
+    return bool(others) and held_together([*others], rest).covers(first)
 
 
 def undivided(trace: Trace, domain: bool) -> str | None:
