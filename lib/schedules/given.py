@@ -26,10 +26,10 @@ def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     model.grad_weights[layer] = grad
 
 
-async def in_turn(passes: Iterable[Pass] | Pass) -> None:
-    """Run passes that take turns: each goes on to its next `yield`, one after the other, until all are over. One that
-    has no `yield` runs to its end in its first turn, and a single pass need not be in a list."""
-    going = [passes] if isinstance(passes, AsyncGenerator | Coroutine) else [*passes]
+async def in_turn(*passes: Pass | Iterable[Pass]) -> None:
+    """Run passes, or lists of them, that take turns: each goes on to its next `yield`, one after the other, until all
+    are over. One that has no `yield` runs to its end in its first turn."""
+    going = [one for some in passes for one in ([some] if isinstance(some, AsyncGenerator | Coroutine) else some)]
     while going:
         going = [one for one in going if await _goes_on(one)]
 
