@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -32,7 +32,7 @@ from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, L
 from lib.values.placement import Place as ValuePlace
 from lib.values.placement import held_together
 from lib.values.rules import backward_weight
-from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, WeightGrad, describe
 
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
@@ -145,9 +145,9 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
     come from some that were: half a backward of those is computed before the step has come that far.
     """
-    # By layer and batch: the gradients of the weight that weight halves gave, and those that belong to input halves.
-    halves: dict[tuple[int, int], dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
-    inputs: dict[tuple[int, int], list[ValuePlace]] = defaultdict(list)
+    # By layer: the gradients of the weight that weight halves gave, and those that belong to input halves, each once.
+    halves: dict[int, dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
+    inputs: dict[int, dict[ValuePlace, None]] = defaultdict(dict)
     ops = BY_INPUT | BY_WEIGHT if any(event.op in BY_WEIGHT - BY_INPUT for _, event in trace.events()) else ()
     for rank, event in trace.events():
         if event.op not in ops or (flawed and any((rank, number) in flawed for number in event.inputs)):
@@ -155,18 +155,18 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
         if event.layer is None or trace.shape.kinds[event.layer].weight is None:
             continue
         place = backward_weight(trace.shape, event.layer, *trace.programs[rank].values_of(event.inputs)[:2]).place
-        # A rank without rows has nothing to leave out.
-        for batch in event.batches if all(part.size for part in place.parts) else ():
-            if event.op in BY_INPUT:  # a whole backward, too
-                inputs[event.layer, batch].append(place)
-            else:
-                halves[event.layer, batch].setdefault(place, (rank, event))
+        if event.op in BY_INPUT:  # a whole backward, too
+            inputs[event.layer][place] = None
+        elif all(part.size for part in place.parts):  # a rank without rows has nothing to leave out
+            halves[event.layer].setdefault(place, (rank, event))
     # United and not added up: a rank that does its own part of an input half twice has not done that of another.
     left = [
-        (key, call)
-        for key, calls in halves.items()
+        ((layer, batch), call)
+        for layer, calls in halves.items()
         for place, call in calls.items()
-        if not _covered(place, key[1], inputs[key])
+        if not _covered(place, inputs[layer])
+        for batch in call[1].batches
+        if not _covered(place, inputs[layer], batch)
     ]
     if not left:
         return None
@@ -179,12 +179,13 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     )
 
 
-def _covered(place: ValuePlace, batch: int, others: Sequence[ValuePlace]) -> bool:
-    """Tell whether others of the same tensor hold together all that a place has of one batch."""
+def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:
+    """Tell whether others of the same tensor hold together all that a place has, or has of one batch."""
     first, *rest = place.parts
-    at = place.schema.roles.index("batch") - 1
-    rest[at] = rest[at].dim.part((batch, batch + 1))
-    return bool(others) and held_together(others, rest).covers(first)
+    if batch is not None:
+        at = place.schema.roles.index("batch") - 1
+        rest[at] = rest[at].dim.part((batch, batch + 1))
+    return bool(others) and held_together([*others], rest).covers(first)
 
 
 def undivided(trace: Trace, domain: bool) -> str | None:
@@ -381,13 +382,13 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     spot = max(waits[rank], key=lambda place: waits[rank][place])
     order = spot is not None and spot.file == ORDER
     program, fix = trace.programs[rank], None
-    if not order:
-        fix = _cut_afterwards(program) or _one_by_one(trace, rank, over) or _sent_late(trace, rank, spot)
-    fix = fix or (_unevenly(trace, rank) if spot is None else None)
     waited = [gap for gap in gaps(trace) if gap.rank == rank and gap.kind not in NO_WAITS and gap.before is not None]
     waited = [gap for gap in waited if order or _waits_at(program, gap) == spot]
     waited.sort(key=lambda gap: -gap.length)
-    fix = fix or (_weight_half_first(trace) if order else None)
+    if not order:
+        fix = _cut_afterwards(program) or _called_late(program, waited) or _one_by_one(trace, rank, over)
+        fix = fix or _sent_late(trace, rank, spot)
+    fix = fix or (_unevenly(trace, rank) if spot is None else None) or (_weight_half_first(trace) if order else None)
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
@@ -474,10 +475,16 @@ def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
     """Return what to do about gradients that are summed one by one, where the latency of each is what takes time."""
     # Only Links have one; elsewhere it is nothing that a bucket could save.
     latency = ticks(getattr(trace.costs, "latency", 0))
-    calls = [event for event in trace.programs[rank].events if event.op in BUCKETED and len(event.inputs) == 1]
+    program = trace.programs[rank]
+    calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
+    calls = [event for event in calls if isinstance(program.values[event.inputs[0]], WeightGrad)]
     paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
-    # Told only if latency is most of what they take, and would bring the run within its goal.
-    if len(calls) < 2 or units(sum(paid)) < over or 2 * sum(paid) < sum(event.length for event in calls):
+    # Told only if latency is most of what they take, and if that is waited for: else it would not bring the run within
+    # its goal.
+    waits = [gap for gap in gaps(trace) if gap.rank == rank and gap.before is not None and gap.before.event in calls]
+    if len(calls) < 2 or units(min(sum(paid), sum(gap.length for gap in waits))) < over:
+        return None
+    if 2 * sum(paid) < sum(event.length for event in calls):
         return None
     return (
         f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however small it "
@@ -519,6 +526,31 @@ def _weight_half_first(trace: Trace) -> str | None:
         f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks "
         "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
     )
+
+
+def _called_late(program: Program, waited: Sequence[Gap]) -> str | None:
+    """Return what to do about work that comes before a collective for which the rank waits, and is not needed for it:
+    after the call it would hide that."""
+    for gap in waited:
+        call = None if gap.before is None else gap.before.event
+        if call is None or call.op not in COLLECTIVES:
+            continue
+        needed, made = set(call.inputs), None
+        for event in reversed(program.events[: program.events.index(call)]):
+            if needed & {*event.outputs}:
+                needed |= {*event.inputs}
+                made = event if event.op in COMPUTE and made is None else made
+            elif event.op in COMPUTE and event.length:
+                half = made is not None and (event.op, event.batches) == ("backward_weight", made.batches)
+                if made is not None and not (half and made.op == "backward_input" and made.layer == event.layer):
+                    break
+                needs = "can do without" if made is None else "only needs the input half"
+                title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+                return (
+                    f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}:\n"
+                    "call that first, and do this while it travels"
+                )
+    return None
 
 
 def _weight_halves_last(trace: Trace) -> str | None:

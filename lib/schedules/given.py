@@ -5,7 +5,7 @@ A message about what a learner does with these shows the learner's line.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from lib.values.values import WeightGrad
 
 Block = tuple[int, int]
 """Some rows: the first, and the one after the last."""
+Pass = AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]
 OVER = object()
 """What a pass gives that has no further turn."""
 
@@ -25,15 +26,15 @@ def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     model.grad_weights[layer] = grad
 
 
-async def in_turn(passes: Iterable[AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]]) -> None:
-    """Run passes that take turns: each goes on to its next `yield`, one after the other, until all are over. One that
-    has no `yield` runs to its end in its first turn."""
-    going = [*passes]
+async def in_turn(*passes: Pass | Iterable[Pass]) -> None:
+    """Run passes, or lists of them, that take turns: each goes on to its next `yield`, one after the other, until all
+    are over. One that has no `yield` runs to its end in its first turn."""
+    going = [one for some in passes for one in ([some] if isinstance(some, AsyncGenerator | Coroutine) else some)]
     while going:
         going = [one for one in going if await _goes_on(one)]
 
 
-async def _goes_on(one: AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]) -> bool:
+async def _goes_on(one: Pass) -> bool:
     if isinstance(one, Coroutine):
         await one
         return False
@@ -60,11 +61,16 @@ def exchange(
     """Start a halo exchange in a group: each neighbour gets one of these blocks of a value. Awaited, it gives the list
     of what the neighbours hand in. A rank without neighbours hands in no rows, and gets none."""
     rows = [value.cut("rows", *block) for block in blocks]
-    return model.halo(rows, layer, group) if rows else _nothing()
+    # Called as its method calls it: the line of the exchange is then that of our caller.
+    return model._communicate("halo", rows, layer, group) if rows else _Nothing()  # pyright: ignore[reportPrivateUsage]
 
 
-async def _nothing() -> list[Any]:
-    return []
+class _Nothing:
+    """What an exchange without neighbours brings; unlike a coroutine it may stay unawaited where a rank fails."""
+
+    def __await__(self) -> Generator[Any, Any, list[Any]]:
+        return []
+        yield
 
 
 def summed(low: int, high: int, gradient: Any, edges: Sequence[Block], arrived: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ memory is what the stores hold, with what is in use outside them (see `lib.trace
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any, TypeVar, cast
 
@@ -187,10 +187,11 @@ class Store(dict[Any, T]):
         return self._program.blame(RuleError(facts.NotStored(name, _KINDS[self._index], value)))
 
 
-def _similar(key: Any, held: Iterable[Any]) -> Any:
+def _similar(key: Any, held: Mapping[Any, Any]) -> Any:
     """A key that is there and is nearly the one that is not: the same parts in another order."""
 
     def parts(one: Any) -> list[str] | None:
         return sorted(map(repr, cast("tuple[Any, ...]", one))) if isinstance(one, tuple) else None
 
-    return None if parts(key) is None else next((other for other in held if parts(other) == parts(key)), None)
+    # Where its first part alone is a key, one was left out, and none is in the wrong place.
+    return next((other for other in held if parts(other) == parts(key) is not None and key[0] not in held), None)

@@ -486,7 +486,8 @@ draw_curves(
 # %% [markdown]
 # Our solution takes the grids one by one, and just hides their exchanges here: 0.3875 behind 0.4. On a slower link the
 # last one is exposed, and then more and more: with four times as many messages it ends up no better than one exchange for
-# all grids that everybody waits for. Question 3 has a way that hides the halo until the link is three times slower.
+# all grids that everybody waits for. Question 3 has a way that hides the halo until the link is about three and a half
+# times slower.
 #
 # ## Other ways to fetch it
 #

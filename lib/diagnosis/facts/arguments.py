@@ -8,7 +8,18 @@ from typing import Any
 
 from lib.diagnosis.advice import Advice, Running, because, line
 from lib.diagnosis.facts.stores import shared_key
-from lib.diagnosis.provenance import came_of, is_held, line_of, made_by, maker, named, sent_in, store_of, titled
+from lib.diagnosis.provenance import (
+    came_of,
+    is_held,
+    layers_of,
+    line_of,
+    made_by,
+    maker,
+    named,
+    sent_in,
+    store_of,
+    titled,
+)
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.source_lines import student_place
@@ -189,6 +200,8 @@ def wrong_layer(fact: Fact, program: Running) -> Advice | None:
         return None
     kinds = program.world.models[program.rank].shape.kinds
     if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
+        if layer - 1 in layers_of(program):
+            return f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
         return "only the ranks that have the last layer call loss: the others pass their activation on"
     if fact.op == "forward" and made is not None and made.op == "get_activation":
         idea = f"{wanted} is made on the rank that has layer {layer - 1}"

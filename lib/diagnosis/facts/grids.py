@@ -10,9 +10,10 @@ from lib.errors.wording import numbered
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE, RunSet
+from lib.values.kinds.attention import NeighborhoodAttention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
-from lib.values.values import Value, describe
+from lib.values.values import ActivationGrad, Value, describe
 
 __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 
@@ -194,6 +195,41 @@ def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> 
     return Words(what, expected, got, fix)
 
 
+def _of_others(program: Running, value: Value, role: str, lacking: list[int]) -> str | None:
+    """Rows that are other ranks': none of them lies between those that a value has."""
+    here, kind, kinds = value.place.named[role].pieces, DIMS[role], program.world.models[program.rank].shape.kinds
+    if not any(isinstance(one, Swept | NeighborhoodAttention) for one in kinds):  # nothing here needs a halo
+        return None
+    if not here or not lacking or any(min(here) < row < max(here) for row in lacking):
+        return None
+    if isinstance(value, ActivationGrad):
+        made = maker(value)
+        for other in () if made is None else program.values_of(made.outputs):
+            if (
+                made is not None
+                and other is not value
+                and role in other.place.named
+                and {*lacking} <= {*other.place.named[role].pieces}
+            ):
+                it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
+                why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
+                return f"{named(made)} gives two gradients, and {it}:\n{why}"
+        why = f"the gradient that is given to backward has no {kind.plural} of a halo"
+        return f"{why}: those are in the one\nthat backward gives"
+    are = f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'}"
+    for event in reversed(program.events):
+        lent = program.values[event.inputs[0]] if event.op == "halo" and event.inputs else None
+        if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
+            return (
+                f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends:\nawait that, and put it "
+                "together with what is here, before you cut"
+            )
+    return (
+        f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack;\n"
+        "what it lacks itself, the halo, comes by the exchange"
+    )
+
+
 @because(NotCut)
 def not_cut(fact: Fact, _: Running | None) -> Advice | None:
     """Rows that a convolution did not give, as its input lacked a halo, or that a neighbour did not hand in."""
@@ -209,13 +245,14 @@ def not_cut(fact: Fact, _: Running | None) -> Advice | None:
         )
         return f"{are}{line_of(made)}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
     if made.op == "halo":
+        came = numbered(kind.noun, fact.value.place.named[role].pieces)
         return (
-            f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the {kind.plural} at "
-            f"its edge,\nin backward those of its halo: a gradient goes home to the rank that has the {kind.noun}"
+            f"the exchange{line_of(made)} brought {came}. Forward a neighbour lends the {kind.plural} at its edge, in "
+            f"backward it gives back\nthose of its halo: a gradient goes home to the rank that has the {kind.noun}"
         )
     stencil, inp = stencil_of(program, made, role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
-        return None
+        return _of_others(program, fact.value, role, lacking)
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
         why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"

@@ -191,6 +191,8 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
         return shared
     if (elsewhere := _inside_my_stage(program, value)) is not None:
         return elsewhere
+    if (there := _without_a_part(fact, store, value)) is not None:
+        return there
     if isinstance(value, WeightGrad):
         for key, other in store.items():
             if isinstance(other, WeightGrad) and other.layer == value.layer and other.batches > value.batches:
@@ -221,6 +223,20 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
     if found is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
         return f"{again}: {found.text}"
     return line(program, "allgather", again, f"{again}: {gather_call(program)}")
+
+
+def _without_a_part(fact: Fact, store: Any, value: Value | None) -> str | None:
+    """A value that was made anew, and put under a key that has a part less or more."""
+    number: int = fact.store
+    parts, name = _parts(fact.key), STORES[number]
+    for key, other in store.items():
+        theirs = _parts(key)
+        if value is None or theirs[0] != parts[0] or len(theirs) == len(parts) or _words_in(theirs + parts):
+            continue
+        if (type(other), other.layer, other.place.batches) == (type(value), value.layer, value.place.batches):
+            there = f"{describe(other)} is there as {name}[{shown(key)}]"
+            return f"{there}, and was here before as {name}[{shown(fact.key)}]:\nuse one key for both"
+    return None
 
 
 def _once_more(program: Running, fact: Fact, value: Value | None) -> str | None:

@@ -198,6 +198,8 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
     if summed and lost:
+        if (when := _summed_too_early(program, grad, lost)) is not None:
+            return when
         idea = f"this rank computed the gradients of {these('batch', lost)} too, and they are not in this sum"
         return line(program, "add", idea, f"{idea}:\n{call}")
     idea = f"this rank has made the gradients of {these('batch', here)}: keep their sum, and update with that"
@@ -205,6 +207,28 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
         idea = f"this rank has made the gradients of {these('batch', here)}, and that of {these('batch', lost)} "
         idea += "is in no sum"
     return line(program, "add", idea, f"add each gradient to the sum of those before:\n{call}")
+
+
+def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) -> str | None:
+    """A sum over ranks that was called before this rank had gone back through all of its batches, or for each alone."""
+    made = maker(grad)
+    if made is None or made.op != "allreduce":  # shards of several reduce-scatters may well be added up
+        return None
+    after = program.events[program.events.index(made) :]
+    if lost <= {
+        batch for event in after if event.op in BY_WEIGHT and event.layer == grad.layer for batch in event.batches
+    }:
+        return (
+            f"{titled(made)} was called before this rank went back through {these('batch', lost)}:\n"
+            "call it once, after the last batch"
+        )
+    times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
+    if times == 1:
+        return None
+    return (
+        f"{titled(made)} was called {times} times for layer {grad.layer}, each time with a part of the batches:\n"
+        "add up the gradients of all of them first, and sum once, after the last batch"
+    )
 
 
 @fact
