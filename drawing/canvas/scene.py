@@ -283,10 +283,9 @@ def _outline(mark: Rect | Poly) -> str:
     """Return the data of a path. A <rect> has half as many bytes more; a step of a line is told by how
     far it goes, and one that is level or upright, as in memory curves, by one number."""
     if isinstance(mark, Rect):
-        width = num(mark.width)
-        return f"M{num(mark.x)} {num(mark.y)}h{width}v{num(mark.height)}h-{width}" + (
-            "" if mark.stroke == "none" else "z"
-        )
+        x, y, width, height, _, stroke, *_ = mark
+        across = num(width)
+        return f"M{num(x)} {num(y)}h{across}v{num(height)}h-{across}{'' if stroke == 'none' else 'z'}"
     (x, y), *rest = ((round(10 * x), round(10 * y)) for x, y in mark.points)
     parts = [f"M{num(x / 10)} {num(y / 10)}"]
     for next_x, next_y in rest:

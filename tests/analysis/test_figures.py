@@ -65,6 +65,8 @@ def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
     top = figures.peak(trace)
     every = [(s.total, p.rank, s) for p in trace.programs for s in figures.samples(trace, p.rank)]
     assert top.elements == max((total for total, _, _ in every), default=0)
+    each = [[(s.total, s.index, s.time) for _, rank, s in every if rank == program.rank] for program in trace.programs]
+    assert figures.peaks(trace) == [max(mine, key=lambda one: one[0], default=None) for mine in each]
     bubble = figures.bubbles(trace)
     assert 0 <= bubble.makespan <= 1
     assert 0 <= bubble.span <= 1

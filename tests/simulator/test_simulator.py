@@ -342,6 +342,37 @@ def test_a_coroutine_that_catches_its_error_goes_on() -> None:
     assert simulate(careful, ranks=2)[0].time == 0.3
 
 
+def test_a_run_that_is_over_is_one_trace_until_somebody_writes_on() -> None:
+    """What follows from it is worked out once for all its pictures; and a Trace that was taken stays what it was."""
+    left: list[Any] = []
+
+    async def leaves_its_send(model: Model) -> None:
+        if model.rank == 0:
+            assert model.trace is not model.trace  # ranks still run
+            left.append(model.pass_to(1, model.get_activation([0])))
+        else:
+            await model.receive(0)
+
+    out = simulate(leaves_its_send, ranks=2, layers=1, batches=1)
+    trace = Trace.of(out)
+    assert Trace.of([*reversed(out)]).programs == out[0].trace.programs
+    assert out[0].trace is Trace.of(out)
+    assert Trace.of(out[:1]).programs[1].events == ()
+
+    async def comes_late() -> None:
+        await left[0]  # nothing is written down, but that nobody did anything else before
+
+    asyncio.run(comes_late())
+    assert Trace.of(out) is not trace
+    later = Trace.of(out)
+    out[1].load_weights(0)
+    assert (
+        len(Trace.of(out).programs[1].events) == len(later.programs[1].events) + 1 == len(trace.programs[1].events) + 1
+    )
+    model = Model(layers=1, batches=1)
+    assert model.trace is not model.trace
+
+
 @pytest.mark.parametrize("loop", [False, True], ids=["our driver", "an event loop"])
 @pytest.mark.parametrize("leave", [sys.exit, exit, lambda: exit(3)])
 def test_who_wants_to_end_python_ends_the_run(leave: Any, loop: bool) -> None:
