@@ -75,17 +75,8 @@ async def message(model: Model, place: int, group: tuple[int, ...]) -> None:
         await model.receive(group[0])
 
 
-EXCHANGES = [
-    even_gather,
-    uneven_gather,
-    padded_gather,
-    sum_up,
-    scatter,
-    even_exchange,
-    uneven_exchange,
-    *map(broadcast, range(3)),
-    message,
-]
+EVEN, UNEVEN = [even_gather, sum_up, scatter, even_exchange], [uneven_gather, padded_gather, uneven_exchange]
+EXCHANGES = [*EVEN, *UNEVEN, *map(broadcast, range(3)), message]
 
 
 @pytest.mark.parametrize("order", list(ORDERS))
