@@ -235,6 +235,34 @@ def test_an_endless_loop_is_stopped_by_hand_and_by_itself(visit: Open) -> None:
     expect(run(page, "ddp-3")).to_have_text("2")
 
 
+def test_what_a_cell_leaves_behind_holds_up_no_other_for_ever(visit: Open) -> None:
+    page = visit("04_ddp")
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    left = "import asyncio\n\ndef spin():\n    while True:\n        pass\n\n"
+    write(page, "ddp-3", f"{left}asyncio.get_running_loop().call_later(0.1, spin)\n'left'")
+    expect(run(page, "ddp-3")).to_have_text("'left'")
+    page.wait_for_timeout(1000)
+    write(page, "ddp-3", "1 + 1")
+    cell(page, "ddp-3").get_by_role("button", name="Run").click()
+    expect(page.get_by_role("status")).to_have_text(re.compile(f"Stopped after {LIMIT} seconds"))
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    expect(run(page, "ddp-3")).to_have_text("2")
+
+
+def test_the_code_of_others_reaches_neither_another_page_nor_the_files_of_this_one(visit: Open) -> None:
+    """A link brings code, which the reader may run: it could have changed the page for good."""
+    page = visit("04_ddp")
+    led = '<meta http-equiv="refresh" content="0;url=licences.txt"><base href="licences.txt"><b>led</b>'
+    for show in ("_repr_html_", "_repr_markdown_"):
+        write(page, "ddp-3", f"class Shown:\n    def {show}(self):\n        return {led!r}\n\nShown()")
+        expect(run(page, "ddp-3")).to_have_text("led")
+    for name in ("caches", "indexedDB", "Worker"):
+        write(page, "ddp-3", f"import js\njs.{name}")
+        expect(run(page, "ddp-3", ends="Cell 1 failed: see its message.")).to_contain_text(f"AttributeError: {name}")
+    assert "?p=04_ddp" in page.url
+    assert cell(page, "ddp-3").locator("meta, base").count() == 0
+
+
 def test_without_a_network_another_notebook_runs(visit: Open, host: ThreadingHTTPServer) -> None:
     page = visit("04_ddp")
     page.evaluate("navigator.serviceWorker.ready.then(() => 1)")

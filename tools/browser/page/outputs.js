@@ -15,6 +15,13 @@ function page(stem) {
   return stem === "00_index" ? `?p=${NOTEBOOKS[0][0]}` : null;
 }
 
+const ELSEWHERE = "meta,base,link,object,embed";
+
+/** Takes out what leads the whole page elsewhere, or changes what its addresses mean: code of others may put it out. */
+function tame(root) {
+  for (const odd of root.querySelectorAll(ELSEWHERE)) odd.remove();
+}
+
 /** Leads links between notebooks to this page; a link to a notebook that is not here becomes text. */
 function follow(root) {
   for (const link of root.querySelectorAll("a[href]")) {
@@ -52,6 +59,7 @@ function html(text) {
     addTitles(svg, image.dataset.titles ?? "");
     image.replaceWith(svg);
   }
+  tame(inside.content);
   follow(inside.content);
   return inside.content;
 }
@@ -61,6 +69,7 @@ export function markdown(text) {
   box.className = "text";
   box.innerHTML = marked.parse(text);
   for (const table of box.querySelectorAll("table")) table.tabIndex = 0; // wide ones are scrolled
+  tame(box);
   follow(box);
   return box;
 }

@@ -22,7 +22,8 @@ export class Python {
   }
 
   start() {
-    Object.assign(this, {queue: [], asked: 0, lost: null});
+    clearTimeout(this.clock);
+    Object.assign(this, {queue: [], asked: 0, lost: null, loaded: false});
     this.busy(false);
     this.forget();
     this.worker = worker();
@@ -46,6 +47,13 @@ export class Python {
     this.asked = this.queue.length;
     const cells = this.queue.map((cell) => (cell.ran = cell.text()));
     this.worker.postMessage({type: "run", cells, progress: store.get("progress")});
+    if (this.loaded) this.watch(); // a task that an earlier cell has left may let no other begin
+  }
+
+  /** Ends what takes too long. */
+  watch() {
+    clearTimeout(this.clock);
+    this.clock = setTimeout(() => this.stop(`Stopped after ${LIMIT} seconds. Is there a loop that never ends?`), 1000 * LIMIT);
   }
 
   stop(why) {
@@ -77,7 +85,9 @@ export class Python {
 
   ready({times, known}) {
     performance.mark("ready", {detail: {...times, known}});
+    this.loaded = true;
     if (!this.queue.length) this.say("Python is ready.");
+    else this.watch();
     setTimeout(() => this.idle(known), known ? 0 : QUIET);
   }
 
@@ -109,7 +119,7 @@ export class Python {
   begins() {
     this.queue[0].begin();
     this.say("Running…");
-    this.clock = setTimeout(() => this.stop(`Stopped after ${LIMIT} seconds. Is there a loop that never ends?`), 1000 * LIMIT);
+    this.watch();
   }
 
   output({output}) {

@@ -81,10 +81,17 @@ async function start({archive, lock, site, memory, files, progress}) {
   python.FS.mkdirTree(FOLDER);
   for (const [name, text] of Object.entries(files)) python.FS.writeFile(`${HOME}/${name}`, text);
   setProgress(progress);
+  closeOff();
   shell = python.pyimport("kernel").connect((text) => self.postMessage({type: "output", output: JSON.parse(text)}));
   times.ready = since();
   times.heap = python._module.HEAP8.length;
   return {times, known};
+}
+
+/** Takes away what reaches beyond this page: the site's own files lie in its caches, and a cell may be anybody's. */
+function closeOff() {
+  for (const name of ["caches", "indexedDB", "Worker"])
+    for (let owner = self; owner; owner = Object.getPrototypeOf(owner)) delete owner[name];
 }
 
 /** Begins once more, with all that any notebook imports, and keeps the memory of that. No cell runs here. */
