@@ -86,8 +86,8 @@ draw_mesh(MESH, groups_of=1)
 
 # %% [markdown]
 # What a batch does inside one stage you have written in puzzle $number_expert_parallel. Here it is given, with exchanges
-# along `expert` alone, as three functions that you will call. You need not read their code, only what they take from
-# the stores and what they leave there:
+# along `expert` alone, as three functions that you will call. You need not read their code, which is in the folded cell
+# below, only what they take from the stores and what they leave there:
 #
 # | function | takes | leaves | returns |
 # |---|---|---|---|
@@ -98,7 +98,7 @@ draw_mesh(MESH, groups_of=1)
 # Gradients of weights add up in `grad_weights`, and `update(model, layer)` updates a weight with what is there.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 async def exchange(model: Model, value, dim: str, layer: int):
     """Cuts a value along a dim, sends a part to each rank along "expert", and joins
     what comes."""
@@ -116,7 +116,7 @@ def block_of(model: Model):
     """Three functions, for a batch in the four layers of this stage: forward, backward
     down to the dense layer, and backward of that one. Gradients of weights add up."""
     weights, _, activations, grad_activations, grad_weights = model.storage()
-    first = 4 * model.coord["stage"]
+    first = 4 * model.coord.get("stage", 0)
     dense, dispatch, experts, combine = range(first, first + 4)
 
     def add_up(layer: int, gradient) -> None:
@@ -162,7 +162,7 @@ def update(model: Model, layer: int) -> None:
 
 
 # %% [markdown]
-# A pipeline of a single stage, with one batch for each rank. The four exchanges are where no rank computes:
+# A single stage, with one batch for each rank. The four exchanges are where no rank computes:
 
 
 # %%
@@ -176,7 +176,7 @@ async def one_stage(model: Model) -> None:
     back_through_dense(0)
 
 
-SMALL = Mesh({"stage": 1, "data": 2, "expert": 2})
+SMALL = Mesh({"data": 2, "expert": 2})
 stage = simulate(one_stage, layers=BLOCK, mesh=SMALL, batches=4, costs=PRICES)
 draw(stage)
 
