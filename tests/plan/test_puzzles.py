@@ -117,12 +117,12 @@ OTHERS: dict[str, tuple[str, Answer, str]] = {
     "the other way round": (
         "hidden_from",
         lambda w, flops, rate, g: (-(-rate // flops), -(-4 * rate // ((2 + g) * flops))),
-        "the other way round: work is 2·W·T over FLOP/s",
+        "the other way round. Work is 2·W·T over FLOP/s, the wire 2·W over bytes/s",
     ),
     "one FLOP a weight": (
         "hidden_from",
         lambda w, flops, rate, g: (-(-2 * flops // rate), -(-(2 + g) * flops // (2 * rate))),
-        "2 times as many, so there are too many bytes or too few FLOP",
+        "too many bytes, or too few FLOP",
     ),
     "no gather in backward": (
         "hidden_from",
