@@ -23,7 +23,7 @@ MOST_LINES = 7140
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
-    "drawing": 9_000,
+    "drawing": 8_990,
     "lib/analysis": 3_910,
     "lib/checker": 1_640,
     "lib/cluster": 1_530,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_250,
     "lib/trace": 3_020,
     "lib/values": 4_510,
-    "tests": 44_200,
+    "tests": 44_000,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -53,7 +53,6 @@ def strings(source: str) -> Iterator[str]:
 
 
 def values(data: object) -> Iterator[str]:
-    """All texts of a record."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, dict | list):

@@ -94,8 +94,7 @@ def goals(
     return columns(scene, placed, y)
 
 
-EDGE: Final = 24.0
-TITLE: Final = 17
+EDGE, TITLE = 24.0, 17
 
 
 def picture_of_task(task: Task) -> Picture:

@@ -20,9 +20,7 @@ from lib.values.values import Value
 LEFT: Final = 62  # pixels for the words "before" and "after"
 MOST: Final = 10
 """Columns in one picture: of more ranks the first and the last, and of groups side by side as many as fit."""
-BAR: Final = 38
-ARROW: Final = 30
-BETWEEN: Final = 26
+BAR, ARROW, BETWEEN = 38, 30, 26
 
 
 def draw_collective(run: Any, which: str | None = None, layer: int | None = None) -> Picture:

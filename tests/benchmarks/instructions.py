@@ -46,7 +46,6 @@ def instructions(act: Callable[[], Any]) -> int:
 
 
 async def gathered() -> None:
-    """Run DDP as the notebooks of the original do."""
     dist = Dist(8)
     await asyncio.gather(*(ddp(Model(rank, dist, 8, 8)) for rank in range(8)))
 

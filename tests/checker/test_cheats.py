@@ -84,7 +84,6 @@ def test_a_copy_is_the_value_itself() -> None:
 
 
 def shared_by(use: Callable[[Model, dict[str, Any]], Any]) -> Callable[[Model], Any]:
-    """Rank 0 puts its gradient into a variable that rank 1 uses."""
     shared: dict[str, Any] = {}
 
     async def run(model: Model) -> None:

@@ -41,7 +41,6 @@ def locals_only(model: Model) -> None:
 
 
 async def handed_in_twice(model: Model) -> None:
-    """The last one counts."""
     load(model)
     for layer in range(model.LAYERS):
         model.set_final_weight(layer, model.weights[layer])
@@ -105,12 +104,10 @@ def judged(trace: Trace, puzzle: str, **changes: Any) -> str:
 
 
 async def sends(model: Model) -> None:
-    """And does nothing else."""
     await model.allreduce(model.fake_grad(0, []), 0)
 
 
 def unfinished(model: Model) -> None:
-    """Up to the gradients, in variables."""
     loaded = [model.load_weights(layer)[0] for layer in range(model.LAYERS)]
     acts = [model.get_activation(range(model.BATCHES))]
     for layer, weight in enumerate(loaded):

@@ -59,8 +59,6 @@ class Job:
 
 
 class Roads:
-    """Links by stream."""
-
     def __init__(self, links: Mapping[int, Shares]) -> None:
         self.links = links
 
@@ -161,8 +159,6 @@ def test_devices_in_another_order_are_the_same_run_where_hosts_move_with_them(
     assert serial.encode(retime(mixed, mixed.costs)) == serial.encode(mixed)
 
     class Seated(Links):
-        """Rank i sits where rank names[i] does."""
-
         def _host(self, rank: int) -> int:
             return names[rank] // 2
 

@@ -126,7 +126,6 @@ class Case:
         return [line[1:].strip() for line in self.change.splitlines() if line.startswith("+") and line[1:].strip()]
 
     def text(self) -> str:
-        """The file."""
         fields = "".join(f"{name}: {self.fields[name]}\n" for name in FIELDS if name in self.fields)
         body = f"### change\n{self.change}" if self.code is None else f"### code\n{self.code}"
         fix = "" if self.fix is None else f"\n### fix\n{self.fix}\n"
@@ -251,7 +250,6 @@ def run_in_asyncio(case: Case) -> Outcome:
 
 
 def main(names: list[str]) -> None:
-    """Writes the messages anew."""
     for folder, case in [(where, case) for where in (FOLDER, CHECKED) for case in cases(where)]:
         if not names or any(name in case.name for name in names):
             found = run(case)

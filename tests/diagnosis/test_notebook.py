@@ -67,7 +67,6 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
 
 def printed(output: Any) -> str:
-    """The text of an error, without colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output["traceback"]))
 
 

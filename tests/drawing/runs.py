@@ -50,7 +50,6 @@ def finish(model: Model, layer: int, grad: WeightGrad) -> None:
 
 
 async def ddp(model: Model) -> None:
-    """Data parallel: every all-reduce is awaited at once."""
     load(model)
     for layer in reversed(range(model.LAYERS)):
         finish(model, layer, await model.allreduce(step_back(model, layer), layer))

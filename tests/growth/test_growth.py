@@ -53,7 +53,6 @@ async def summed(model: Model) -> None:
 
 
 async def kept(model: Model) -> None:
-    """Keep many values alive, each in a local variable of its own."""
     weights = [model.load_weights(0)[0] for _ in range(model.BATCHES)]
     data = model.get_activation([0])
     for weight in weights:

@@ -49,7 +49,6 @@ def test_hidden_sums_leave_only_the_last_one(name: str, sizes: list[int], figure
 
 
 def sent_by_halos(program: Program) -> int:
-    """The elements that a rank hands in at its halo exchanges."""
     events = [event for event in program.events if event.op == "halo"]
     return int(sum(value.elements() for event in events for value in program.values_of(event.inputs)))
 

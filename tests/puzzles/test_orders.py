@@ -46,15 +46,12 @@ def sent(function: Any) -> str:
 
 
 def neighbours(rank: int, ranks: int, batches: int) -> Words:
-    """Stages beside each other on one rank."""
     stages = (2 * rank, 2 * rank + 1)
     forwards = [f"{stage}F{b}" for stage in stages for b in range(batches)]
     return forwards + [f"{stage}B{b}" for stage in reversed(stages) for b in range(batches)]
 
 
 def lagging(lag: Callable[[int, int, int], int]) -> Any:
-    """ZB-H1 with weight halves that come later by so many."""
-
     def order_of_a_rank(rank: int, ranks: int, batches: int) -> Words:
         ahead, late = min(batches, ranks - rank), lag(rank, ranks, batches)
         order = [f"F{b}" for b in range(ahead)]

@@ -27,7 +27,6 @@ def test_a_training_step_that_reads(name: str, transport: str) -> None:
 
 
 def example(process: int) -> str:
-    """What a process of the example prints."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         runpy.run_path(str(ROOT / "docs/examples/feeding.py"), run_name="__main__")
     return said.getvalue()

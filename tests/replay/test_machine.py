@@ -106,7 +106,6 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch, no_gpu: None) -> None:
-    """The times are those of MACHINE."""
     monkeypatch.setattr(calibration, "measured", lambda options, ranks, sizes: times(ranks, sizes))
 
 

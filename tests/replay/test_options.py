@@ -17,7 +17,6 @@ from lib.replay.__main__ import main
 
 
 def help_of_command() -> str:
-    """What `puzzles replay --help` says."""
     from lib.suite.cli.app import app
 
     return CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output

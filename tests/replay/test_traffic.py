@@ -18,7 +18,6 @@ ORDERS = {"as they are": (0, 1, 2), "turned": (2, 0, 1), "reversed": (2, 1, 0)}
 
 
 def pieces(model: Model, *shards: int, total: int = 4) -> Any:
-    """Some shards of a gradient of nothing."""
     zero = model.fake_grad(0)
     found = zero.shard(shards[0], total)
     for shard in shards[1:]:

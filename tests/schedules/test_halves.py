@@ -18,8 +18,6 @@ from tests.support.schedules import EVERYTHING, Case
 
 @pytest.fixture
 def halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Backward as its halves, one after the other."""
-
     def backward(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[Any, ActivationGrad]:
         by_input = model.backward_input(layer, inp, grad, weight)
         return model.backward_weight(layer, inp, grad), by_input

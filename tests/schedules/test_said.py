@@ -16,7 +16,7 @@ from lib.schedules.pipelines.generators import one_f_one_b
 from tests.support.puzzles import way
 from tests.support.said import Said
 
-FILES = {name: Said(__file__, name, kinds=True) for name in ("files", "orders", "sweeps", "written")}
+FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
 ROOMS = (gallery, steps, orders, trace, action, generators, legality, lowering, program, timing)
 NAMES = {name: value for room in ROOMS for name, value in vars(room).items()}
 STUDENTS = """

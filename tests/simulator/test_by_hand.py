@@ -26,8 +26,6 @@ COSTS = {"unit": Costs(), "links": LINKS, "uneven": Uneven(layers=(2, 0.5), rank
 
 
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has all operations of a Model take the plain way."""
-
     def plain(name: str, takes: int) -> Callable[..., Any]:
         def call(model: Any, layer: Any, *values: Any) -> Any:
             return model._compute(name, layer, *values[:takes])

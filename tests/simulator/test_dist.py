@@ -122,8 +122,6 @@ class Own(list[Any]):
 
 
 class Slotted(tuple[Any, ...]):
-    """A tuple with more than its items."""
-
     _fields = ()
     more: Any = None
 

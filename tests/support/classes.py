@@ -49,7 +49,6 @@ class Way:
 
     @property
     def state(self) -> str:
-        """Of all sizes together."""
         elsewhere = {one.state for one in self.hidden}
         if self.own.correct and elsewhere & {"failed", "unsolved"}:
             return "partly"
@@ -82,7 +81,6 @@ def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result,
 
 @cache
 def ways(puzzle: str) -> tuple[Way, ...]:
-    """The reference first, then the other ways, then the mistakes."""
     record = PUZZLES[puzzle]
     if record.is_function:
         right = Result("its table, and 400 inputs drawn at random", "passed", message="Correct! Right on all.")
@@ -104,7 +102,6 @@ def _way(name: str, function: Any, puzzle: str) -> Way:
 
 
 def asked(puzzle: str) -> Asked:
-    """A puzzle as a teacher would ask it."""
     record = PUZZLES[puzzle]
     if record.is_function:
         return Asked(puzzle, record.title, record.number)

@@ -36,7 +36,6 @@ def step(model: Model, keep: bool) -> None:
 
 
 def wrong(model: Model) -> None:
-    """Runs to its end, and is no training step."""
     model.get_activation(range(model.BATCHES))
 
 

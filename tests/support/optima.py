@@ -18,10 +18,8 @@ def optima() -> tuple[Optimum, ...]:
 
 
 def front(size: Size) -> tuple[Optimum, ...]:
-    """Those of a size, the fastest first and the leanest last."""
     return tuple(optimum for optimum in optima() if optimum.size == size)
 
 
 def find(size: Size, aim: Aim) -> Optimum:
-    """The optimum of a size; of those between the fastest."""
     return next(optimum for optimum in front(size) if optimum.aim == aim)

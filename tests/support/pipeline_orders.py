@@ -29,7 +29,6 @@ def run(size: Size, orders: Sequence[Sequence[Action]]) -> Trace | None:
 
 
 def figures(trace: Trace) -> tuple[float, int]:
-    """End and peak."""
     assert isinstance(trace, Trace)
     return end(trace), int(peak(trace).elements)
 

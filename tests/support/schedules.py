@@ -50,7 +50,6 @@ def grad_accum(model: Model) -> None:
 
 
 async def ddp(model: Model) -> None:
-    """Keeps the inputs of all layers to the end."""
     load(model)
     model.activations[0] = model.get_activation(mine(model))
     for layer in range(model.LAYERS):

@@ -93,7 +93,6 @@ def answers(site: Path, *cells: str) -> list[tuple[bool, list[dict[str, Any]]]]:
 
 
 def text(outputs: list[dict[str, Any]]) -> str:
-    """The one text that a cell put out."""
     (output,) = outputs
     return (
         "\n".join(output["traceback"]) if "traceback" in output else output.get("text") or output["data"]["text/plain"]

@@ -26,7 +26,6 @@ from tests.support.schedules import Case
 
 
 def load(data: Any, folder: Path) -> Trace:
-    """What Trace.load makes of JSON data, or of bytes."""
     path = folder / "trace.json"
     path.write_bytes(data if isinstance(data, bytes) else json.dumps(data).encode())
     return Trace.load(path)

@@ -24,7 +24,6 @@ def tick(model: Model) -> None:
 
 
 def gradients(model: Model) -> list[int]:
-    """Weights of gradients whenever a forward started."""
     samples = figures.samples(model.trace, model.rank)
     found = [s for s in samples if model.program.events[s.index].op == "forward"]
     return [int(s.by_kind.get("weight gradient", 0)) // WEIGHT for s in found]

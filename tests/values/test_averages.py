@@ -22,7 +22,6 @@ def parts(value: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def means(sizes: Sequence[int]) -> list[Any]:
-    """The means of parts of a grid, by a layer of two features."""
     shape = Shape(1, 1, Layer("mean", 2, 2, sum(sizes)))
     whole = made(Activation, 0, 1, shape.activations[0].whole)
     return [forward(shape, 0, part) for part in parts(whole, sizes)]

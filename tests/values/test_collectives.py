@@ -20,7 +20,6 @@ SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
 
 
 def grads(n: int, batches: int) -> list[WeightGrad]:
-    """The gradients of n ranks that share `batches` batches out."""
     return [WeightGrad(1, 3, range(rank, batches, n), batches) for rank in range(n)]
 
 
@@ -214,7 +213,6 @@ def meet(one: Member, other: Member) -> None:
 
 
 def join(op: str, *values: Any, pair: tuple[int, int]) -> None:
-    """All of a group, of whom a pair cannot go together."""
     with pytest.raises(MismatchError) as raised:
         collective(COLLECTIVES[op], members(*((op, 0, value) for value in values)))
     assert raised.value.ranks == pair

@@ -70,7 +70,6 @@ def test_features_and_columns_are_gathered_and_are_whole_then() -> None:
 
 
 def summed(*rest: tuple[str, set[int], int]) -> WeightGrad:
-    """The gradient of all batches of some columns, or of all."""
     return value_of(WeightGrad, SHAPE, 0, 4, frozenset(range(4)), 4, frozenset([0]), 1, rest)
 
 

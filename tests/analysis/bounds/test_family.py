@@ -216,7 +216,6 @@ STATES = Family(2, 2, 2, sharded=True, copies=2)
 
 
 def _zero(model: Model, kept: bool = True) -> tuple[dict[int, Weight], dict[int, Any]]:
-    """All weights, and a shard of each state; or all of both."""
     weights = {layer: model.load_weights(layer)[0] for layer in range(model.LAYERS)}
     place = (model.rank, model.RANKS) if kept else (0, 1)
     return weights, {layer: model.load_weights(layer, *place)[1] for layer in range(model.LAYERS)}

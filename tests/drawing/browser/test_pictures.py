@@ -26,13 +26,11 @@ def small(fill: str = ALARM, words: str = "a box", title: str = "") -> Picture:
 
 
 def cells(*pictures: Picture, body: str = "", root: str = "") -> str:
-    """A page with these pictures as a notebook shows them."""
     outputs = "".join(f"<p>{picture._repr_mimebundle_()['text/html']}</p>" for picture in pictures)
     return f"<!doctype html><html {root}><meta charset=utf-8><body {body}><i>a word</i>{outputs}</body>"
 
 
 def colours(page: Page) -> tuple[str, str]:
-    """Of the paper and of the words of a picture."""
     page.wait_for_selector("svg", state="attached")
     return tuple(
         page.evaluate(f"getComputedStyle(document.querySelector('svg').querySelector('{tag}')).fill")

@@ -31,7 +31,6 @@ DROPPED = run(step(FOUR, mistake="halo's gradient dropped"), FOUR)
 
 
 async def to_neighbours(part: Part, edges: list[Any]) -> list[Any]:
-    """What neighbours have, by messages."""
     model = part.model
     near = [rank for rank in (model.rank - 1, model.rank + 1) if 0 <= rank < model.RANKS]
     works = [model.pass_to(rank, edge) for rank, edge in zip(near, edges, strict=True)]

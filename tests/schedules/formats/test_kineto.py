@@ -74,7 +74,6 @@ def read(
 
 
 def gaps(name: str, other: str) -> str:
-    """Where a profile of a schedule departs from another one."""
     with TemporaryDirectory() as folder:
         found = read_profile(profile_of(Path(folder), name), "run")
     return "\n".join(

@@ -15,7 +15,6 @@ STUB = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("b
 
 
 def puzzles(*arguments: str | Path) -> Result:
-    """Runs the command."""
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 

@@ -111,7 +111,6 @@ WHOLE = {"outcome": "trace", "text": "", "printed": "", "answers": [], "places":
 
 
 def whole(trace: object = None, **changes: object) -> str:
-    """What a process sends: two lines of JSON."""
     return f"{json.dumps(trace)}\n{json.dumps({**WHOLE, **changes})}"
 
 

@@ -13,7 +13,6 @@ from tests.support.schedules import buckets
 
 
 def goals(puzzle: str, function: Any) -> list[str]:
-    """The goals that a schedule reaches."""
     verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
     assert verdict.correct, verdict.faults
     return [goal.name for goal in verdict.goals if goal.reached]

@@ -42,7 +42,6 @@ def grade(pytester: pytest.Pytester, *options: str | Path) -> pytest.RunResult:
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, str]:
-    """What came of each test, by its name."""
     rows = [line.split() for line in result.outlines if "::" in line and "%]" in line]
     return {row[0]: row[1] for row in rows}
 

@@ -28,7 +28,6 @@ def book(*students: tuple[str, tuple[Score, ...]]) -> Gradebook:
 
 
 def crowd(count: int, puzzle: str = "ddp") -> list[tuple[str, tuple[Score, ...]]]:
-    """Students who have nothing in common."""
     return [(f"s{number:03}", (score(puzzle, f"d{number}", f"c{number}"),)) for number in range(count)]
 
 

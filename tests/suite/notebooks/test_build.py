@@ -49,7 +49,6 @@ demonstration
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with one source."""
     (tmp_path / "solutions" / "basics").mkdir(parents=True)
     (tmp_path / "solutions" / "basics" / "basic.py").write_text(SOURCE, "utf-8")
     return tmp_path

@@ -56,7 +56,6 @@ def editions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty virtual environment, and its Python."""
     folder = tmp_path_factory.mktemp("empty") / "venv"
     venv.create(folder, with_pip=True)
     return folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"

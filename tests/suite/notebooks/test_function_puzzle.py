@@ -95,7 +95,6 @@ Puzzles = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with this puzzle alone."""
     root = tmp_path_factory.mktemp("tree")
     for name in ("lib", "drawing", "solutions/parts"):
         # With what Python has compiled, which holds for a copy of the same time.
@@ -148,7 +147,6 @@ def built(puzzles: Puzzles, tree: Path) -> Path:
 
 
 def solve(notebook: Path, path: Path, code: str) -> Path:
-    """A copy of a notebook with code in the gap."""
     data = json.loads(notebook.read_text("utf-8"))
     for cell in data["cells"]:
         text = "".join(cell["source"])

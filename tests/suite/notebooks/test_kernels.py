@@ -43,7 +43,6 @@ ASKS = (
 
 
 def notebook(*sources: str) -> Notebook:
-    """A notebook of cells that may fail."""
     cells = [
         {"cell_type": "code", "id": f"c{number}", "source": source, "outputs": [], "execution_count": None}
         | {"metadata": {"tags": ["raises-exception"]}}
@@ -53,7 +52,6 @@ def notebook(*sources: str) -> Notebook:
 
 
 def outputs(folder: Path, *sources: str) -> list[list[Any]]:
-    """What the cells of a notebook put out in a warm kernel."""
     (ran,) = kernels.execute({folder / "one.ipynb": notebook(*sources)}, warm=True)
     assert not isinstance(ran, BuildError), ran
     return [cell["outputs"] for cell in ran["cells"]]

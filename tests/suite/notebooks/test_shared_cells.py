@@ -25,7 +25,6 @@ NAMES = reading_order()
 
 
 def project(tmp_path: Path) -> Path:
-    """A project with two parts and nothing else."""
     parts = tmp_path / "solutions" / "parts"
     parts.mkdir(parents=True)
     (parts / "who.py").write_text("# %% [markdown]\n# $title on $ranks ranks\n", "utf-8")

@@ -186,7 +186,6 @@ def curriculum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, first: Puzzle = FIRST, second: Puzzle = LATER) -> None:
-    """Makes two records the only ones."""
     monkeypatch.setattr(verify, "PUZZLES", {first.id: first, second.id: second})
 
 
@@ -195,7 +194,6 @@ def found(curriculum: Path) -> list[tuple[str, str, str]]:
 
 
 def body() -> str:
-    """The function of the reference solution of `basic`."""
     text = reference("basic").read_text("utf-8")
     return text[text.index("def basic(") : text.index("\n\n\n", text.index("def basic("))] + "\n"
 

@@ -93,7 +93,6 @@ SAID = Said(__file__, "gaps")
 
 
 def changed(old: str, new: str) -> str:
-    """The student's copy of a source in which something is changed."""
     assert old in WHOLE
     broken = WHOLE.replace(old, new, 1)
     return student(broken, find(broken, "x.py", "basic"), "x.py")

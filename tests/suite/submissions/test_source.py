@@ -35,7 +35,6 @@ def notebook(*cells: str) -> str:
 
 
 def answer(*cells: str, **modules: str) -> Any:
-    """What the function `basic` of a notebook gives."""
     return function_of(source(*cells, **modules), "basic")(None)
 
 
@@ -100,7 +99,6 @@ def test_a_py_whose_other_parts_are_broken() -> None:
 
 @cache
 def goals(puzzle: str) -> list[str]:
-    """The goals that the reference reaches."""
     verdict = check(simulate(way(puzzle), puzzle=puzzle), puzzle)
     return [goal.name for goal in verdict.goals if goal.reached]
 

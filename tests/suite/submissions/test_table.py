@@ -59,7 +59,6 @@ def test_whatever_json_is_sent_it_is_an_answer_or_refused(data: Any) -> None:
 
 
 def alike(mine: Any, other: Any) -> str:
-    """Whether two answers are the same, in both orders."""
     both = {same(decode(encode(one)), decode(encode(two))) for one, two in ((mine, other), (other, mine))}
     return " and ".join("the same" if equal else "not the same" for equal in both)
 
@@ -74,8 +73,6 @@ def test_what_is_no_data(value: Any) -> None:
 
 
 class Anything(str):
-    """A text that calls itself equal to everything."""
-
     def __eq__(self, other: object) -> bool:
         return True
 
@@ -83,8 +80,6 @@ class Anything(str):
 
 
 class Pretender:
-    """Says that it is a text, and that it is equal to everything."""
-
     __class__ = str  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __eq__(self, other: object) -> bool:

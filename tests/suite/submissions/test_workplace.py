@@ -27,7 +27,6 @@ def notebook(*cells: str, outputs: str = "") -> str:
 
 
 def puzzle(name: str, text: str = "a puzzle", outputs: str = "") -> str:
-    """A puzzle's notebook as students are given it."""
     return notebook(text, f"async def {name}(model):\n{STUB.format(name)}", outputs=outputs)
 
 

@@ -118,7 +118,6 @@ def run(page: Page, name: str, ends: str = "Done.") -> Locator:
 
 
 def more(page: Page, name: str) -> None:
-    """Clicks what stands in the menu."""
     page.locator("#menu summary").click()
     page.locator("#menu").get_by_text(name).click()
 
@@ -421,8 +420,6 @@ def test_a_browser_that_cannot_run_python_shows_what_is_stored(visitor: BrowserC
 
 
 class Cut(Handler):
-    """Serves half of one file, and closes the connection."""
-
     cut = ""
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
@@ -572,8 +569,6 @@ def test_a_notebook_goes_elsewhere_and_finds_its_package_on_this_site(
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """Writes down what it is asked for, and gives nothing."""
-
     asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
