@@ -234,6 +234,21 @@ def test_an_endless_loop_is_stopped_by_hand_and_by_itself(visit: Open) -> None:
     expect(run(page, "ddp-3")).to_have_text("2")
 
 
+def test_python_that_breaks_down_starts_again(chromium: Browser, host: ThreadingHTTPServer) -> None:
+    """A link may bring what is nested more deeply than the stack of a browser is high. The console says more of it."""
+    context = chromium.new_context(base_url=address(host))
+    page = context.new_page()
+    page.goto("?p=04_ddp")
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    write(page, "ddp-3", "import json\n\njson.loads('[' * 500_000 + ']' * 500_000)")
+    cell(page, "ddp-3").get_by_role("button", name="Run").click()
+    expect(cell(page, "ddp-3").locator(".out")).to_contain_text("Python broke down here", timeout=1000 * LIMIT / 2)
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    write(page, "ddp-3", "1 + 1")
+    expect(run(page, "ddp-3")).to_have_text("2")
+    context.close()
+
+
 def test_what_a_cell_leaves_behind_holds_up_no_other_for_ever(visit: Open) -> None:
     page = visit("04_ddp")
     expect(page.get_by_role("status")).to_have_text("Python is ready.")
@@ -331,6 +346,23 @@ def test_a_storage_that_keeps_nothing_is_said(visitor: BrowserContext, visit: Op
     write(page, "ddp-3", "'mine'")
     expect(page.get_by_role("status")).to_contain_text(said)
     expect(run(page, "ddp-3")).to_have_text("'mine'")
+
+
+def test_what_found_no_room_is_kept_once_there_is_some(visitor: BrowserContext, visit: Open) -> None:
+    refuse = "if (self.full) throw new DOMException('no', 'QuotaExceededError')"
+    visitor.add_init_script(
+        "self.full = true; self.own = Storage.prototype.setItem;"
+        f"Storage.prototype.setItem = function (...all) {{ {refuse}; self.own.apply(this, all); }}"
+    )
+    page = visit("04_ddp")
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    write(page, "ddp-3", "'mine'")
+    expect(page.get_by_role("status")).to_contain_text("This browser's storage is full")
+    page.evaluate("self.full = false")
+    write(page, "ddp-9", "'more'")
+    page.reload()
+    expect(cell(page, "ddp-9")).to_contain_text("'more'")
+    expect(cell(page, "ddp-3")).to_contain_text("'mine'")
 
 
 def test_two_tabs_show_the_same(visit: Open) -> None:

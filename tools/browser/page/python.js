@@ -116,6 +116,10 @@ export class Python {
     this.say(`Python could not be loaded (${text}). What you wrote is kept: load the page again to go on.`);
   }
 
+  crashed() {
+    this.stop("Python broke down here, as it does on what is nested too deeply.");
+  }
+
   begins() {
     this.queue[0].begin();
     this.say("Running…");

@@ -17,10 +17,14 @@ export function get(key) {
   }
 }
 
+function write(key, value) {
+  value === null ? localStorage.removeItem(PREFIX + key) : localStorage.setItem(PREFIX + key, value);
+  remembered.delete(key);
+}
+
 export function set(key, value) {
   try {
-    value === null ? localStorage.removeItem(PREFIX + key) : localStorage.setItem(PREFIX + key, value);
-    remembered.delete(key);
+    write(key, value);
   } catch (error) {
     if (!remembered.size)
       complain(
@@ -29,6 +33,12 @@ export function set(key, value) {
           : "This browser does not let the page keep anything: download your notebook before you close the page.",
       );
     remembered.set(key, value);
+    return;
+  }
+  try {
+    for (const [other, text] of remembered) write(other, text); // there may be room for it by now
+  } catch {
+    // It is remembered as before.
   }
 }
 

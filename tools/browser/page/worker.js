@@ -81,6 +81,7 @@ async function start({archive, lock, site, memory, files, progress}) {
   python.FS.mkdirTree(FOLDER);
   for (const [name, text] of Object.entries(files)) python.FS.writeFile(`${HOME}/${name}`, text);
   setProgress(progress);
+  python._api.on_fatal = () => self.postMessage({type: "crashed"}); // else a cell that overflows its stack never ends
   closeOff();
   shell = python.pyimport("kernel").connect((text) => self.postMessage({type: "output", output: JSON.parse(text)}));
   times.ready = since();
