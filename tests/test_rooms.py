@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/schedules": 4_700,
     "lib/plan": 1_620,
     "lib/simulator": 3_300,
-    "lib/suite/cli": 3_500,
+    "lib/suite/cli": 3_250,
     "lib/suite/course": 1_430,
     "lib/suite/grade": 3_900,
     "lib/suite/isolation": 1_250,
