@@ -1,4 +1,4 @@
-"""What grading leaves in its folder for other programs: a row of FORMS for each file, and what a platform takes back.
+"""What grading leaves in its folder for other programs: two files, and what a platform takes back.
 
 scores.csv has a row for each student, for a spreadsheet: columns of the student; of each puzzle in turn, called after
 it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold); the name of the file in feedback/, what people wrote, and
@@ -15,15 +15,14 @@ import csv
 import io
 import re
 import unicodedata
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from lib.files import ready, write_whole
+from lib.files import ready, write_whole, zipped
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score
 from lib.suite.grade.intake.roster import Roster, neutral
 from lib.suite.grade.intake.submission import Collected
@@ -117,35 +116,19 @@ def csv_of(book: Gradebook) -> str:
     return "\ufeff" + text.getvalue()
 
 
-# -- forms ---------------------------------------------------------------------------------------------------------
-
-
-class Form(NamedTuple):
-    """A file, what it is for, and what makes its text of a gradebook."""
-
-    file: str
-    about: str
-    text_of: Callable[[Gradebook], str]
-
-
-FORMS: Final[tuple[Form, ...]] = (
-    Form("scores.csv", "a row for each student, for a spreadsheet", csv_of),
-    Form("gradebook.json", "everything, for programs", Gradebook.to_json),
-)
+# -- files ---------------------------------------------------------------------------------------------------------
 
 
 def write_results(book: Gradebook, out: str | Path) -> list[Path]:
-    """Write a gradebook in every form, each file whole or not at all. The same gradebook gives the same bytes."""
-    written = [Path(out, form.file) for form in FORMS]
-    for path, form in zip(written, FORMS, strict=True):
+    """Write a gradebook as a table and, with everything, as JSON. The same gradebook gives the same bytes."""
+    texts = {Path(out, "scores.csv"): csv_of(book), Path(out, "gradebook.json"): book.to_json()}
+    for path, text in texts.items():
         # Half a character, which Python has and UTF-8 has not, becomes a question mark.
-        write_whole(ready(path), form.text_of(book).encode("utf-8", "replace"))
-    return written
+        write_whole(ready(path), text.encode("utf-8", "replace"))
+    return [*texts]
 
 
 # -- back to a platform --------------------------------------------------------------------------------------------
-
-LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the time of every file in a zip: the same bytes every time
 
 
 def write_points(book: Gradebook, roster: Roster, column: str, out: Path) -> Path:
@@ -171,14 +154,10 @@ def write_feedback(book: Gradebook, collected: Collected, out: Path) -> Path | N
     files = {
         f"{re.sub('_/$', '_', one.before)}feedback.html": one.student for one in collected.submissions if one.before
     }
-    path, data = out / "feedback.zip", io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, student in sorted(files.items()):
-            info = zipfile.ZipInfo(name.encode("utf-8", "replace").decode(), LONG_AGO)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, (out / "feedback" / f"{pages[student]}.html").read_bytes())
+    path = out / "feedback.zip"
     if not files:
         path.unlink(missing_ok=True)
         return None
-    write_whole(path, data.getvalue())
+    named = {name.encode("utf-8", "replace").decode(): files[name] for name in sorted(files)}
+    write_whole(path, zipped({n: (out / "feedback" / f"{pages[who]}.html").read_bytes() for n, who in named.items()}))
     return path

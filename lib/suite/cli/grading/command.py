@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,7 +16,7 @@ import typer
 
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
-from lib.files import ROOT, ready, write_whole
+from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import fail, numbers, option, progress, say, show_table, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
@@ -37,7 +35,7 @@ from lib.suite.grade.intake.roster import (
     to_fill_in,
 )
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.results import FORMS, write_feedback, write_points, write_results
+from lib.suite.grade.results import write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
@@ -119,14 +117,14 @@ def grade_(
             book = by_hand(book, by_person, assignment.rules)
         except (TableError, OSError) as error:  # a table without the columns of marks
             book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
-        write_results(book, out)
+        results = write_results(book, out)
         with progress("Drawing") as done:
             traces = Traces(out / TRACES)
             index = write_report(book, traces, out, jobs=jobs or cores, tell_sizes=assignment.tell_sizes, done=done)
     except KeyboardInterrupt:
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
-    _show(book, out)
+    _show(book, results)
     given = None if column is None else write_points(book, listed, column, out)
     for path in filter(None, (given, write_feedback(book, collected, out))):
         say(visible(f"To upload: {path}"))
@@ -171,7 +169,7 @@ def _collected(paths: Sequence[Path], roster: Roster, config: Config) -> tuple[C
     return collected, (*roster.problems, *problems, *strangers)
 
 
-def _show(book: Gradebook, out: Path) -> None:
+def _show(book: Gradebook, results: Sequence[Path]) -> None:
     """The class in a table, what is refused, and where the rest is."""
     from rich.table import Table
 
@@ -190,7 +188,7 @@ def _show(book: Gradebook, out: Path) -> None:
         if len(lines) > SHOWN:
             say(f"{label}: {len(lines) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
-    say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
+    say(f"For programs: {', '.join(map(str, results))}")
 
 
 # -- an autograder for Gradescope -----------------------------------------------------------------------------------
@@ -200,7 +198,6 @@ def _show(book: Gradebook, out: Path) -> None:
 # hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
 # Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
 
-LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
@@ -226,14 +223,7 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
             name = path.relative_to(root).as_posix()
             if path.suffix in ENDINGS and not any(part in name for part in LEFT_OUT):
                 files[f"{to}{name}"] = path.read_bytes()
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
-        for name, data in files.items():
-            info = zipfile.ZipInfo(name, LONG_AGO)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o755 if data.startswith(b"#!") else 0o644) << 16
-            archive.writestr(info, data)
-    write_whole(ready(output), held.getvalue())
+    write_whole(ready(output), zipped(files))
     return output
 
 
