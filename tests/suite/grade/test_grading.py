@@ -110,7 +110,7 @@ def results(folder: Path, out: Path, jobs: int | None = None) -> dict[str, bytes
     """The bytes of all files that a grading leaves for others, and of all schedules."""
     book = graded(folder, out, asked("ddp", hidden=1, seed=3), jobs)
     write_results(book, out)
-    files = [out / "scores.csv", out / "gradebook.json"] + sorted((out / "work" / "traces").iterdir())
+    files = [out / "scores.csv", out / "gradebook.json", *sorted((out / "work" / "traces").iterdir())]
     return {path.name: path.read_bytes() for path in files}
 
 
