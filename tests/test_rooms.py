@@ -36,7 +36,7 @@ BUDGETS = {
     "lib/simulator": 3_300,
     "lib/suite/cli": 3_240,
     "lib/suite/course": 1_430,
-    "lib/suite/grade": 3_760,
+    "lib/suite/grade": 3_600,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_520,
     "lib/suite/submissions": 2_230,

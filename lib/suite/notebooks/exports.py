@@ -26,6 +26,7 @@ from lib.suite.notebooks.shared_cells import pinned
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import home, is_checkout, notebook_in
+from lib.suite.submissions.statements import notebook_cells
 
 SETUP = "# @title Set up"
 STAYS = {
@@ -87,15 +88,14 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
 def read_notebook(path: Path) -> Notebook:
     """Read a notebook as JSON. BuildError for a file that is not there, or is none."""
-    if not path.is_file():
-        raise BuildError(f"there is no file {path}")
     try:
-        notebook: Notebook = json.loads(path.read_text("utf-8"))
-        for cell in notebook["cells"]:
-            _source(cell)
-    except (ValueError, KeyError, TypeError):
-        raise BuildError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
-    return notebook
+        text = path.read_text("utf-8")
+        notebook_cells(path.name, text)
+        return json.loads(text)
+    except OSError:
+        raise BuildError(f"there is no file {path}") from None
+    except ValueError as error:
+        raise BuildError(str(error)) from None
 
 
 def _source(cell: dict[str, Any]) -> str:
