@@ -10,7 +10,6 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
@@ -22,7 +21,7 @@ from lib.suite.cli.console import console, draw_thing, numbers, option, say, sho
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, is_off, known, next_puzzle, solved
-from lib.suite.course.solutions import Way, refusal, ways
+from lib.suite.course.solutions import OFFICIAL, refusal, revealed
 from lib.suite.course.subject import Attempt, attempt, outcome
 from lib.suite.isolation.isolation import LIMIT
 from lib.suite.submissions.load import SourceError, puzzles_of, source_in
@@ -109,7 +108,7 @@ def hint(
 
 def reveal(
     puzzle: options.PuzzleArgument,
-    way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
+    way: Annotated[str, typer.Argument(help="Show the code of this alternative.", show_default=False)] = OFFICIAL,
     file: Annotated[
         Path | None, option("A notebook or .py in which the puzzle passes.", exists=True, dir_okay=False)
     ] = None,
@@ -126,47 +125,14 @@ def reveal(
     if (missing := refusal(puzzle, standing)) is not None:
         say(missing)
         raise typer.Exit(1)
-    show_ways(puzzle, way)
+    from rich.markdown import Markdown
 
-
-def show_ways(puzzle: str, name: str | None = None) -> None:
-    """Show the official answer to a puzzle, its figures, and what else can be done, each with its figures; or the code
-    of one way, by its name. SourceError where there is none of that name."""
-    every = {way.name: way for way in ways(puzzle)}
-    official, *others = every.values()
-    if name is None:
-        say(f"The official answer to {puzzle}, from {shown(official.path)}:\n")
-        _show_code([official, *others])
-        for way in others:
-            say(f"\n{way.name}: {way.about}")
-            console().print(Text(way.worth))
-        if others:
-            say(f"\nTo see the code of one of them: puzzles reveal {puzzle} {others[0].name}")
-    elif name in every:
-        way = every[name]
-        say(f"{way.name}, from {shown(way.path)}\n{way.about}\n{way.worth}\n".replace("\n\n", "\n"))
-        _show_code([way])
-    else:
-        raise SourceError(f"{puzzle} has no solution called {name!r}; there are {', '.join(every)}")
-
-
-def _show_code(every: Sequence[Way]) -> None:
-    """The code of the first, with its syntax in colours, and the figures of all."""
-    from rich.syntax import Syntax
-
-    terminal, code = console(), every[0].code
-    if not terminal.is_terminal:
-        terminal.width = max(terminal.width, *map(len, code.splitlines()))
-    terminal.print(Syntax(code, "python", background_color="default", word_wrap=True))
-    say("")
-    table = Table("", *numbers("time", "memory"), "best goal reached")
-    for way in every:
-        if isinstance(way.verdict, FunctionVerdict):
-            say(f"{way.name}: {way.verdict.text()}")
-        else:
-            table.add_row(way.name, f"{way.verdict.time:g}", amount(way.verdict.memory), way.verdict.best or "none")
-    if table.row_count:
-        show_table(table)
+    found = revealed(puzzle, way, f"puzzles reveal {puzzle} {{}}")
+    say(f"From {shown(found.path)}:")
+    terminal = console()
+    if terminal.is_terminal:
+        return terminal.print(Markdown(found.markdown))
+    say(found.markdown)  # in which no line of code is cut
 
 
 def workplace() -> Path:
