@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/schedules": 4_700,
     "lib/plan": 1_620,
     "lib/simulator": 3_300,
-    "lib/suite/cli": 3_200,
+    "lib/suite/cli": 3_150,
     "lib/suite/course": 1_440,
     "lib/suite/grade": 3_600,
     "lib/suite/isolation": 1_250,

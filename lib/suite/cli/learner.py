@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -176,12 +177,8 @@ class Watcher:
             raise SourceError(f"{path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
         self.path, self.limit, self.alone = path, limit, path.is_file()
         self.folder = path.parent if self.alone else path
-        self.passed = set[str]()
-        """Those whose last run passed."""
-        self._known = set[str]()
-        """The names of files that had a puzzle."""
         self._puzzle = puzzle if self.alone else None
-        if not self.alone and not self.by_puzzle():
+        if not self.alone and not self.files():
             raise SourceError(f"{path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
 
     def concerns(self, path: Path) -> bool:
@@ -190,18 +187,15 @@ class Watcher:
             return path.name == self.path.name
         return path.suffix in ENDINGS and not path.name.startswith(".")
 
-    def by_puzzle(self) -> dict[str, list[Path]]:
-        """Return the files that there are now, by puzzle, in the order of the puzzles."""
-        files: dict[str, list[Path]] = {}
-        folder = (path for folder in self.folders() for path in sorted(folder.glob("*")))
-        for path in [self.path] if self.alone else folder:
-            if self.concerns(path):
-                try:
-                    for puzzle in self._about(path):
-                        files.setdefault(puzzle, []).append(path)
-                except (SourceError, OSError):
-                    continue  # one of no puzzle, or that cannot be read just now
-        return {puzzle: files[puzzle] for puzzle in PUZZLES if puzzle in files}
+    def files(self) -> dict[str, Path]:
+        """Return the file of each puzzle that there is now, in the order of the puzzles; of several the first."""
+        found: dict[str, Path] = {}
+        below = (path for folder in self.folders() for path in sorted(folder.glob("*")))
+        for path in [self.path] if self.alone else filter(self.concerns, below):
+            with suppress(SourceError, OSError):  # one of no puzzle, or that cannot be read just now
+                for puzzle in self._about(path):
+                    found.setdefault(puzzle, path)
+        return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
 
     def folders(self) -> list[Path]:
         """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
@@ -212,7 +206,6 @@ class Watcher:
         """The puzzles of a file; or those `begun`, in which something is written, and the first, where nothing
         is. SourceError or OSError where it has none, or cannot be read."""
         puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
-        self._known.add(path.name)
         if len(puzzles) == 1 or not begun:
             return puzzles
         source = source_in(path)
@@ -220,16 +213,14 @@ class Watcher:
 
     def begin(self) -> bool:
         """Run the puzzles in order, up to the first that does not pass. True where all of them pass."""
-        puzzles = self.by_puzzle()
-        if self.alone and len(puzzles) <= 1:
+        files = self.files()
+        if self.alone and len(files) <= 1:
             return self.changed([self.path])
-        for puzzle, paths in puzzles.items():
-            first = attempt(paths[0], puzzle, self.limit)
-            others = (attempt(path, puzzle, self.limit) for path in paths[1:])
-            if first.state != "passed" and all(one.state != "passed" for one in others):
-                self._show(first, paths[0])
+        for puzzle, path in files.items():
+            tried = attempt(path, puzzle, self.limit)
+            if tried.state != "passed":
+                self._show(tried, path)
                 return False
-            self.passed.add(puzzle)
             say(f"{puzzle}: passes")
         say("Every puzzle here passes.")
         return True
@@ -239,7 +230,7 @@ class Watcher:
         passes = False
         for path in sorted(set(paths)):
             if not path.is_file():
-                if self.alone or path.name in self._known:
+                if self.alone or puzzle_of_file(path.stem) is not None:
                     say(f"{path.name} is not there any more. It is run again when it comes back.")
                 continue
             try:
@@ -249,14 +240,10 @@ class Watcher:
                 if self.alone or puzzle_of_file(path.stem) is not None:
                     say(str(error))
                 continue
-            passes = True
-            for puzzle in begun:
-                tried = attempt(path, puzzle, self.limit)
-                self.passed.discard(puzzle)
-                if tried.state == "passed":
-                    self.passed.add(puzzle)
-                passes &= tried.state == "passed"
+            tries = [attempt(path, puzzle, self.limit) for puzzle in begun]
+            for tried in tries:
                 self._show(tried, path)
+            passes = all(tried.state == "passed" for tried in tries)
         return passes
 
     def _show(self, tried: Attempt, path: Path) -> None:
@@ -268,9 +255,9 @@ class Watcher:
             say(tried.text)
         if tried.state == "passed":
             following = "All puzzles are solved."
-            if (record := next_puzzle(self.passed | solved())) is not None:
-                here = self.by_puzzle().get(record.id)
-                following = f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+            if (record := next_puzzle({str(puzzle), *solved()})) is not None:
+                here = self.files().get(record.id)
+                following = f"Next: {record.id}, {shown(here or notebook_of(record.id))}"
             say(f"{puzzle} is solved. {following}")
         elif tried.state == "unsolved":
             say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: puzzles hint {puzzle}")
@@ -290,7 +277,7 @@ def keep_watching(watcher: Watcher) -> None:
         *watcher.folders(), watch_filter=concerns, recursive=False, rust_timeout=TICK, yield_on_timeout=True
     )
     try:
-        number = len(watcher.by_puzzle())
+        number = len(watcher.files())
         what = watcher.path.name if watcher.alone else f"{number} puzzles in {shown(watcher.path)}"
         say(f"Watching {what}. Ctrl-C ends it.")
         next(changes)  # from here on no save is missed, not even one during the first run
