@@ -35,7 +35,7 @@ BUDGETS = {
     "lib/plan": 1_620,
     "lib/simulator": 3_300,
     "lib/suite/cli": 3_150,
-    "lib/suite/course": 1_440,
+    "lib/suite/course": 1_420,
     "lib/suite/grade": 3_600,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_520,
