@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/schedules": 4_700,
     "lib/plan": 1_620,
     "lib/simulator": 3_300,
-    "lib/suite/cli": 3_160,
+    "lib/suite/cli": 3_140,
     "lib/suite/course": 1_420,
     "lib/suite/grade": 3_590,
     "lib/suite/isolation": 1_240,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lib.suite.cli.entries import Entry
 
 
-def page(template: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
+def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
     """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
 
     `images` is from where the page may load any; its script is known by its hash, and nothing else comes from anywhere.
@@ -42,7 +42,7 @@ def page(template: str, look: str, images: str, colours: Mapping[str, Colour], *
     both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
     look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
     shared = {"policy": markup(policy), "style": markup(look_of + file_of(f"{look}.css")), "script": markup(code)}
-    return _environment().get_template(template).render(**shared, **values)
+    return template(name).render(**shared, **values)
 
 
 @cache
@@ -51,12 +51,17 @@ def file_of(name: str) -> str:
     return asset(__package__, f"templates/{name}")
 
 
+def template(name: str) -> Any:
+    """Return a template: what is text in a page is escaped, and what cannot be seen made visible."""
+    return _environment().get_template(name)
+
+
 @cache
 def _environment() -> Any:
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # here and not above: only a page needs it
 
     return Environment(
-        autoescape=True,
+        autoescape=lambda name: name is not None and name.endswith(".html"),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

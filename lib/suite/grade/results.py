@@ -35,27 +35,24 @@ DIGITS: Final = 8
 
 
 def file_names(students: Sequence[str]) -> list[str]:
-    """The name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
+    """Return the name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
 
-    It follows from the student's name alone: only where two digests begin alike they are longer. Letters are a-z, so
-    nothing depends on a system's alphabet or capitals. Two rows of one name are numbered in their order.
+    It follows from the student's name alone, of which no two are equal: only where two digests begin alike they are
+    longer. Letters are a-z, so nothing depends on a system's alphabet or capitals.
     """
     digests = [sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in students]
-    short = Counter(digest[:DIGITS] for digest in dict.fromkeys(digests))
-    seen = Counter[str]()
+    short = Counter(digest[:DIGITS] for digest in digests)
     found: list[str] = []
     for name, digest in zip(students, digests, strict=True):
-        seen[digest] += 1
         letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
         plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
-        kept = digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest
-        found.append(f"{plain}-{kept}" if seen[digest] == 1 else f"{plain}-{kept}-{seen[digest]}")
+        found.append(f"{plain}-{digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest}")
     return found
 
 
 def is_ours(stem: str) -> bool:
     """Return whether a file was called so by `file_names`."""
-    return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})(-\d+)?", stem) is not None
+    return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})", stem) is not None
 
 
 # -- scores --------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def test_a_journal_loses_nothing_but_the_line_that_was_cut(
 
 # -- result names --------------------------------------------------------------------------------------------------
 
-names = st.lists(st.text(st.characters(codec=None), max_size=80), max_size=12)
+names = st.lists(st.text(st.characters(codec=None), max_size=80), max_size=12, unique=True)
 
 
 @given(names)
@@ -147,7 +147,7 @@ def test_they_are_safe_on_every_system_and_differ(students: list[str]) -> None:
     assert all(map(is_ours, found))
 
 
-@given(names.filter(lambda many: len(set(many)) == len(many)), st.data())
+@given(names, st.data())
 def test_a_name_follows_from_the_student_alone(students: list[str], data: st.DataObject) -> None:
     some = data.draw(st.lists(st.sampled_from(students), unique=True)) if students else []
     whole = dict(zip(students, file_names(students), strict=True))
@@ -161,7 +161,7 @@ def test_what_they_look_like() -> None:
     for odd in ("", "../..", "CON", "李明", "a" * 300, "nul.txt", "\ud800", "\u202e", ".hidden", "-rf"):
         (name,) = file_names([odd])
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}-[0-9a-f]{8}", name), odd
-    assert len(set(file_names(["Anna", "anna", "ANNA", "Anna ", "Anna"]))) == 5
+    assert len(set(file_names(["Anna", "anna", "ANNA", "Anna "]))) == 4
 
 
 def test_digests_that_begin_alike_are_longer() -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -196,7 +196,7 @@ def _show(book: Gradebook, results: Sequence[Path]) -> None:
 # hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
 # Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
 
-ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
+ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html", ".txt")
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
 
@@ -259,11 +259,11 @@ def _times(metadata: Path) -> tuple[tuple[str, str], ...]:
 
 def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignment) -> dict[str, Any]:
     """The data for Gradescope: points of each puzzle, less those that a person gives there, and the leaderboard."""
-    from lib.suite.cli.grading.report import head_text, part_of, part_text, unread_files
+    from lib.suite.cli.grading.report import part_of, text_of, unread_files
     from lib.suite.cli.grading.schedules import Pictures, puzzles_of
 
-    def text(lines: Iterable[str]) -> dict[str, Any]:
-        return {"output": "\n".join(map(visible, lines)), "output_format": "text", "visibility": "visible"}
+    def text(output: str) -> dict[str, Any]:
+        return {"output": output, "output_format": "text", "visibility": "visible"}
 
     (student,) = book.students
     pictures = Pictures(folder, traces)
@@ -274,13 +274,13 @@ def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignme
         part = part_of(student, puzzle, pictures, tell_sizes=assignment.tell_sizes)
         most = round(mark.of - assignment.rules.weights(asked.puzzle).get(BY_HAND, 0.0), 4)
         test = {"name": f"{asked.number}. {asked.title}", "score": mark.points, "max_score": most}
-        tests.append({**test, "status": "passed" if passed else "failed", **text(part_text(part))})
+        tests.append({**test, "status": "passed" if passed else "failed", **text(text_of(part=part))})
         for name, value in (("time", score.own.time), ("memory", score.own.memory)) if passed else ():
             if value is not None:
                 board.append({"name": f"{asked.puzzle} {name}", "value": value, "order": "asc"})
     return {
         "score": round(sum(test["score"] for test in tests), 4),
-        **text(head_text(student, unread_files(book.refused_of(student)))),
+        **text(text_of(student=student, unread=unread_files(book.refused_of(student)))),
         "stdout_visibility": "hidden",
         "tests": tests,
         "leaderboard": board,
