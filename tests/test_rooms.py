@@ -23,7 +23,7 @@ MOST_LINES = 7100
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
-    "drawing": 8_990,
+    "drawing": 9_130,
     "lib/analysis": 3_890,
     "lib/checker": 1_590,
     "lib/cluster": 1_530,
@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/schedules": 4_700,
     "lib/plan": 1_620,
     "lib/simulator": 3_300,
-    "lib/suite/cli": 3_140,
+    "lib/suite/cli": 3_180,
     "lib/suite/course": 1_420,
     "lib/suite/grade": 3_590,
     "lib/suite/isolation": 1_240,

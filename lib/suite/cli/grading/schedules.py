@@ -14,15 +14,18 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from lib.analysis.figures import bubbles
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.wording import counted, visible
+from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
 from lib.processes import shared_out
+from lib.puzzles.records import Goal
 from lib.suite.cli.pages import markup
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student
 from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
+NAMED: Final = 12
+"""Students that the pointer names at a dot."""
 FEW: Final = 100
 """Pictures that are drawn here before other processes would have started."""
 MOST_EVENTS: Final = 60_000
@@ -51,12 +54,14 @@ class Kind(NamedTuple):
 @dataclass(frozen=True)
 class ClassPuzzle:
     """One puzzle of a class: how many students are in each state, by its word; the distinct schedules, the best first;
-    and the best that is correct at all sizes, by the most goals, the shortest time, the least memory."""
+    and the best that is correct at all sizes, by the most goals, the shortest time, the least memory. `picture` is that
+    of time against memory, as markup; nothing where all of them are at one place."""
 
     asked: Asked
     counts: Mapping[str, int]
     kinds: Sequence[Kind]
     best: Result | None
+    picture: str
 
     @property
     def states(self) -> list[tuple[State, int]]:
@@ -83,7 +88,7 @@ def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
         counts = Counter(STATES[score.state].word for score in scores)
         kinds = _kinds(asked, scores)
         best = next((kind.result for kind in kinds if kind.everywhere), None)
-        puzzles.append(ClassPuzzle(asked, counts, kinds, best))
+        puzzles.append(ClassPuzzle(asked, counts, kinds, best, _spread(book, asked, kinds, best)))
     return puzzles
 
 
@@ -115,6 +120,32 @@ def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
         return not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
 
     return sorted(kinds, key=rank)
+
+
+def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result | None) -> str:
+    """The picture of time against memory, with a dot for each place; nothing for fewer than two."""
+    from drawing.comparing.dots import Handed, draw_spread  # here: a class of plain functions needs none
+
+    places: dict[tuple[float, float], list[Kind]] = {}
+    for kind in kinds:
+        places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
+    if len(places) < 2:
+        return ""
+    dots: list[Handed] = []
+    for (time, memory), here in places.items():
+        rows = sorted(row for kind in here for row in kind.students)
+        names = [visible(book.students[row].name, lines=False)[:60] for row in rows[:NAMED]]
+        more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+        schedules = f", {counted(len(here), 'schedule')}" if len(here) > 1 else ""
+        head = f"time {exact(time)}, memory {amount(memory)}: {counted(len(rows), 'student')}{schedules}"
+        passes = any(kind.passes for kind in here)
+        dots.append(Handed(time, memory, len(rows), passes, f"{head}\n{', '.join(names)}{more}"))
+    goals = [Goal(name, time, memory) for name, time, memory in asked.goals]
+    reference, first = (
+        None if one is None or one.time is None or one.memory is None else (one.time, one.memory)
+        for one in (asked.reference, best)
+    )
+    return draw_spread(f"{asked.title}: time against memory", dots, goals, reference, first).svg().strip()
 
 
 # -- pictures -------------------------------------------------------------------------------------------------------
