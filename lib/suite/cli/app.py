@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.extras import need_extra
+from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import SHORT, console, fail, option, say
 from lib.suite.submissions.locations import home, is_checkout, named, notebook_in, notebooks_below
 
@@ -158,6 +159,7 @@ def export(
         typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
     ] = None,
     colab: Annotated[bool, option("As notebooks that carry the package inside.", "--colab")] = False,
+    nbgrader: Annotated[bool, option("As an assignment of nbgrader.", "--nbgrader")] = False,
     gradescope: Annotated[bool, option("An autograder for Gradescope, a zip.", "--gradescope")] = False,
     browser: Annotated[
         Path | None, option("As web pages with Python in them, into this folder (needs node).", metavar="FOLDER")
@@ -167,20 +169,29 @@ def export(
     output: Annotated[
         Path | None, option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False)
     ] = None,
+    assignment: Annotated[str, option("What nbgrader calls the assignment.")] = "puzzles",
+    need: Annotated[str, option("The goal that nbgrader gives points for: as in `puzzles grade`.")] = "first",
+    hidden: Annotated[int | None, option("So many hidden sizes, for nbgrader.")] = None,
+    seed: Annotated[str | None, option("What they are drawn from.")] = None,
 ) -> None:
-    """Write notebooks for elsewhere: to mail, or to open in Colab; or the autograder that Gradescope runs; or as pages
-    for a browser, in which nothing is installed."""
+    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
+    or the autograder that Gradescope runs; or as pages for a browser, in which nothing is installed."""
     from lib.suite.cli.grading.command import autograder
-    from lib.suite.grade.assignment import AssignmentError
-    from lib.suite.notebooks.exports import chosen, export_colab
+    from lib.suite.grade.assignment import AssignmentError, Config
+    from lib.suite.notebooks.exports import chosen, export_colab, export_nbgrader
 
-    if colab + gradescope + (browser is not None) != 1:
-        raise typer.BadParameter("say what to export to: --colab, --gradescope or --browser FOLDER")
+    if colab + nbgrader + gradescope + (browser is not None) != 1:
+        raise typer.BadParameter("say what to export to: --colab, --nbgrader, --gradescope or --browser FOLDER")
     if browser is not None:
         return _pages(browser, names or [], text)
     try:
         if gradescope:
             written = [autograder(names or [], config, output or Path("autograder.zip"))]
+        elif nbgrader:
+            asked = [name for name in names or PUZZLES if name in PUZZLES]
+            Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
+            notebooks, folder = chosen(names or list(PUZZLES)), output or Path("nbgrader")
+            written = export_nbgrader(notebooks, folder, assignment, need=need, hidden=hidden, seed=seed)
         else:
             written = export_colab(chosen(names or []), output or Path("colab"))
     except AssignmentError as error:  # what is asked cannot be asked

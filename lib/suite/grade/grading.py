@@ -5,6 +5,10 @@ same code, asked the same, is run once, whoever handed it in. The gradebook foll
 alone: not from the number of processes, nor from the order in which they finish.
 
 Under `out` are then work/journal.jsonl, and work/traces/ with each distinct schedule.
+
+`require` is what the hidden tests of a notebook for nbgrader call. It takes the function out of the cells that IPython
+has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing. nbgrader
+itself runs a student's code with your rights next to it: see TEACHING.md.
 """
 
 from __future__ import annotations
@@ -18,15 +22,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lib.errors.exceptions import CheckError
+from lib.errors.source_lines import notebook
+from lib.errors.wording import visible
 from lib.processes import shared_out
 from lib.puzzles.records import PUZZLES
-from lib.suite.grade.assignment import Assignment
+from lib.suite.grade.assignment import Assignment, Config
 from lib.suite.grade.gradebook import (
     Asked,
     Entry,
@@ -47,6 +54,7 @@ from lib.suite.grade.judging import Required, judge_source, reference_result
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import STATES, Source
+from lib.suite.submissions.statements import without_package
 
 # -- grading -------------------------------------------------------------------------------------------------------
 
@@ -307,3 +315,44 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+# -- for nbgrader --------------------------------------------------------------------------------------------------
+
+
+def require(puzzle: str, *, need: str = "first") -> None:
+    """Raise CheckError unless the function of a puzzle passes at the puzzle's own size.
+
+    `need` is "first", "best", "correct" or a goal's name; AssignmentError for another.
+    """
+    _passes([_score(_cells(), puzzle, need, 0, None).own])
+
+
+def require_elsewhere(puzzle: str, *, need: str = "first", hidden: int | None = None, seed: str | None = None) -> None:
+    """Raise CheckError unless it passes at other sizes: so many `hidden` ones drawn from `seed`; where neither is
+    said, those of the puzzle's record. A plain function is asked so many sets of random inputs."""
+    score = _score(_cells(), puzzle, need, hidden, seed)
+    _passes(score.hidden or [score.own])
+
+
+def _passes(results: Sequence[Result]) -> None:
+    for result in results:
+        if result.state != "passed":
+            raise CheckError(visible(result.message))
+
+
+def _cells() -> tuple[str, ...]:
+    """The cells that this notebook has run. ValueError where this is none."""
+    shell = notebook()
+    if shell is None:
+        raise ValueError("this is for a cell of a notebook: only there the cells that have run are known")
+    return tuple(map(str, shell.history_manager.input_hist_raw[1:]))
+
+
+@lru_cache(maxsize=4)
+def _score(cells: tuple[str, ...], puzzle: str, need: str, hidden: int | None, seed: str | None) -> Score:
+    """Return what came of a puzzle in the cells of a notebook, each called as nbval and nbgrader show them."""
+    config = Config().with_options(puzzles=[puzzle], need=need, hidden=hidden, seed=seed)
+    (required,) = config.assignment().required
+    numbered = tuple((f"code cell {number}", without_package(text)) for number, text in enumerate(cells, 1))
+    return judge_source(Source(numbered, name="notebook.ipynb"), required, _isolation(), config.limits).score

@@ -1,11 +1,24 @@
-"""Notebooks that leave us: editions for Colab with the package inside, a small wheel, and a made-up class.
+"""Notebooks that leave us: editions for Colab with the package inside, a small wheel, assignments for nbgrader, and a
+made-up class.
 
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
+
+nbgrader takes the instructor's version of an assignment, for `nbgrader generate_assignment`:
+
+    source/<assignment>/05_fsdp.ipynb       the cells of the puzzle; what is marked in them:
+        the gap                              the answer to be filled in, with our own one between BEGIN and END SOLUTION
+        the check                            a locked test of 2 points: the puzzle's own size, and the goal
+        a new cell below it                  a locked test of 1 point: other sizes, in a region of hidden tests
+    nbgrader_config.py                       what stands in the gap of a student's copy, and how long a cell may take
+
+A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
+`lib.suite.grade.grading`, which says what nbgrader does not protect from.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import json
@@ -20,12 +33,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from lib.files import ROOT, packaged, ready, write_whole, zipped
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
 from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
-from lib.suite.submissions.gap import BuildError
+from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
-from lib.suite.submissions.locations import home, is_checkout, notebook_in
+from lib.suite.submissions.locations import home, is_checkout, notebook_in, reference
 from lib.suite.submissions.statements import notebook_cells
 
 SETUP = "# @title Set up"
@@ -63,6 +76,16 @@ PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "l
 """The settings of xz that make text smallest."""
 NEEDED: Final = ("chalk-diagrams", "platformdirs")
 """What a student's notebook needs of what the whole package depends on."""
+SCHEMA: Final = 3
+CONFIG: Final = """\
+c = get_config()
+
+# What stands in the gap of a student's copy: it is not solved yet, which is no error.
+c.ClearSolutions.code_stub = {"python": 'raise NotSolved("this puzzle")'}
+# Seconds for one cell; the tests simulate at several sizes.
+c.ExecutePreprocessor.timeout = 120
+"""
+"""The settings of a course, where it has none."""
 
 
 def chosen(names: Sequence[str]) -> list[Path]:
@@ -228,6 +251,108 @@ def in_text(files: Mapping[str, bytes]) -> str:
 def _packed(data: bytes) -> str:
     text = base64.b64encode(lzma.compress(data, filters=PACKER)).decode()
     return "\n".join(text[place : place + 120] for place in range(0, len(text), 120))
+
+
+# -- for nbgrader ---------------------------------------------------------------------------------------------------
+
+
+def export_nbgrader(
+    notebooks: Iterable[Path], output: Path, assignment: str, *, need: str = "first", **hidden: int | str | None
+) -> list[Path]:
+    """Write the instructor's version of students' notebooks into the course folder `output`, and the settings of a
+    course unless it has some. `need`, and in `hidden` the words `hidden` and `seed`, are those of `puzzles grade`.
+
+    Raises BuildError for a notebook that is no puzzle's, and for an assignment whose name nbgrader would refuse.
+    """
+    if not assignment or "+" in assignment or Path(assignment).name != assignment or assignment.startswith("."):
+        raise BuildError(f"an assignment is called as a folder is, such as week_1; got {assignment!r}")
+    made: dict[Path, str] = {}
+    for path in notebooks:
+        notebook, record = together({path: read_notebook(path)}), puzzle_of_file(path.stem)
+        if record is None:
+            known = ", ".join(PUZZLES)
+            raise BuildError(f"{path.name} is no puzzle's, so there is nothing to grade; there are {known}")
+        made[output / "source" / assignment / path.name] = _text(instructors(notebook, record, need, hidden))
+    settings = output / "nbgrader_config.py"
+    if not settings.exists():
+        made[settings] = CONFIG
+    return _written(made)
+
+
+def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> Notebook:
+    """Return a student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
+    path, records = reference(record.id), of_one_notebook(record)
+    text = path.read_text("utf-8")
+    ours = {one.puzzle: one for one in find(text, path.name, record.id)}
+    cells: list[dict[str, Any]] = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            cells.append(cell)
+            continue
+        bare: dict[str, Any] = {**cell, "outputs": [], "execution_count": None}
+        source = _source(cell)
+        is_check = "Model.check(" in source or "check_function(" in source
+        if (asked := next((one for one in records if ours[one.id].stub in source.splitlines()), None)) is not None:
+            gap = ours[asked.id]
+            lines = text.splitlines()[gap.first : gap.last - 1]
+            solution = "\n".join([f"{gap.indent}### BEGIN SOLUTION", *lines, f"{gap.indent}### END SOLUTION"])
+            cells.append(_marked(bare, f"{asked.id}-answer", source.replace(gap.stub, solution)))
+        elif is_check and (asked := next((one for one in records if f'puzzle="{one.id}"' in source), None)) is not None:
+            cells.append(_marked(bare, f"{asked.id}-check", _check(source, asked, need), points=2))
+            if test := _elsewhere(asked, need, hidden):
+                more: dict[str, Any] = {**bare, "id": f"{cell['id']}-other-sizes"}
+                cells.append(_marked(more, f"{asked.id}-other-sizes", test, points=1))
+        else:
+            cells.append(bare)
+    ids = [cell["metadata"]["nbgrader"]["grade_id"] for cell in cells if "nbgrader" in cell["metadata"]]
+    wanted = {f"{one.id}-{what}" for one in records for what in ("answer", "check")}
+    if not wanted <= {*ids} or len(set(ids)) < len(ids):
+        raise BuildError(f"{record.stem}.ipynb has no gap with its stub, and one check after it, for nbgrader to grade")
+    return {**notebook, "cells": cells}
+
+
+def _check(source: str, record: Puzzle, need: str) -> str:
+    """A check as a test: what does not pass is an error, and what is shown is no number of points."""
+    if record.hidden:  # which have a test and a point of their own
+        source = source.replace(f'puzzle="{record.id}")', f'puzzle="{record.id}", elsewhere=False)')
+    *lines, last = source.rstrip("\n").split("\n")
+    ending = ast.parse(last).body[0]
+    if isinstance(ending, ast.Expr) and not isinstance(ending.value, ast.Name):
+        lines.append(f"verdict = {last}")
+    goal = "" if need == "correct" or record.is_function else " and verdict.passed"
+    unmet = f"{record.id} is not solved yet" + (", or not within the goal" if goal else "")
+    lines += [f'assert verdict is not None{goal}, "{unmet}"', "display(verdict)"]
+    return "\n".join([*lines, _region("require", record, {"need": need})])
+
+
+def _elsewhere(record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> str:
+    """The test of other sizes; empty where there are none."""
+    given = {name: value for name, value in hidden.items() if value is not None}
+    if given.get("hidden") == 0 or (not given and not record.hidden):
+        return ""
+    what = "other inputs" if record.is_function else "other sizes"
+    return f"# Graded: {what}.\n" + _region("require_elsewhere", record, {"need": need, **given})
+
+
+def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]) -> str:
+    """Hidden tests: nbgrader takes them out of a student's copy, and puts them back before it grades."""
+    given = "".join(f", {name}={json.dumps(value)}" for name, value in words.items())
+    return (
+        "### BEGIN HIDDEN TESTS\n"
+        f"from lib.suite.grade.grading import {function}\n\n"
+        f'{function}("{record.id}"{given})\n'
+        "### END HIDDEN TESTS"
+    )
+
+
+def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = None) -> dict[str, Any]:
+    """A cell as nbgrader wants it: a test that is worth points, or else an answer."""
+    graded = points is not None
+    marks: dict[str, Any] = {"grade": graded, "grade_id": name, "locked": graded}
+    marks |= {"points": points} if graded else {}
+    marks |= {"schema_version": SCHEMA, "solution": not graded, "task": False}
+    kept = {"deletable": False, "editable": False} if graded else {}
+    return {**cell, "source": source, "metadata": {**cell["metadata"], **kept, "nbgrader": marks}}
 
 
 # -- a class that nobody attended -----------------------------------------------------------------------------------
