@@ -36,7 +36,7 @@ BUDGETS = {
     "lib/simulator": 3_300,
     "lib/suite/cli": 3_180,
     "lib/suite/course": 1_420,
-    "lib/suite/grade": 3_640,
+    "lib/suite/grade": 3_680,
     "lib/suite/isolation": 1_240,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_230,

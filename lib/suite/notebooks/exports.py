@@ -114,7 +114,10 @@ def read_notebook(path: Path) -> Notebook:
     try:
         text = path.read_text("utf-8")
         notebook_cells(path.name, text)
-        return json.loads(text)
+        notebook: Notebook = json.loads(text)
+        if "cells" not in notebook:
+            raise BuildError(f"{path.name} is a notebook of format 3; open it in Jupyter, and save it")
+        return notebook
     except OSError:
         raise BuildError(f"there is no file {path}") from None
     except ValueError as error:

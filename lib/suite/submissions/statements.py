@@ -76,7 +76,9 @@ def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
     why = "is not a notebook: it has no list of cells with their sources"
     try:
         data = json.loads(text, strict=False)
-        cells: list[tuple[Any, Any]] = [(cell["cell_type"], cell["source"]) for cell in data["cells"]]
+        sheets = [data] if "cells" in data else data["worksheets"]  # of format 3, in which a source is an input
+        every = [cell for sheet in sheets for cell in sheet["cells"]]
+        cells: list[tuple[Any, Any]] = [(one["cell_type"], one.get("source", one.get("input"))) for one in every]
         if all(isinstance(source, str | list) for _, source in cells):
             return [(kind, "".join(source)) for kind, source in cells]
     except json.JSONDecodeError as error:
@@ -86,7 +88,7 @@ def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
             why = "is cut off: it ends in the middle of the notebook"
     except RecursionError:
         why = "is no notebook: it is nested too deeply"
-    except (ValueError, KeyError, TypeError):  # a ValueError for a number of 5,000 digits
+    except (ValueError, KeyError, TypeError, AttributeError):  # a ValueError for a number of 5,000 digits
         pass
     raise SourceError(f"{PurePath(name).name} {why}")
 

@@ -45,7 +45,9 @@ GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
 
 
 def grade_(
-    submissions: Annotated[list[Path], typer.Argument(metavar="WHAT...", help="Folders, zips, notebooks, .py.")],
+    submissions: Annotated[
+        list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
+    ],
     out: Annotated[Path, option("The folder for the gradebook and the report.", "--out", "-o")] = Path("report"),
     config: Annotated[Path | None, option("What is asked, as TOML; options go before it.")] = None,
     puzzle: Annotated[
@@ -144,7 +146,7 @@ def _apart(submissions: list[Path], out: Path) -> None:
         if not path.exists():
             if re.match(r"\w+:/", str(path)):
                 fail(f"{path} is an address: download it, and name the file", status=2)
-            fail(f"there is nothing at {path}: name a folder, a zip, a notebook or a .py", status=2)
+            fail(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py", status=2)
         given = path.resolve()
         if where == given or given in where.parents or where in given.parents:
             fail(f"{out} and {path} lie in each other: keep the report apart, with --out", status=2)

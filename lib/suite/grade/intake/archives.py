@@ -1,7 +1,7 @@
-"""Everything that lies in a folder or a zip, in the order of its names: files with their places, and what is odd.
+"""Everything that lies in a folder or an archive, in the order of its names: files with their places, and what is odd.
 
-Zips are walked through as folders, and read member by member in memory and within limits: nothing is ever unpacked to
-a disk. Links are not followed, and what is neither file nor folder is not opened.
+Zips and tars are walked through as folders, and read member by member in memory and within limits: nothing is ever
+unpacked to a disk. Links are not followed, and what is neither file nor folder is not opened.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import io
 import os
 import stat
 import struct
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+import tarfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -21,11 +23,11 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 from lib.suite.submissions.statements import SourceError
 
 MOST: Final = {
-    "files": 50_000,  # in a zip
+    "files": 50_000,  # in an archive
     "bytes in its table of contents": 8 * 2**20,  # which is read at once
-    "bytes when it is unpacked": 64 * 2**20,  # a zip in another one, which is held in memory
+    "bytes when it is unpacked": 64 * 2**20,  # a tar, or an archive in another one: both are held in memory
     "folders within folders": 40,
-    "zips around it": 2,  # that of a platform, and a student's
+    "archives around it": 2,  # that of a platform, and a student's
     "bytes": 20_000_000,  # in a file
     "brackets and commas": 2_000_000,  # in a notebook: what is made of each takes twenty times its place in the file
     "notebooks and .py files beside it": 1_000,  # of one student
@@ -82,22 +84,27 @@ def _regular(path: str) -> Generator[IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file: the `path` on a disk; where that is a zip, number and name of the `members` on the way, outermost first.
-    It is plain data, which can be sent to another process."""
+    """A file: the `path` on a disk; where that is an archive, number and name of the `members` on the way, outermost
+    first. It is plain data, which can be sent to another process."""
 
     path: str
     members: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return which of FORMATS it is by its name; "" where it is no archive."""
+        return archive_format(self.members[-1][1] if self.members else self.path)
 
     def read(self, what: str = "bytes", fix: str = "") -> bytes:
         """Return what is there, whole. Unreadable where it is too large, or cannot be read."""
         most = MOST[what] + 1
         if self.members:
-            archive, members = _zip_at(Place(self.path, self.members[:-1]))
+            members = _members_of(archive := Place(self.path, self.members[:-1]))
             number, name = self.members[-1]
-            # Another one may have that number once the zip is another.
+            # Another one may have that number once the archive is another.
             if number >= len(members) or members[number].name != name:
-                raise Unreadable("is no longer in its zip, which was changed meanwhile; grade again")
-            with _damage(), archive.open(members[number].info) as member:
+                raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
+            with _damage(archive.kind), members[number].open() as member:
                 data = member.read(most)
         else:
             with _regular(self.path) as file:
@@ -106,64 +113,71 @@ class Place:
         return data
 
 
-# -- one zip ------------------------------------------------------------------------------------------------------
+# -- one archive --------------------------------------------------------------------------------------------------
 
+FORMATS: Final = (".zip", ".tar.gz", ".tgz", ".tar")
+"""How the names of archives end."""
 NO_FILE: Final = "is a link, or another thing that is no file; hand in the file itself"
 
 
 class Member(NamedTuple):
-    """One file of a zip, its name with "/" between folders, and `odd`, why it is not read ("" for a plain file)."""
+    """One file of an archive, its name with "/" between folders, how many bytes it says it has, and `odd`, why it is
+    not read ("" for a plain file)."""
 
-    info: ZipInfo
     name: str
+    size: int
     odd: str
+    open: Callable[[], IO[bytes]]
 
 
-def is_zip(name: str) -> bool:
-    """Tell whether a file is a zip by its name."""
-    return name.lower().endswith(".zip")
+def archive_format(name: str) -> str:
+    """Return which of FORMATS a file is by its name; "" where it is no archive."""
+    return next((end for end in FORMATS if name.lower().endswith(end)), "")
 
 
 def without_ending(name: str) -> str:
-    """Return the name of a zip without its ending, and any other name as it is."""
-    return name[:-4] or name if is_zip(name) else name
+    """Return the name of an archive without its ending, and any other name as it is."""
+    return name[: len(name) - len(archive_format(name))] or name
 
 
-def _zip_at(place: Place) -> tuple[ZipFile, tuple[Member, ...]]:
-    """The zip at a place, and its members, folders left out. The last few stay known, so that the next member is found
-    at once. Unreadable where there is none, or it is beyond all limits."""
+def _members_of(place: Place) -> tuple[Member, ...]:
+    """The members of the archive at a place, folders left out. The last few stay known, so that the next member is
+    found at once. Unreadable where there is none, or it is beyond all limits."""
     with _regular(place.path) as file:
         state = os.fstat(file.fileno())
     return _opened(place, (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
 @lru_cache(maxsize=3)
-def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[ZipFile, tuple[Member, ...]]:
+def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[Member, ...]:
     """`_state` is that of the file on the disk: another one, and it is read anew."""
-    with _damage():
-        if place.members:
-            inner = io.BytesIO(place.read("bytes when it is unpacked", "hand it in by itself"))
-            within("bytes in its table of contents", _directory_size(inner))
-            archive = ZipFile(inner)
-        else:
-            with _regular(place.path) as file:
-                within("bytes in its table of contents", _directory_size(file))
-            archive = ZipFile(place.path)
-        infos = [info for info in archive.infolist() if not info.is_dir()]
-        within("files", len(infos))
-        return archive, tuple(Member(info, _name_in_zip(info), _odd(info)) for info in infos)
+    if not place.members:
+        with _regular(place.path) as file, _damage(place.kind):
+            return _zip(file, place.path) if place.kind == ".zip" else _tar(file, place.kind)
+    inner = io.BytesIO(place.read("bytes when it is unpacked", "hand it in by itself"))
+    with _damage(place.kind):
+        return _zip(inner, inner) if place.kind == ".zip" else _tar(inner, place.kind)
 
 
 @contextmanager
-def _damage() -> Generator[None]:
-    """Say in one way what those who find damage in a zip say in many."""
+def _damage(kind: str) -> Generator[None]:
+    """Say in one way what those who find damage in an archive say in many."""
     try:
         yield
     except Unreadable:
         raise
     except Exception as error:
         said = str(error).strip().rstrip(".")[:200] or type(error).__name__
-        raise Unreadable(f"is a damaged zip ({said}); pack it again, and hand it in again") from None
+        raise Unreadable(f"is a damaged {kind[1:]} ({said}); pack it again, and hand it in again") from None
+
+
+def _zip(file: IO[bytes], again: IO[bytes] | str) -> tuple[Member, ...]:
+    """The members of a zip. A path is opened `again`: each member is read from there when it is wanted."""
+    within("bytes in its table of contents", _directory_size(file))
+    archive = ZipFile(again)
+    infos = [info for info in archive.infolist() if not info.is_dir()]
+    within("files", len(infos))
+    return tuple(Member(_name_in_zip(info), info.file_size, _odd(info), partial(archive.open, info)) for info in infos)
 
 
 def _directory_size(file: IO[bytes]) -> int:
@@ -197,6 +211,24 @@ def _odd(info: ZipInfo) -> str:
     return f"is packed by a method that is not read ({info.compress_type}); make the zip with the usual one, deflate"
 
 
+def _tar(file: IO[bytes], kind: str) -> tuple[Member, ...]:
+    """The members of a tar, which has no table of contents: it is walked through once, in memory."""
+    with nullcontext(file) if kind == ".tar" else GzipFile(fileobj=file) as unpacked:
+        data = unpacked.read(MOST["bytes when it is unpacked"] + 1)
+    within("bytes when it is unpacked", len(data), "hand in the folder, or use a zip", " or more")
+    members: list[Member] = []
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
+        for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
+            within("files", number)
+            if not info.isdir():
+                inside = memoryview(data)[info.offset_data : info.offset_data + info.size]
+                odd = "" if info.isreg() and not info.issparse() else NO_FILE
+                members.append(Member(info.name, info.size, odd, partial(io.BytesIO, inside)))
+        if any(data[tar.offset : tar.offset + tarfile.BLOCKSIZE]):  # tarfile takes that for the end
+            raise tarfile.ReadError(f"no header at byte {tar.offset:,}")
+    return tuple(members)
+
+
 # -- everything that lies there -----------------------------------------------------------------------------------
 
 # Files and folders that nobody wrote; so is what begins with a dot (.git, .ipynb_checkpoints, ._x) or with ~$.
@@ -208,7 +240,7 @@ MADE_BY_COMPUTERS: Final = frozenset(
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file with its `place`; or, without one, something odd: `why` it is not read. `parts` are the names on the way,
-    from that of the folder or zip that was given. A folder that computers make is one entry, `junk`."""
+    from that of the folder or archive that was given. A folder that computers make is one entry, `junk`."""
 
     parts: tuple[str, ...]
     place: Place | None = None
@@ -222,7 +254,7 @@ def walk(root: Path) -> Iterator[Entry]:
     file is called by its folder too, in which there may be others that are given."""
     path = os.path.realpath(root)
     name = root.name or os.path.basename(path) or path
-    single = not is_zip(name) and not os.path.isdir(path)
+    single = not archive_format(name) and not os.path.isdir(path)
     yield from _at(path, (os.path.basename(os.path.dirname(path)), name) if single else (name,))
 
 
@@ -254,13 +286,13 @@ def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
 
 
 def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
-    """Yield a file; where it is a zip, what is in it."""
-    if not is_zip(parts[-1]):
+    """Yield a file; where it is an archive, what is in it."""
+    if not place.kind:
         yield Entry(parts, place, size)
         return
     try:
-        within("zips around it", len(place.members), "hand in what is in it")
-        _, members = _zip_at(place)
+        within("archives around it", len(place.members), "hand in what is in it")
+        members = _members_of(place)
     except Unreadable as error:
         yield Entry(parts, why=str(error))
         return
@@ -278,11 +310,11 @@ def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
         elif why := _odd_name(member.name) or member.odd:
             yield Entry(inner, why=why)
         elif last[member.name] != number:
-            yield Entry(inner, why="is in its zip twice; the later one counts")
-        elif is_zip(member.name) and (nested := nested + member.info.file_size) > most:
-            yield Entry(inner, why=f"is one of zips of {nested / 1e6:,.0f} MB in one; hand in what is in them")
+            yield Entry(inner, why="is in its archive twice; the later one counts")
+        elif archive_format(member.name) and (nested := nested + member.size) > most:
+            yield Entry(inner, why=f"is one of archives of {nested / 1e6:,.0f} MB in one; hand in what is in them")
         else:
-            yield from _file(inner, Place(place.path, (*place.members, (number, member.name))), member.info.file_size)
+            yield from _file(inner, Place(place.path, (*place.members, (number, member.name))), member.size)
 
 
 def _is_junk(name: str) -> bool:
@@ -298,5 +330,5 @@ def _parts(name: str) -> tuple[str, ...]:
 def _odd_name(name: str) -> str:
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or (not parts[0] and len(parts) > 1) or parts[0].endswith(":"):
-        return "has a path that leads out of its zip, as no honest zip has; it is not read"
+        return "has a path that leads out of its archive, as no honest archive has; it is not read"
     return excess("folders within folders", len(parts), "hand in fewer") or ("" if _parts(name) else "has no name")

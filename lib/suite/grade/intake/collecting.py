@@ -1,7 +1,7 @@
 """Takes in what was handed in: whose each file is, which can be graded, and a row or a note for every other.
 
 How a platform calls the files of a download stands in platforms.toml. Its pattern is compared with the whole path, from
-the folder or zip that was given, with "/" between its parts; its groups say who handed it in (`student`), which of
+the folder or archive that was given, with "/" between its parts; its groups say who handed it in (`student`), which of
 them (`id`), when (`time`) and what the file was called (`file`).
 """
 
@@ -137,7 +137,7 @@ def _plain(parts: tuple[str, ...], top: int) -> Owner:
 
 
 def students_below(paths: Iterable[tuple[str, ...]]) -> int:
-    """Return how many parts of the paths of files lead to what holds all students: 1, the folder or zip that was
+    """Return how many parts of the paths of files lead to what holds all students: 1, the folder or archive that was
     given; more where a single folder holds folders of several students, as zips often do; 0 where the folder that was
     given is one student's: a notebook in it is called after its puzzle alone, and there are no folders of students."""
     found = [path for path in paths if is_gradable(path[-1])]
@@ -218,7 +218,7 @@ class _Pile:
 
 
 def collect(paths: Sequence[Path]) -> Collected:
-    """All submissions in folders, zips and single files. FileNotFoundError where there is nothing at a path.
+    """All submissions in folders, archives and single files. FileNotFoundError where there is nothing at a path.
 
     Nothing is read that need not be: notebooks when they are graded. Each file that is there is a file of a submission,
     or named in a note, or refused, or lies in a folder of which that is so. Of two paths the later one is the later
@@ -227,7 +227,7 @@ def collect(paths: Sequence[Path]) -> Collected:
     piles: dict[tuple[str, str], _Pile] = {}
     for number, path in enumerate(paths):
         if not path.exists():
-            raise FileNotFoundError(f"there is nothing at {path}: name a folder, a zip, a notebook or a .py")
+            raise FileNotFoundError(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py")
         entries = _without_ours(list(walk(path)))
         top = students_below(entry.parts for entry in entries if entry.place is not None)
         # The names that a platform gives in a file of its own. One that lies in what a student handed in is theirs.

@@ -1,6 +1,6 @@
 """One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
-Nothing is held of a file but the place from which its text is read when it is wanted: in UTF-8, or as Windows writes
+Nothing is held of a file but the place from which its text is read when it is wanted: in any UTF, or as Windows writes
 it, and of a notebook its code without what came out.
 
 The latest attempt counts. Within it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes
@@ -10,7 +10,7 @@ first by name.
 
 from __future__ import annotations
 
-import codecs
+import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -136,17 +136,14 @@ SIGNATURES: Final = {
     b"SQLite format 3": "a database",
     b"version https://git-lfs": "a pointer of Git LFS, and not the file that it points to",
 }
-BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-"""Marks at the beginning of a text that name its encoding."""
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def decoded(data: bytes) -> tuple[str, int | None]:
-    """Bytes as text: as the mark at their beginning says, else in UTF-8; else in Windows-1252, and with the place of
-    the first byte that is no UTF-8."""
-    mark, encoding = next((one for one in BOMS if data.startswith(one[0])), (b"", "utf-8"))
+    """Bytes as text in UTF-8, UTF-16 or UTF-32, as a mark at their beginning says, or which of the first are 0; else in
+    Windows-1252, and with the place of the first byte that is none of these."""
     try:
-        return data[len(mark) :].decode(encoding), None
+        return data.decode(json.detect_encoding(data)), None
     except UnicodeDecodeError as error:
         return data.decode("cp1252", "replace"), error.start
 
@@ -160,7 +157,7 @@ def source_of(name: str, data: bytes) -> Source:
         raise Unreadable(f"is {kind}, and not {wanted}, whatever it is called; hand in the file itself")
     text, _ = decoded(data)
     if CONTROLS.search(text):
-        raise Unreadable("is binary, and no text")
+        raise Unreadable("is binary, and no text; hand in the notebook or .py itself, saved in UTF-8")
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
         raise Unreadable(f"is a web page, and not {wanted}: perhaps the page of a login was saved in its place")
     if is_notebook:  # each value begins with a bracket, or comes after a comma

@@ -13,7 +13,7 @@ import pytest
 from lib.suite.grade.intake import archives
 from lib.suite.grade.intake.collecting import PLATFORMS, Platform, collect, owner_of
 from lib.suite.grade.intake.submission import Collected, chosen
-from tests.suite.grade.intake.trees import DDP, FSDP, folder, notebook, stub, zip_bytes
+from tests.suite.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
 from tests.support.said import Said
 
 TREE = {
@@ -29,13 +29,16 @@ def contents(collected: Collected) -> list[tuple[str, list[tuple[tuple[str, ...]
     return [(one.student, [(file.parts, file.place.read()) for file in one.files]) for one in collected.submissions]
 
 
-def test_a_folder_and_zips_of_it_are_the_same(tmp_path: Path) -> None:
+def test_a_folder_and_archives_of_it_are_the_same(tmp_path: Path) -> None:
     there = contents(collect([folder(tmp_path / "hw", TREE)]))
     assert [name for name, _ in there] == ["ann", "bob"]
     packed: dict[str, bytes] = {
         "a.zip": zip_bytes(TREE),
+        "b.tar.gz": tar_bytes(TREE),
+        "c.tgz": tar_bytes(TREE),
+        "d.tar": tar_bytes(TREE, "w"),
         "e.zip": zip_bytes({"hw.zip": zip_bytes(TREE)}),
-        "f.ZIP": zip_bytes({f"{name}.zip": zip_bytes(part(name)) for name in ("ann", "bob")}),
+        "f.ZIP": zip_bytes({"ann.zip": zip_bytes(part("ann")), "bob.tar.gz": tar_bytes(part("bob"))}),
     }
     for name, data in packed.items():
         (tmp_path / name).write_bytes(data)

@@ -1,11 +1,13 @@
 """What is broken, or made to do harm: each is a row with a sentence, nothing is followed or unpacked, nothing stops."""
 
+import gzip
 import io
 import os
 import socket
 import stat
 import struct
 import subprocess
+import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from lib.suite.grade.intake import archives, collecting
 from lib.suite.grade.intake.archives import walk
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.submission import Collected, chosen
-from tests.suite.grade.intake.trees import FSDP, folder, notebook, zip_bytes
+from tests.suite.grade.intake.trees import FSDP, folder, notebook, tar_bytes, zip_bytes
 from tests.support.profiles import examples
 from tests.support.said import Said
 
@@ -128,7 +130,7 @@ def test_what_becomes_a_link_or_goes_away_meanwhile_is_a_row(tmp_path: Path) -> 
     assert [row.why.partition(";")[0][:40] for row in rows] == [
         "is a link, and links are not followed",
         "cannot be read: No such file or director",
-        "is no longer in its zip, which was chang",
+        "is no longer in its archive, which was c",
     ]
 
 
@@ -178,6 +180,15 @@ def large(count: int) -> bytes:
     return zip_bytes({f"{number}.ipynb": bytes(10_000_000) for number in range(count)})
 
 
+def tar_with(kind: bytes, link: str = "/etc/passwd") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        member = tarfile.TarInfo("fsdp.py")
+        member.type, member.linkname = kind, link
+        archive.addfile(member)
+    return made.getvalue()
+
+
 SAID = Said(Path(__file__).with_name("said") / "archives.txt")
 
 
@@ -193,14 +204,14 @@ def test_an_archive_that_is_broken_or_does_harm_is_a_row(expression: str, tmp_pa
         assert all(row.why.isprintable() and len(row.why) < 300 for row in found)
         return "\n".join(dict.fromkeys(row.why for row in found))
 
-    SAID.check(expression, {**globals(), "rows": rows})
+    SAID.check(expression, {**globals(), "rows": rows, "gzip": gzip})
 
 
 def test_an_archive_of_very_many_files_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(archives.MOST, "files", 100)
     many = {f"{number}.py": "" for number in range(101)}
-    root = folder(tmp_path / "hw", {**GOOD, "ann/a.zip": zip_bytes(many)})
-    assert [row.why for row in rows_of_ann(collect([root]))] == ["has 101 files; at most 100 are read"]
+    root = folder(tmp_path / "hw", {**GOOD, "ann/a.zip": zip_bytes(many), "ann/a.tar": tar_bytes(many, "w")})
+    assert [row.why for row in rows_of_ann(collect([root]))] == ["has 101 files; at most 100 are read"] * 2
 
 
 def test_large_archives_in_archives_are_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +271,7 @@ NAMES = [
     "05_fsdp.ipynb",
     "fsdp.py",
     "a.zip",
-    "b.zip",
+    "b.tar.gz",
     "x.pdf",
     ".git",
     "__MACOSX",
@@ -279,7 +290,9 @@ def packed(tree: object, name: str) -> object:
     if not isinstance(tree, dict):
         return tree
     inner = {key: packed(value, key) for key, value in tree.items()}
-    return zip_bytes(flat(inner)) if name.endswith(".zip") else inner
+    if name.endswith(".zip"):
+        return zip_bytes(flat(inner))
+    return tar_bytes(flat(inner)) if name.endswith(".tar.gz") else inner
 
 
 def flat(tree: object, above: str = "") -> dict[str, str | bytes]:
@@ -326,15 +339,16 @@ def test_of_any_tree_nothing_is_lost_and_nothing_stops(
     data=st.binary(max_size=200),
     at=st.integers(0, 2000),
     new=st.binary(max_size=8),
+    kind=st.sampled_from(["zip", "tar", "tar.gz"]),
 )
 @examples(150, 30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_archives_with_any_bytes_changed_are_read_or_refused(
-    data: bytes, at: int, new: bytes, tmp_path_factory: pytest.TempPathFactory
+    data: bytes, at: int, new: bytes, kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     files: dict[str, str | bytes] = {"ann/fsdp.py": FSDP, "ann/sub/x.ipynb": notebook(FSDP), "bob/b.py": data}
-    whole = zip_bytes(files)
+    whole = zip_bytes(files) if kind == "zip" else tar_bytes(files, "w" if kind == "tar" else "w:gz")
     at %= len(whole)
-    path = tmp_path_factory.mktemp("any") / "hw.zip"
+    path = tmp_path_factory.mktemp("any") / f"hw.{kind}"
     path.write_bytes(whole[:at] + new + whole[at + len(new) :])
     collected = collect([path])
     for submission in collected.submissions:

@@ -24,15 +24,24 @@ def cells(data: bytes) -> list[str]:
     return [cell for _, cell in source_of("a.ipynb", data).cells]
 
 
+def of_format_3(*sources: object) -> str:
+    inner = [{"cell_type": "code", "input": source, "outputs": [], "language": "python"} for source in sources]
+    return json.dumps({"nbformat": 3, "metadata": {"cells": 1}, "worksheets": [{"metadata": {}, "cells": inner}]})
+
+
 UMLAUT = "x = 'ö'\n"
 SAME: dict[str, bytes] = {
     "UTF-8": notebook(UMLAUT).encode(),
     "not escaped": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode(),
     "with a BOM": b"\xef\xbb\xbf" + notebook(UMLAUT).encode(),
     "UTF-16 with a BOM": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("utf-16"),
+    "UTF-16 without": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("utf-16-be"),
+    "UTF-32": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("utf-32"),
     "Latin-1": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("latin-1"),
     "lines": notebook("X").replace('"X"', json.dumps([UMLAUT])).encode(),
     "CRLF": notebook(UMLAUT.replace("\n", "\r\n")).replace(", ", ",\r\n").encode(),
+    "format 3": of_format_3(UMLAUT).encode(),
+    "format 3 in lines": of_format_3([UMLAUT]).encode(),
     "NaN in an output": notebook(UMLAUT).replace('"source"', '"outputs": [NaN, Infinity], "source"').encode(),
     "a key twice": notebook(UMLAUT).replace('"source"', '"source": "y = 1", "source"').encode(),
     "cells twice": notebook(UMLAUT).replace('"cells"', '"cells": [], "cells"').encode(),
@@ -51,6 +60,7 @@ def test_python_in_several_encodings() -> None:
     assert text_of("a.py", text.replace("\n", "\r\n").encode("utf-8-sig")) == text
     assert text_of("a.py", text.encode("latin-1")) == text
     assert text_of("a.py", text.encode("utf-16")) == text
+    assert text_of("a.py", text.encode("utf-16-le")) == text
 
 
 SAID = Said(Path(__file__).with_name("said") / "no_notebooks.txt")
@@ -138,3 +148,4 @@ def test_nbformat_reads_the_same() -> None:
         cells=[nbformat.v4.new_code_cell("a = 1\nb = 2"), nbformat.v4.new_markdown_cell("# x")]
     )
     assert cells(nbformat.writes(made).encode()) == ["a = 1\nb = 2"]
+    assert cells(nbformat.v3.writes_json(nbformat.convert(made, 3)).encode()) == ["a = 1\nb = 2"]

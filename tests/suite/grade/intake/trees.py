@@ -1,7 +1,8 @@
-"""Folders and zips of submissions, for tests."""
+"""Folders, zips and tars of submissions, for tests."""
 
 import io
 import json
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,4 +42,14 @@ def zip_bytes(files: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLAT
     with zipfile.ZipFile(made, "w", method) as archive:
         for name, content in files.items():
             archive.writestr(name, in_bytes(content))
+    return made.getvalue()
+
+
+def tar_bytes(files: Mapping[str, str | bytes], mode: str = "w:gz", form: int = tarfile.PAX_FORMAT) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode, format=form) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(in_bytes(content))
+            archive.addfile(member, io.BytesIO(in_bytes(content)))
     return made.getvalue()
