@@ -41,6 +41,7 @@ MISSING = {
     "compare basic grad_accum -o both.html": "grade",
     "compare basic grad_accum -o both.png": "png",
     "compare basic grad_accum -o both.pdf": "png",
+    "gallery gpipe": "grade",
     "draw gpipe -o gpipe.png": "png",
     "watch basic.py": "cli",
     "lab": "notebook",

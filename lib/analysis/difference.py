@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
-from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, sends
+from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, samples, sends
 from lib.analysis.waiting.critical_path import Path, critical_path, time_kind
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
@@ -87,6 +87,17 @@ def difference(one: Trace, other: Trace) -> Difference | None:
                 found.append(Difference(rank, time, numbers, events, sizes))
                 break
     return min(found, key=lambda gap: (gap.time, gap.rank), default=None)
+
+
+def alike(trace: Trace) -> Hashable:
+    """Return the same for runs that do the same at the same times, and hold as much: a picture of one is a picture of
+    all."""
+    sizes = trace.ranks, trace.ranks
+    return (
+        trace.error is None,
+        tuple(tuple(_key(event, sizes) for _, event in _timed(program)) for program in trace.programs),
+        tuple(tuple((one.time, one.total) for one in samples(trace, rank)) for rank in range(trace.ranks)),
+    )
 
 
 def said(gap: Difference | None, first: str, second: str) -> str:

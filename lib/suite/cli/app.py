@@ -26,7 +26,7 @@ from lib.suite.submissions.locations import home, is_checkout, named, notebook_i
 MODULES: Final = {
     "learner": "list goal hint reveal watch",
     "runs": "run fix check draw review why what-if replay demo",
-    "compare": "compare",
+    "compare": "compare gallery",
     "grading.command": "grade",
     "pipelines": "schedule profile",
     "plan": "plan predictions calibrate",

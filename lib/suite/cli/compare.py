@@ -1,32 +1,39 @@
-"""`puzzles compare`, runs beside each other, in words.
+"""`puzzles compare`, runs beside each other, and `puzzles gallery`, all solutions of one puzzle: in words.
 
 What draws is in `pages`, and is imported where something is drawn: figures alone need no picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Final
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from lib.analysis.difference import difference, lesson, said, unequal
+from lib.analysis.difference import alike, difference, lesson, said, unequal
+from lib.errors.wording import counted
 from lib.extras import need_extra
 from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, numbers, option, output, say, show_table
 from lib.suite.cli.entries import ALL, FIGURES, Entry, best, chosen, entries_of
+from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import SourceError
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 NAME: Final = 26
 """Columns of a name that do not fold."""
+LISTED: Final = 20
+"""Rows of the table of a gallery in a terminal; the page has all."""
 WHATS = (
-    "What to compare: notebooks, .py files, saved Traces (.json), and puzzles, such as gpipe (our solution), "
-    f"gpipe:one_f_one_b (another) or gpipe:{ALL}. NAME= calls it so."
+    "What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed in, and "
+    f"puzzles, such as gpipe (our solution), gpipe:one_f_one_b (another) or gpipe:{ALL}. NAME= calls it so."
 )
+BESIDE = "Solutions beside ours: a folder or zip of a class, notebooks, .py files, or saved Traces (.json)."
 
 
 def compare(
@@ -49,7 +56,8 @@ def compare(
     a page, all on one time axis.
     A run that fails, or is not solved, is shown as far as it came, and stops nothing.
 
-    For example: `puzzles compare gpipe:all`, or `puzzles compare mine.ipynb gpipe -o both.svg`.
+    For example: `puzzles compare gpipe:all`, `puzzles compare mine.ipynb gpipe -o both.svg`, or
+    `puzzles compare submissions/ gpipe --puzzle gpipe -o class.html`.
 
     Sizes that you say apply to all of them, so that runs of different puzzles can be compared.
 
@@ -60,17 +68,15 @@ def compare(
         raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
     if output_ is not None and not is_picture:
         need_extra("grade", "a page needs", "jinja2")
-    try:
-        subjects = chosen(whats, puzzle)
-    except (SourceError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
+    if not (subjects := _chosen(whats, puzzle)):
+        raise typer.BadParameter(f"there is nothing to compare in {', '.join(whats)}")
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     entries = entries_of(subjects, limit, **size)
     ran = [(entry.name, entry.trace, entry.puzzle) for entry in entries if entry.trace is not None]
     runs = [(name, trace) for name, trace, _ in ran]
     warning = unequal(runs)
     lowest = {} if warning is not None else best(entries)
-    _show(entries, lowest)
+    _show([(entry.name, entry) for entry in entries], lowest)
     sized = " ".join(f"--{name} {value}" for name, value in size.items() if value is not None)
     for entry in entries:
         if entry.message:
@@ -95,17 +101,132 @@ def compare(
         raise typer.Exit(1)
 
 
-def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
-    """The figures in a table, the best of each in bold and with a star."""
+def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Entry]:
+    """What is to run. Of what is left out it says why."""
+    try:
+        subjects, notes = chosen(whats, puzzle)
+    except (SourceError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None
+    for note in notes:
+        say(note)
+    return subjects
+
+
+def _show(rows: Sequence[tuple[str, Entry]], lowest: dict[str, float], more: str = "") -> None:
+    """The figures of runs in a table, each run under its title, the best figures in bold and with a star. `more` is
+    said below it."""
     figures = numbers(*(figure.title for figure in FIGURES.values()))
-    name = min(max(len(entry.name) for entry in entries), NAME)
+    name = min(max(len(title) for title, _ in rows), NAME)
     table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *figures)
-    for entry in entries:
+    for title, entry in rows:
         plain = "" if entry.correct else "dim"
         every = entry.cells(lowest)
         cells = [Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in every]
         state = Text(entry.state, COLOURS[entry.state])
-        table.add_row(Text(entry.name), state, entry.goals[-1] if entry.goals else "", *cells)
-    if lowest:
-        table.caption = "* the best of those that are correct"
+        table.add_row(Text(title), state, entry.goals[-1] if entry.goals else "", *cells)
+    table.caption = "\n".join(filter(None, ("* the best of those that are correct" if lowest else "", more))) or None
     show_table(table)
+
+
+# -- a gallery ------------------------------------------------------------------------------------------------------
+
+LONG: Final = 60
+"""Letters of a goal or a mistake in a title."""
+NAMED: Final = 3
+"""Students who are named together; of more it says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Solutions with one schedule: those that are `ours`, by name, and the `students` who handed it in. `number` counts
+    groups from 1 in the order in which they came, ours first. The `message` is the fault, in a line: the rest of it has
+    lines of a student's code."""
+
+    number: int
+    first: Entry
+    message: str
+    ours: tuple[Entry, ...]
+    students: tuple[str, ...]
+
+    def title(self, names: bool) -> str:
+        """Return its title: its name where it is ours, with its students, or with how many they are; without a
+        name it is called by the goal that it reaches, or by what is wrong with it."""
+        count = len(self.students)
+        who = counted(count, "student") if count else ""
+        if names and count:
+            who = ", ".join(self.students[:NAMED]) + (f" and {count - NAMED} more" if count > NAMED else "")
+        if self.ours:
+            return " · ".join(filter(None, (f"{' and '.join(one.short for one in self.ours)} (ours)", who)))
+        reaches = self.message or self.first.state
+        if self.first.correct:
+            reaches = self.first.goals[-1] if self.first.goals else "correct, within no goal"
+        return who if names else f"{who}: {shorten(reaches, LONG, placeholder='…')}"
+
+
+def grouped(entries: Sequence[Entry]) -> list[Group]:
+    """Put the solutions that have a run into groups, equal ones together: where they fail, or are not correct, with
+    the same words. The first of each is drawn: one of ours, where there is one. The fastest group comes first, and
+    those that are not correct behind all others."""
+
+    def fault(entry: Entry) -> str:
+        # The state of a whole run says already that it is not correct: its fault is in the second line.
+        lines = [] if entry.correct else entry.message.splitlines()[0 if entry.verdict is None else 1 :]
+        return lines[0] if lines else ""
+
+    groups: dict[Hashable, list[Entry]] = {}
+    for entry in entries:
+        if entry.trace is not None:
+            groups.setdefault((alike(entry.trace), entry.state, entry.goals, fault(entry)), []).append(entry)
+    every: list[Group] = []
+    for number, same in enumerate(groups.values(), 1):
+        ours, students = ([one for one in same if one.ours is own] for own in (True, False))
+        every.append(Group(number, same[0], fault(same[0]), tuple(ours), tuple(one.name for one in students)))
+
+    def place(group: Group) -> tuple[bool, float]:
+        return not group.first.correct, (group.first.figures or {}).get("time", 0.0)
+
+    return sorted(every, key=place)
+
+
+def gallery(
+    puzzle: Annotated[str, typer.Argument(help="The puzzle's id, such as gpipe.", show_default=False)],
+    whats: Annotated[list[str] | None, argument("[[NAME=]WHAT]...", BESIDE)] = None,
+    output_: Annotated[Path | None, output("a gallery", (".html",), "gallery_PUZZLE.html")] = None,
+    ours: Annotated[bool, option("Show our own solutions, too.")] = True,
+    names: Annotated[bool, option("Say who handed it in. Without, it says how many did.")] = False,
+    limit: options.Limit = None,
+) -> None:
+    """Show all solutions of one puzzle as small timelines with their figures: ours, and those of a class.
+
+    Equal schedules are shown once, with how many have them. The page can be sorted by any figure and filtered by goal,
+    and a click makes a solution large, from a picture in a folder beside it. What is not correct comes last.
+
+    For example: `puzzles gallery gpipe`, or `puzzles gallery gpipe submissions/ -o class.html`.
+
+    What students wrote runs where it can do no harm, and no student is named unless you say --names.
+
+    It shows solutions of a puzzle. The schedules of pipelines that have a name, such as 1F1B, are in
+    `puzzles schedule gallery`.
+    """
+    from lib.suite.cli.pages import write_gallery
+
+    need_extra("grade", "a page needs", "jinja2")
+    path = output_ or Path(f"gallery_{puzzle}.html")
+    subjects = _chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + _chosen(whats or [], puzzle)
+    if not subjects:
+        raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
+    # Without lines of code: a gallery is shown to a class, and a line is a student's own, or is the answer.
+    entries = [
+        entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
+        for entry in entries_of(subjects, limit)
+    ]
+    groups = grouped(entries)
+    more = f"the first {LISTED} of {counted(len(groups), 'schedule')}" if len(groups) > LISTED else ""
+    lowest = best([group.first for group in groups])
+    if groups:
+        _show([(group.title(names), group.first) for group in groups[:LISTED]], lowest, more)
+    for state, reason in (("not solved", "still the stub"), ("failed", "they failed before anything ran")):
+        if count := sum(entry.trace is None and entry.state == state for entry in entries):
+            say(f"{counted(count, 'solution')} not shown: {reason}.")
+    write_gallery(puzzle, groups, lowest, names, path)
+    say(f"Wrote {path}")

@@ -19,22 +19,29 @@ from lib.analysis.figures import bubbles, end, most_sent, peak
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.errors.wording import amount, exact, visible
+from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
 from lib.suite.course.subject import Stub, ran
+from lib.suite.grade.intake import submission as intake
+from lib.suite.grade.intake.archives import archive_format
+from lib.suite.grade.intake.collecting import collect
+from lib.suite.isolation.isolation import Isolation
+from lib.suite.isolation.messages import AtSize, Limits
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import puzzle_of
 from lib.suite.submissions.locations import located
-from lib.suite.submissions.source import SourceError
+from lib.suite.submissions.source import Source, SourceError
+from lib.trace.rebuild import rebuild
 from lib.trace.trace import Trace
+from lib.trace.validation import FORMAT
 
 ALL = "all"
 """The name of all our solutions to a puzzle: gpipe:all."""
 DIFFERENT = (
-    "name a notebook (.ipynb), Python (.py), a saved Trace (.json), or a puzzle, such as gpipe, "
-    f"gpipe:{OFFICIAL} or gpipe:{ALL}"
+    "name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or archive of what was handed in, or a "
+    f"puzzle, such as gpipe, gpipe:{OFFICIAL} or gpipe:{ALL}"
 )
 
 
@@ -90,14 +97,14 @@ class Cell(NamedTuple):
 @dataclass(frozen=True)
 class Entry:
     """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours; and what
-    came of it. `words` are the name of one of ours in words, brief and full: "FSDP", "Fully sharded data parallel
-    (FSDP)".
+    came of it. A Source was handed in: nothing of it is believed. `words` are the name of one of ours in words, brief
+    and full: "FSDP", "Fully sharded data parallel (FSDP)".
 
     A run that failed has a Trace up to there, if it came so far, and a `message`; `verdict` is that on a whole run.
     """
 
     name: str
-    what: Path | str
+    what: Path | str | Source
     puzzle: str | None = None
     ours: bool = False
     words: tuple[str, str] | None = None
@@ -170,16 +177,19 @@ def best(entries: Sequence[Entry]) -> dict[str, float]:
 # -- what is to run -------------------------------------------------------------------------------------------------
 
 
-def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
-    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs. SourceError for what there is not, and for
-    what makes no sense: a plain function, or another puzzle than `puzzle`."""
+def chosen(whats: Sequence[str], puzzle: str | None = None) -> tuple[list[Entry], list[str]]:
+    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs; say in notes what is left out.
+
+    SourceError for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
+    """
     if puzzle is not None:
         _need_schedule(puzzle)
     subjects: list[Entry] = []
+    notes: list[str] = []
     for what in whats:
         name, equals, rest = what.partition("=")
         named = bool(equals and name and rest) and not Path(what).exists()
-        several = _meant(rest if named else what, puzzle)
+        several = _meant(rest if named else what, puzzle, notes)
         if named:
             own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
             several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
@@ -187,14 +197,17 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
     # Different files of one name are called by their paths; and all names can be printed.
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
     names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
-    return [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
+    subjects = [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
+    return subjects, [visible(note) for note in notes]
 
 
-def _meant(what: str, puzzle: str | None) -> list[Entry]:
+def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
     head, colon, way = what.partition(":")
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
         return _ours(head, way, puzzle)
+    if path.is_dir() or (archive_format(path.name) and path.is_file()):
+        return _of_class(path, puzzle, notes)
     if path.suffix not in (".py", ".ipynb", ".json"):
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
         raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
@@ -229,6 +242,28 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
     return subjects
 
 
+def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Entry]:
+    """Collect what each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder.
+    Nothing of it runs."""
+    if puzzle is None:
+        raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
+    collected = collect([path])
+    subjects, refused = list[Entry](), [*collected.refused]
+    for submission in collected.submissions:
+        of_student = intake.chosen(submission, (puzzle,))
+        refused += of_student.refused
+        if puzzle in of_student.of:
+            subjects.append(Entry(submission.student, of_student.of[puzzle][1], puzzle))
+    notes += [f"{one.file} is left out: it {one.why}" for one in refused]
+    there = {one.student for one in refused} | {one.name for one in subjects}
+    if silent := sum(one.student not in there for one in collected.submissions):
+        notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
+    for file in filter(Path.is_file, sorted(path.glob("*.json"))):
+        with file.open(encoding="utf-8", errors="replace") as text:
+            subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(200) else []  # it says so at once
+    return subjects
+
+
 def _need_schedule(puzzle: str) -> None:
     if puzzle not in PUZZLES:
         raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
@@ -247,22 +282,28 @@ def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: An
     that will not do. `size` are ranks, layers, batches and a mesh other than the puzzle's."""
     given = {name: number for name, number in size.items() if number is not None}
     entries: list[Entry] = []
-    with progress("running") as done:
+    with Isolation() as isolation, progress("running") as done:
         for subject in subjects:
             done(len(entries), len(subjects))
             try:
-                entries.append(_run(subject, limit, given))
+                if isinstance(subject.what, Source):
+                    entries.append(_run_apart(isolation, subject, subject.what, limit, given))
+                else:
+                    entries.append(_run(subject, subject.what, limit, given))
             except Stub:
-                error = str(NotSolved(subject.puzzle or subject.name))
-                entries.append(replace(subject, solved=False, error=error))
+                entries.append(_unsolved(subject))
             except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
                 entries.append(replace(subject, error=str(error), trace=getattr(error, "trace", None)))
     return entries
 
 
-def _run(subject: Entry, limit: float | None, given: Mapping[str, Any]) -> Entry:
+def _unsolved(subject: Entry) -> Entry:
+    return replace(subject, solved=False, error=str(NotSolved(subject.puzzle or subject.name)))
+
+
+def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
     """Run our solutions, and the user's own files: see `lib.suite.course.subject`."""
-    asked, what = subject.puzzle, subject.what
+    asked = subject.puzzle
     if subject.ours and asked is not None and isinstance(what, Path) and not given:
         trace, puzzle = run_of_file(what, asked), asked
     else:
@@ -277,3 +318,24 @@ def _run(subject: Entry, limit: float | None, given: Mapping[str, Any]) -> Entry
     if trace.error is not None:
         return replace(subject, puzzle=about, trace=trace, error=trace.error)
     return replace(subject, puzzle=about, trace=trace, verdict=check(trace, puzzle))
+
+
+def _run_apart(
+    isolation: Isolation, subject: Entry, source: Source, limit: float | None, given: Mapping[str, Any]
+) -> Entry:
+    """Run what was handed in, kept apart. Its Trace is timed anew: it may state any times."""
+    record = PUZZLES[str(subject.puzzle)]  # what is handed in is of a puzzle
+    if source.untouched(record.id):
+        return _unsolved(subject)
+    size, mesh = {**record.size._asdict(), **given}, given.get("mesh")
+    ranks = size["ranks"] if mesh is None else len(mesh)
+    at = AtSize(ranks, size["layers"], size["batches"], mesh) if given else None
+    sent = isolation.run(source, record.id, at, Limits() if limit is None else Limits(seconds=limit))
+    if sent.outcome == "unsolved":
+        return _unsolved(subject)
+    if sent.outcome != "trace" or sent.trace is None:
+        return replace(subject, error=sent.text, trace=sent.trace)
+    trace = sent.trace
+    with suppress(PuzzleError, TraceError):  # the check says what is wrong with it
+        trace = rebuild(trace).run
+    return replace(subject, trace=trace, verdict=check(sent.trace, None if given else record.id))

@@ -1,4 +1,4 @@
-"""Pages made of templates, and the page and the picture of a comparison.
+"""Pages made of templates, and those and the pictures of comparisons and galleries.
 
 What others wrote goes through two gates, at one place each: what cannot be seen is made visible in everything that a
 template prints, and then it is escaped. A page runs its own script and loads nothing.
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE, Colour
 from drawing.canvas.picture import Picture, asset, on_paper
-from lib.errors.wording import visible
+from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, Size
 
 if TYPE_CHECKING:
+    from lib.suite.cli.compare import Group
     from lib.suite.cli.entries import Entry
 
 
@@ -116,7 +117,6 @@ def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold
     """Write a page with the figures of runs in a table, their timelines on one axis, and how they differ."""
     from drawing.comparing.comparison import Comparison
     from lib.analysis.difference import unequal
-    from lib.suite.cli.entries import FIGURES
 
     runs, title = _compared(entries, says=False)  # the page says what went wrong
     compared = Comparison(runs, fold=fold)
@@ -126,12 +126,8 @@ def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold
         {"entry": entry, "cells": entry.cells(lowest), "picture": entry.trace and picture.svg()}
         for entry, picture in zip(entries, pictures, strict=True)
     ]
-    html = page(
+    html = _comparing(
         "comparison.html",
-        "comparing",
-        "'none'",
-        {"good": GOOD, "gold": GOLD},
-        figures=FIGURES,
         title=title,
         warning=warning,
         size=Size.of(compared.traces[0]).words() if compared.traces and warning is None else "",
@@ -140,5 +136,54 @@ def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold
         differences=[words for words in compared.differences() if words],
         parted=any(gap is not None for gap in compared.gaps),
         marked=bool(lowest),
+    )
+    write_whole(ready(path), html)
+
+
+def _comparing(name: str, images: str = "'none'", **what: Any) -> str:
+    """A page of a comparison or a gallery, with the style and the script that both share."""
+    from lib.suite.cli.entries import FIGURES
+
+    return page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+
+
+# -- a gallery ------------------------------------------------------------------------------------------------------
+
+
+def write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, float], names: bool, path: Path) -> None:
+    """Write a page with a tile for each schedule, and the large pictures that it leads to into a folder beside it."""
+    from drawing.canvas.scene import Scene, Text, sheet
+    from drawing.comparing.comparison import Compared, Comparison
+    from drawing.comparing.overview import HIGH, WIDE, thumbnails
+    from drawing.timeline.schedule import picture_of_trace
+    from lib.suite.course.solutions import OFFICIAL
+
+    record, drawn = PUZZLES[puzzle], [(group, group.first.trace) for group in groups if group.first.trace is not None]
+    small = thumbnails([trace for _, trace in drawn])
+    fills = {mark.fill for marks in small for mark in marks}
+    strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
+    night, style = sheet(fills, strokes, titles=False)
+    official = next((one for group in groups for one in group.ours if one.name == f"{puzzle}:{OFFICIAL}"), None)
+    tiles: list[dict[str, Any]] = []
+    for (group, trace), marks in zip(drawn, small, strict=True):
+        title, differs, large = group.title(names), list[str](), f"{path.stem}_pictures/{group.number}.svg"
+        if official is not None and official not in group.ours:
+            other = Compared(group.first.short if group.ours else "this one", trace, counts=group.first.correct)
+            differs = Comparison([Compared(official.short, official.trace), other]).differences()
+        picture = Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False)
+        tile = {"group": group, "title": title, "cells": group.first.cells(lowest), "picture": picture}
+        tiles.append({**tile, "differs": differs, "large": large})
+        picture_of_trace(trace).save(path.parent / large)
+    solutions = sum(len(group.ours) + len(group.students) for group in groups)
+    html = _comparing(
+        "gallery.html",
+        "'self' file:",
+        title=f"Solutions of {record.heading}",
+        about=f"{record.size.words()} · {counted(solutions, 'solution')}, {counted(len(groups), 'schedule')}",
+        goals=[goal.name for goal in record.goals],
+        tiles=tiles,
+        names=names,
+        night=night,
+        night_style=style,
     )
     write_whole(ready(path), html)

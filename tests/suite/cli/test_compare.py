@@ -7,9 +7,12 @@ import pytest
 from typer.testing import Result
 
 from lib import Trace, simulate
+from lib.suite.cli.entries import chosen
+from lib.suite.grade.intake.archives import FORMATS
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.suite.cli.commands import STUB, Page, puzzles
+from tests.suite.grade.intake.trees import tar_bytes, zip_bytes
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -26,6 +29,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def compare(*arguments: str) -> Result:
     return puzzles("compare", *arguments)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_archives_of_a_class_are_those_that_are_graded(folder: Path, ending: str) -> None:
+    files = {f"{name}/basic.py": reference("basic").read_bytes() for name in ("ann", "bob")}
+    packed = zip_bytes(files) if ending == ".zip" else tar_bytes(files, "w" if ending == ".tar" else "w:gz")
+    (folder / f"class{ending}").write_bytes(packed)
+    found = chosen([f"class{ending}"], "basic")[0]
+    assert [subject.name for subject in found] == ["ann", "bob"]
 
 
 def test_what_fails_is_a_row_and_stops_nothing(folder: Path) -> None:

@@ -211,7 +211,12 @@ def by_review(path: Path) -> str:
 
 
 def by_compare(path: Path) -> str:
-    (entry,) = entries_of(chosen([str(path)], PUZZLE))
+    (entry,) = entries_of(chosen([str(path)], PUZZLE)[0])
+    return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
+
+
+def by_gallery(path: Path) -> str:
+    (entry,) = entries_of(chosen([str(path.parents[1])], PUZZLE)[0])
     return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
 
 
@@ -240,6 +245,7 @@ READERS: dict[str, Callable[[Path], str]] = {
     "watch": by_watch,
     "review": by_review,
     "compare": by_compare,
+    "gallery": by_gallery,
     "grade": by_grade,
 }
 if THOROUGH:  # at a commit: tests/suite/grade/test_pytest_plugin.py

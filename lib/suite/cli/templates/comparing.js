@@ -1,6 +1,6 @@
 "use strict";
 
-/** What a cell is sorted by: a number where it has one; nothing sorts behind everything. */
+/** What a cell or a tile is sorted by: a number where it has one; nothing sorts behind everything. */
 function valueOf(text) {
   if (text === undefined || text === "") return null;
   const number = Number(text);
@@ -42,3 +42,38 @@ function makeSortable(table) {
 }
 
 document.querySelectorAll("table.sortable").forEach(makeSortable);
+
+/** Has the controls of a gallery sort and filter its tiles, and keys go from one large tile to the next. */
+function makeGallery(controls) {
+  const tiles = document.getElementById("all");
+  const every = [...tiles.querySelectorAll(".tile")];
+  const visible = () => [...tiles.querySelectorAll(".tile:not([hidden])")];
+
+  function refresh() {
+    const sort = controls.elements.sort.value;
+    const descending = controls.elements.reverse.checked !== (sort === "count"); // of those that many have, first
+    const isWrong = (tile) => tile.classList.contains("wrong");
+    const sorted = inOrder(every, (tile) => valueOf(tile.dataset[sort]), descending);
+    tiles.append(...sorted.filter((tile) => !isWrong(tile)), ...sorted.filter(isWrong));
+    const least = Number(controls.elements.goal.value);
+    for (const tile of every) tile.hidden = Number(tile.dataset.goals) < least;
+    document.getElementById("shown").textContent = `${visible().length} of ${every.length}`;
+  }
+
+  for (const image of tiles.querySelectorAll("img.large"))
+    image.addEventListener("load", () => image.closest(".tile").classList.add("loaded"));
+  controls.hidden = false;
+  controls.addEventListener("change", refresh);
+  controls.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("keydown", (event) => {
+    const large = tiles.querySelector(".tile:target");
+    if (!large) return;
+    if (event.key === "Escape") location.hash = "all";
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const next = step && visible()[visible().indexOf(large) + step];
+    if (next) location.hash = next.id;
+  });
+  refresh();
+}
+
+document.querySelectorAll("form.controls").forEach(makeGallery);
