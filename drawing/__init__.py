@@ -1,10 +1,5 @@
 """Pictures of values and of schedules. Importing it makes notebooks show them unasked.
 
-    from drawing import compare, draw, draw_group, step_through
-    from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
-    from drawing import draw_attention, draw_experts, draw_gallery, draw_halo, draw_recordings, draw_trade_off
-    from drawing import draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
-
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
 value to plain marks (see scene), and nothing here runs a student's code. `step_through` gives a page to scrub through a
@@ -39,31 +34,11 @@ if TYPE_CHECKING:
     from drawing.values import draw_group
 
 __all__ = [
-    "Picture",
-    "compare",
-    "draw",
-    "draw_attention",
-    "draw_collective",
-    "draw_curves",
-    "draw_experts",
-    "draw_figures",
-    "draw_gallery",
-    "draw_group",
-    "draw_halo",
-    "draw_memory",
-    "draw_mesh",
-    "draw_plan",
-    "draw_plans",
-    "draw_predictions",
-    "draw_recordings",
-    "draw_ring",
-    "draw_roofline",
-    "draw_step",
-    "draw_trade_off",
-    "picture_of",
-    "puzzle_map",
-    "step_through",
-]
+    "Picture", "compare", "draw", "draw_attention", "draw_collective", "draw_curves", "draw_experts", "draw_figures",
+    "draw_gallery", "draw_group", "draw_halo", "draw_memory", "draw_mesh", "draw_plan", "draw_plans",
+    "draw_predictions", "draw_recordings", "draw_ring", "draw_roofline", "draw_step", "draw_trade_off", "picture_of",
+    "puzzle_map", "step_through",
+]  # fmt: skip
 
 _HOMES = {
     "drawing.canvas.picture": "Picture",

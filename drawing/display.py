@@ -85,6 +85,7 @@ def picture_of(thing: Any) -> Picture:
 
 
 Bundle = dict[str, str]
+CellName = Callable[[str], tuple[str, str] | None]
 FRAMES: Final = 8  # lines of a student's code that an error shows at most; of more, the first two and the last ones
 
 
@@ -139,11 +140,7 @@ def _on_error(
 
 
 def error_text(
-    error: BaseException,
-    tb: TracebackType | None,
-    cell_name: Callable[[str], tuple[str, str] | None] | None = None,
-    *,
-    colour: bool = False,
+    error: BaseException, tb: TracebackType | None, cell_name: CellName | None = None, *, colour: bool = False
 ) -> str:
     """An error as a student needs it: the lines of their own code that led to it, then what it says."""
     red, bold, plain = ("\x1b[31m", "\x1b[1m", "\x1b[0m") if colour else ("", "", "")

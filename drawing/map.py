@@ -21,20 +21,12 @@ from lib.puzzles.records import Chapter, Puzzle, chapters
 
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
-STEP: Final = 15
-MOST: Final = 5
-GAP: Final = 14
-LANE: Final = 12
-BETWEEN: Final = 42
-MARGIN: Final = 10
-INSIDE: Final = 12
+STEP, MOST, GAP, LANE, BETWEEN, MARGIN, INSIDE = 15, 5, 14, 12, 42, 10, 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
 """Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
 LINE: Final = 16
 CHIP: Final = 22  # how high the label of a puzzle is that may be skipped
-BADGE: Final = 10
-BAR: Final = 110
-SIZE: Final = TEXT
+BADGE, BAR, SIZE = 10, 110, TEXT
 
 
 @dataclass(eq=False)

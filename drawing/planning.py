@@ -139,11 +139,9 @@ LINE: Final = 18
 
 
 def draw_plans(
-    front: Sequence[Candidate],
-    others: Sequence[Candidate] = (),
-    marked: Mapping[str, Candidate] | None = None,
-    title: str = "Plans that fit",
-) -> Picture:
+    front: Sequence[Candidate], others: Sequence[Candidate] = (),
+    marked: Mapping[str, Candidate] | None = None, title: str = "Plans that fit",
+) -> Picture:  # fmt: skip
     """Draw plans by seconds and GiB: the `front` of those that nothing beats, up to twice as long as the fastest and
     with a row below, `others` as small dots, and what is `marked` by its name, such as what was published."""
     for some in (front, others or front, marked or front):

@@ -248,7 +248,6 @@ def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
 
 
 def _overlap(one: Slot, other: Slot) -> bool:
-    """Check if two values take the same room in a slot."""
     if one.summed or one.column == "layer":
         if one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns):
             return False

@@ -636,9 +636,9 @@ draw(out)
 
 # %% [markdown]
 # **That was the third sitting**: four ranks, no boss, and every rank has the sum. NCCL, the library under PyTorch, does
-# an all-reduce in a ring just like this, with one more trick: it cuts the gradient into as many pieces as there are
-# ranks, and lets the pieces travel. Then a rank sends about twice the size of the gradient. With yours it is three times
-# for four ranks, and 999 times for a thousand. Step through the real one:
+# a large all-reduce in a ring just like this (for small ones it has trees), with one more trick: it cuts the gradient
+# into as many pieces as there are ranks, and lets the pieces travel. Then a rank sends about twice the size of the
+# gradient. With yours it is three times for four ranks, and 999 times for a thousand. Step through the real one:
 
 # %%
 draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))

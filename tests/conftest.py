@@ -27,7 +27,7 @@ os.environ["PUZZLES_FOLDER"] = _copies.name
 typer.testing._get_command = cache(typer.main.get_command)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 ELSEWHERE = {
-    "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"},
+    "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"}
 }
 """What cannot work on other systems, by the beginning of its path, and why. A single test says so with skipif."""
 

@@ -10,18 +10,7 @@ import pytest
 
 from drawing import draw, draw_collective, step_through
 from drawing.canvas.palette import LOOKS, Colour, Look
-from lib import (
-    UNIT,
-    ActivationGrad,
-    Links,
-    MismatchError,
-    Model,
-    RankFailed,
-    Trace,
-    WeightGrad,
-    check,
-    simulate,
-)
+from lib import UNIT, ActivationGrad, Links, MismatchError, Model, RankFailed, Trace, WeightGrad, check, simulate
 from lib.analysis import figures
 from lib.analysis.event_words import event_words
 from lib.analysis.memory import whereabouts
@@ -92,9 +81,6 @@ async def step(model: Any) -> None:
 @pytest.fixture(params=[UNIT, Links()], ids=["unit", "links"])
 def models(request: pytest.FixtureRequest) -> list[Model]:
     return simulate(step, ranks=3, layers=2, batches=3, costs=request.param)
-
-
-# -- what stands in the tables, everything takes ------------------------------------------------------------------
 
 
 def test_it_is_one_correct_training_step(models: list[Model]) -> None:
@@ -197,9 +183,6 @@ def test_what_is_dishonest_travels_by_the_row() -> None:
     assert results == {(1, "permute"), (0, "reduce_to")}
 
 
-# -- mistakes -----------------------------------------------------------------------------------------------------
-
-
 def test_mistakes_are_told_in_the_words_of_the_row() -> None:
     async def elsewhere(model: Any) -> None:
         await model.reduce_to(model.fake_grad(0, []), 0, root=7)
@@ -224,9 +207,6 @@ def test_mistakes_are_told_in_the_words_of_the_row() -> None:
     assert "the reduce of layer 0 cannot be done" in str(found)
     assert found.ranks == (1, 2)
     assert "model.input_gradient_half(layer, activation, gradient, weight)" in str(error(misspelled))
-
-
-# -- replay -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="a replay needs torch")

@@ -28,14 +28,7 @@ from lib.suite.cli.app import app
 found = [CliRunner().invoke(app, command.split()) for command in commands]
 print(json.dumps([(result.exit_code, result.output) for result in found]))
 """
-WORKS = (
-    "",
-    "list",
-    "run ddp",
-    "hint ddp",
-    "draw gpipe -o gpipe.svg",
-    "compare ddp wsdp --layers 6 -o both.svg",
-)
+WORKS = ("", "list", "run ddp", "hint ddp", "draw gpipe -o gpipe.svg", "compare ddp wsdp --layers 6 -o both.svg")
 MISSING = {
     "grade .": "grade",
     "compare basic grad_accum -o both.html": "grade",

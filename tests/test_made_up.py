@@ -26,9 +26,6 @@ def test_rows_that_are_made_up_are_taken_by_everything() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# -- every row is whole -------------------------------------------------------------------------------------------
-
-
 def rows() -> Iterator[Operation | Collective]:
     yield from OPERATIONS.values()
     yield from COLLECTIVES.values()

@@ -18,31 +18,31 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7100
+MOST_LINES = 7140
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
-    "drawing": 9_130,
-    "lib/analysis": 3_900,
-    "lib/checker": 1_590,
+    "drawing": 9_000,
+    "lib/analysis": 3_910,
+    "lib/checker": 1_610,
     "lib/cluster": 1_530,
-    "lib/diagnosis": 3_500,
+    "lib/diagnosis": 3_510,
     "lib/errors": 870,
     "lib/puzzles": 470,
-    "lib/replay": 4_450,
-    "lib/schedules": 4_700,
+    "lib/replay": 4_430,
+    "lib/schedules": 4_740,
     "lib/plan": 1_620,
-    "lib/simulator": 3_300,
-    "lib/suite/cli": 3_400,
-    "lib/suite/course": 1_420,
-    "lib/suite/grade": 3_680,
+    "lib/simulator": 3_290,
+    "lib/suite/cli": 3_500,
+    "lib/suite/course": 1_430,
+    "lib/suite/grade": 3_840,
     "lib/suite/isolation": 1_240,
-    "lib/suite/notebooks": 1_660,
-    "lib/suite/submissions": 2_230,
-    "lib/trace": 2_990,
-    "lib/values": 4_550,
-    "tests": 46_000,
+    "lib/suite/notebooks": 1_670,
+    "lib/suite/submissions": 2_250,
+    "lib/trace": 3_020,
+    "lib/values": 4_510,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

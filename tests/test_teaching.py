@@ -80,9 +80,6 @@ def test_every_question_asks_something_of_its_own() -> None:
     assert len(set(asked)) == len(asked)
 
 
-# -- the page -------------------------------------------------------------------------------------------------------
-
-
 def sections() -> dict[str, str]:
     """The text under each heading, without that of the headings below it."""
     parts = re.split(r"^#{1,4} (.*)$", PAGE, flags=re.MULTILINE)

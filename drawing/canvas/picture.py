@@ -77,7 +77,6 @@ class _Element:
         self._scene = scene
 
     def get_xml(self) -> ET.Element:
-        """The Scene as an XML element, in units of chalk."""
         half = f"translate({-self._scene.width / 2:g},{-self._scene.height / 2:g})"
         outer = ET.Element("g", transform=f"scale({1 / UNIT:g}) {half}")
         outer.append(ET.fromstring(self._scene.fragment()))
@@ -211,7 +210,8 @@ BECOME: Final = (
     "this.replaceWith(s)"
 )
 _SHAPE: Final = re.compile(r"<(path|rect)([^>]*)(?:(?<=/)>|><title>([^<]*)</title></\1>)")
-_IN_ADDRESS: Final = str.maketrans({"%": "%25", "#": "%23", "\n": "%0A", "\t": "%09", "&": "&amp;", "'": "&#39;"})
+_IN_ADDRESS: Final = (("%", "%25"), ("#", "%23"), ("\n", "%0A"), ("\t", "%09"), ("&", "&amp;"), ("'", "&#39;"))
+"""What cannot stand as it is in an address in HTML; what is put in for one holds none of those that come after it."""
 
 
 def image(svg: str, words: str, style: str = "max-width:100%") -> str:
@@ -224,7 +224,14 @@ def image(svg: str, words: str, style: str = "max-width:100%") -> str:
     size = f"display:block;{style};height:auto"
     told = titles.replace("&", "&amp;").replace("'", "&#39;")
     about = f"""alt="{escape(words)}" style="{size}" onload="{BECOME}" data-titles='{told}'"""
-    return f"<img {about} src='{START}{shapes.translate(_IN_ADDRESS)}'>"
+    return f"<img {about} src='{_address(shapes)}'>"
+
+
+def _address(svg: str) -> str:
+    """The address of a picture that holds all of it, in single quotes."""
+    for letter, told in _IN_ADDRESS:  # str.translate takes forty times as long
+        svg = svg.replace(letter, told)
+    return START + svg
 
 
 def without_titles(svg: str) -> tuple[str, str]:
@@ -251,17 +258,12 @@ def without_titles(svg: str) -> tuple[str, str]:
 
 
 def _shared(line: str, last: str) -> int:
-    """Count the letters with which two lines begin alike, by halves: a timeline has hundreds of such pairs."""
-    low, high = 0, min(len(line), len(last))
-    if line.startswith(last[:high]):
-        return high
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if line.startswith(last[:middle]):
-            low = middle
-        else:
-            high = middle
-    return low
+    """Count the letters with which two lines begin alike, of which the last is ASCII."""
+    # As numbers, whose highest bit that differs says it: letter by letter it takes a tenth of the time of a timeline.
+    one, other = line.encode("utf-8", "surrogatepass"), last.encode()
+    both = min(len(one), len(other))
+    differs = int.from_bytes(one[:both], "big") ^ int.from_bytes(other[:both], "big")
+    return both - (differs.bit_length() + 7) // 8
 
 
 def linked(picture: str, scene: Scene, links: Iterable[Link], style: str) -> str:
@@ -317,7 +319,7 @@ class Page:
         # What is trusted runs the handler, and takes the picture away; what is not keeps neither handler nor frame.
         shapes, _ = without_titles(self._still().svg(framed=True).strip())
         size = f'alt="{escape(self.words)}" style="max-width:100%;height:auto"'
-        image = f"<img {size} onload=\"this.parentNode.remove()\" src='{START}{shapes.translate(_IN_ADDRESS)}'>"
+        image = f"<img {size} onload=\"this.parentNode.remove()\" src='{_address(shapes)}'>"
         still = f'<div class="still"><p>{STILL}</p>{image}</div>'
         return {"text/html": f"{THEMES}{still}<iframe {about} srcdoc='{inside}'></iframe>", "text/plain": self.words}
 

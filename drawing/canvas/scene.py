@@ -141,13 +141,9 @@ class Scene:
         return "".join([look, "" if night else ">", *_write(marks, line), "</g>"])
 
     def svg(
-        self,
-        height: float | None = None,
-        width: float | None = None,
-        line: float = 1,
-        label: str = "",
-        night: bool = True,
-    ) -> str:
+        self, height: float | None = None, width: float | None = None, line: float = 1,
+        label: str = "", night: bool = True,
+    ) -> str:  # fmt: skip
         """The whole SVG document. Where only one size is given the other follows. `label` is read aloud; without one
         that is left to the frame that it is put in, as is its width.
 
@@ -224,7 +220,6 @@ def _look(mark: Mark) -> tuple[object, ...]:
 
 
 def _style(mark: Mark, line: float) -> str:
-    """Return the attributes of a look."""
     if isinstance(mark, Text):
         bold = ' font-weight="bold"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
@@ -288,10 +283,9 @@ def _outline(mark: Rect | Poly) -> str:
     """Return the data of a path. A <rect> has half as many bytes more; a step of a line is told by how
     far it goes, and one that is level or upright, as in memory curves, by one number."""
     if isinstance(mark, Rect):
-        width = num(mark.width)
-        return f"M{num(mark.x)} {num(mark.y)}h{width}v{num(mark.height)}h-{width}" + (
-            "" if mark.stroke == "none" else "z"
-        )
+        x, y, width, height, _, stroke, *_ = mark
+        across = num(width)
+        return f"M{num(x)} {num(y)}h{across}v{num(height)}h-{across}{'' if stroke == 'none' else 'z'}"
     (x, y), *rest = ((round(10 * x), round(10 * y)) for x, y in mark.points)
     parts = [f"M{num(x / 10)} {num(y / 10)}"]
     for next_x, next_y in rest:

@@ -13,9 +13,10 @@ from drawing.canvas.palette import ACCENT, ALARM, INK, LOOKS, PAPER, SOFT, TINTS
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.comparing.bars import TIME_LOOKS, Part, stack
-from drawing.timeline.paint import Rows
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
+from drawing.timeline.paint import Panel, Rows, heading
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, panels, titled
 from lib.analysis.dependencies import At
+from lib.analysis.difference import figures_of
 from lib.analysis.waiting.chains import Leg, Step
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path, slack
 from lib.analysis.waiting.gaps import Gap, Group
@@ -287,7 +288,7 @@ def picture_of_what_if(found: WhatIf) -> Picture:
     y += 4
     for (name, run), panel in zip(runs, shown, strict=True):
         top = y
-        y = panel.heading(scene, name, y)
+        y = heading(scene, name, figures_of(run), y)
         rows = panel.rows(scene, y)
         scene.add(*_changed(found, panel, rows))
         mark_path(scene, critical_path(run), panel.axis, rows)

@@ -16,8 +16,8 @@ from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width,
 from drawing.comparing.bars import table
 from drawing.timeline.boxes import size
 from drawing.timeline.memory import kinds_of, memory_at_peak
-from drawing.timeline.paint import Rows
-from drawing.timeline.schedule import LEFT, WIDTH, Panel, check_names, note, panels_of, trace_of
+from drawing.timeline.paint import Panel, Rows, heading
+from drawing.timeline.schedule import LEFT, WIDTH, note, panels_of, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
@@ -26,6 +26,7 @@ TITLE: Final = 17
 EDGE_ROOM: Final = 24.0  # pixels beside what is no timeline
 LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
+Placed = tuple[Panel, int, Difference | None]  # a run that is drawn, which one it is, and where it first differs
 NAMED: Final = 6  # runs that are all named in a headline; of more it says how many there are
 
 
@@ -43,11 +44,11 @@ class Compared(NamedTuple):
     task: str = ""
 
 
-def compare(*runs: Any, names: Sequence[str] | None = None, fold: bool = True, **named: Any) -> Picture:
+def compare(*runs: Any, fold: bool = True, **named: Any) -> Picture:
     """Draws runs (Traces, Models or lists of Models) under each other: `compare(ddp=out1, fsdp=out2)`.
 
-    Names come from the keywords, from `names`, or from the keys of a dict given alone. Ranks that do the same at the
-    same times share a row, unless `fold` is False.
+    Names come from the keywords, or from the keys of a dict given alone. Ranks that do the same at the same times share
+    a row, unless `fold` is False.
 
     >>> async def work(model):
     ...     model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
@@ -55,28 +56,25 @@ def compare(*runs: Any, names: Sequence[str] | None = None, fold: bool = True, *
     >>> print(compare(mine=run, theirs=run).words.splitlines()[0])
     mine: end 1 · peak ...
     """
-    found = _named("compare", runs, names, named)
+    found = _named("compare", runs, named)
     return found if isinstance(found, Picture) else Comparison(found, fold=fold).picture()
 
 
-def draw_figures(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
+def draw_figures(*runs: Any, **named: Any) -> Picture:
     """Draws only the figures of runs as bars beside each other: time, what is alive at the peak, what is sent.
 
     Names come as for `compare`.
     """
-    found = _named("draw_figures", runs, names, named)
+    found = _named("draw_figures", runs, named)
     return found if isinstance(found, Picture) else Comparison(found).figures()
 
 
-def _named(
-    call: str, runs: Sequence[Any], names: Sequence[str] | None, named: Mapping[str, Any]
-) -> list[Compared] | Picture:
+def _named(call: str, runs: Sequence[Any], named: Mapping[str, Any]) -> list[Compared] | Picture:
     """The runs with their names; a picture that says why, where there is nothing to draw."""
     if len(runs) == 1 and isinstance(runs[0], Mapping):
         named = {str(key): run for key, run in cast("Mapping[Any, Any]", runs[0]).items()} | {**named}
         runs = ()
-    check_names(names, len(runs))
-    labelled = [*zip(names or [f"run {i + 1}" for i in range(len(runs))], runs, strict=True), *named.items()]
+    labelled = [*((f"run {number}", run) for number, run in enumerate(runs, 1)), *named.items()]
     if not labelled:
         return note("nothing to draw yet")
     for name, run in labelled:
@@ -93,14 +91,6 @@ def together(names: Sequence[str]) -> str:
     if any(" and " in name for name in names):
         return ", ".join(names)
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
-
-
-class _Placed(NamedTuple):
-    """A run that is drawn: its panel, which one it is, and where it first differs, if it does."""
-
-    panel: Panel
-    number: int
-    gap: Difference | None
 
 
 class Comparison:
@@ -196,13 +186,13 @@ class Comparison:
         return table(scene, shown, EDGE_ROOM, self.width - EDGE_ROOM, y, valid) if shown else y
 
     @cached_property
-    def _laid(self) -> tuple[list[_Placed | None], list[Entry]]:
+    def _laid(self) -> tuple[list[Placed | None], list[Entry]]:
         """The panels of the runs, laid out once (None for one that has no Trace), and what their colours mean."""
         if not self.traces:
             return [None] * len(self.runs), []
         shown, entries = panels_of(self.width, self.traces, fold=self.fold)
         drawn = enumerate(zip(shown, self.marks, strict=True))
-        placed = iter(_Placed(panel, number, gap) for number, (panel, gap) in drawn)
+        placed = iter((panel, number, gap) for number, (panel, gap) in drawn)
         return [None if run.trace is None else next(placed) for run in self.runs], entries
 
     def _legend(self, scene: Scene, y: float) -> float:
@@ -211,12 +201,12 @@ class Comparison:
         y = legend(scene, LEFT, y, self.width - 12, self._laid[1])
         return 4 + legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces))
 
-    def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
+    def _run(self, scene: Scene, placed: Placed | None, run: Compared, y: float) -> float:
         if placed is None:
             scene.add(Text(LEFT, y + 8, fit(run.name, self.width - LEFT - 10, TEXT), TEXT, INK, bold=True))
             return self._message(scene, run, y + 26)
         panel, number, gap = placed
-        y = self._message(scene, run, panel.heading(scene, run.title or run.name, y, "") if run.name else y + 4)
+        y = self._message(scene, run, heading(scene, run.title or run.name, "", y) if run.name else y + 4)
         below = len(scene.marks)
         rows = panel.rows(scene, y)
         if gap is not None and gap.rank in rows.tops:

@@ -233,7 +233,10 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     high = max(times) + 0.18 * long, max(memories) + 0.14 * large
     frame = Frame(left + 54, y + 6, left + width, y + HIGH - 34, low, high)
     scene.add(frame.edge())
-    labels = Labels(frame, [] if limits is None else _border(frame, limits))
+    border = [] if limits is None else [(limits.time, frame.high[1])]  # down at the fastest, then to the least memory
+    for time, memory in () if limits is None else (*limits.steps[1:], (frame.high[0], limits.memory)):
+        border += [(border[-1][0], memory), (time, memory)]
+    labels = Labels(frame, [frame.at(*place) for place in border])
     if limits is not None:  # the region where no schedule can be, with its border
         below = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]
         scene.add(Poly([*labels.edge, *below], fill=TRACK), Poly(labels.edge, stroke=palette.BOUND, line=1.4))
@@ -263,14 +266,6 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     return y + HIGH
 
 
-def _border(frame: Frame, limits: Limits) -> Curve:
-    """The border of where no schedule can be: down at the fastest, then by the steps to the one with least memory."""
-    border = [(limits.time, frame.high[1])]
-    for time, memory in (*limits.steps[1:], (frame.high[0], limits.memory)):
-        border += [(border[-1][0], memory), (time, memory)]
-    return [frame.at(*place) for place in border]
-
-
 CURVES: Final = 220.0
 RIGHT: Final = 150.0  # pixels of the plot of curves, and for their names
 ALIKE: Final = 1e-9  # heights that differ by less are equal
@@ -286,14 +281,9 @@ class Crossing(NamedTuple):
 
 
 def draw_curves(
-    curves: Mapping[str, Curve],
-    across: str,
-    up: str = "time",
-    title: str = "",
-    *,
-    lowest: bool = True,
-    doublings: bool = False,
-) -> Picture:
+    curves: Mapping[str, Curve], across: str, up: str = "time", title: str = "", *,
+    lowest: bool = True, doublings: bool = False,
+) -> Picture:  # fmt: skip
     """Curves by name, each a list of (x, y) with the same x in ascending order. `across` and `up` say what x and y are.
 
     Rings mark where the lowest of the curves becomes another one, or on a curve alone where it is lowest, if `lowest`

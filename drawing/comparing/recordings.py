@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from drawing.canvas.layout import Axis, legend, swatch
 from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, band, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit
 from drawing.comparing.comparison import together
 from drawing.timeline import paint
 from drawing.timeline.boxes import Box, Fold, gathers
@@ -49,7 +49,9 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     for one in every:
         if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"draw_recordings takes Recordings, as recording_of makes of a Trace; got {one!r}")
-    scales = _units(every)
+    # The nanoseconds of a time unit of each; None where it has none, and is drawn in milliseconds.
+    wide = next((one.forward and one.forward / one.unit for one in every if one.unit is not None), None)
+    scales = [one.unit or (one.forward / wide if one.forward and wide else None) for one in every]
     ends = [one.end / scale for one, scale in zip(every, scales, strict=True) if scale is not None]
     shared = bool(ends) and max(ends) <= FAR * min(ends)
     panels = [_panel(one, scale, max(ends) if shared else None) for one, scale in zip(every, scales, strict=True)]
@@ -63,7 +65,7 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     stages = 1 + max((span.stage or 0 for one in every for span in one.spans), default=0)
     boxes = [Box(span.rank, 0, _look(span.op), 0, 0, lane) for panel in panels for span, lane in panel.spans]
     ramp = "stage" if any(one.has_order for one in every) else "layer"
-    entries = paint.operations(stages, boxes, coloured=ramp)
+    entries = paint.operations(stages, boxes, "number: batch", of=ramp)
     if all(span.stage is None for one in every for span in one.spans):
         entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
     y = legend(scene, LEFT, y - 3, WIDTH - 12, entries) + 4
@@ -79,15 +81,6 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     scene.height = y + 10
     said = [f"{one.name}: {held.words} (rank {held.rank})" for one in every for held in one.held] or map(figures, every)
     return Picture(scene, "\n".join([*said, *words]))
-
-
-def _units(every: Sequence[Recording]) -> list[float | None]:
-    """Nanoseconds of a time unit of each; None where it has none, and is drawn in milliseconds."""
-    known = next((one for one in every if one.unit is not None), None)
-    if known is None or known.unit is None or known.forward is None:
-        return [one.unit for one in every]
-    wide = known.forward / known.unit
-    return [one.unit or (None if one.forward is None else one.forward / wide) for one in every]
 
 
 def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:
@@ -127,10 +120,7 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     one = panel.recording
     if not one.held:  # what stopped has its name above, and no end
         name, _, said = figures(one).partition(": ")
-        short = fit(name, 260, TEXT)
-        scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
-        scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
-        y += 26
+        y = paint.heading(scene, name, said, y)
     rows = paint.place_rows(panel.lanes, y, [Fold((rank,)) for rank in panel.ranks])
     painter = _Painter(panel, rows, stages, marks)
     for top, lanes, rank in zip(rows.tops.values(), panel.lanes, panel.ranks, strict=True):

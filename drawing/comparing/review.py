@@ -13,8 +13,9 @@ from drawing.comparing.bars import Bound as Mark
 from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stack, time_parts
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
-from lib.analysis.difference import difference, memory_shares, sent_shares, time_shares
+from drawing.timeline.paint import Panel, heading
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, panels, titled
+from lib.analysis.difference import difference, figures_of, memory_shares, sent_shares, time_shares
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review
@@ -38,7 +39,7 @@ def limits(scene: Scene, review: Review, y: float) -> float:
     for words, fill, below in ((review.beside(), INK, 6), (review.premise(), SOFT, 6), (review.both(), INK, 0)):
         if words is not None:
             y = scene.paragraph(left, y, words, WIDTH - left - EDGE, 17, fill, bold=fill == INK) + below
-    y = max(bottom, y) + 8
+    y = max(bottom, y) + 12
     for limit in review.limits():
         diamond(scene, EDGE + 5, y, 4, 4)
         y = scene.paragraph(EDGE + 16, y, limit, WIDTH - 2 * EDGE - 16, 16) + 3
@@ -220,7 +221,7 @@ def _timelines(scene: Scene, review: Review, y: float) -> float:
     y += 4
     for (name, trace), panel in zip(runs, shown, strict=True):
         top = y
-        y = _made_of(scene, review, panel, panel.heading(scene, name, y))
+        y = _made_of(scene, review, panel, heading(scene, name, figures_of(trace), y))
         rows = panel.rows(scene, y)
         if trace is review.mine:
             told, _ = review.reasons()

@@ -128,7 +128,7 @@ class _Picture:
         for number, value in enumerate(values):
             if len(values) == 1:
                 members: Callable[[int], tuple[int, ...]] = partial(origin.of, value) if side else lambda part: (place,)
-                tiles.append(tile(self.tile, tile_height(value), value, members, self.size, origin.beside(value)))
+                tiles.append(tile(self.tile, value, members, self.size, origin.beside(value)))
             else:
                 member = place if not side else next(iter(_sources(origin, value, number)), place)
                 high = max(19.0, tile_height(value) * (0.7 if len(values) <= 3 else 0.5))

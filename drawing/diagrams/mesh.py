@@ -29,14 +29,9 @@ Coordinates = tuple[int, ...]
 
 
 def draw_mesh(
-    mesh_or_run: Any,
-    axis: str | None = None,
-    *,
-    groups_of: int | None = None,
-    holds: Mapping[int, str] | None = None,
-    wrong: Collection[int] = (),
-    title: str = "",
-) -> Picture:
+    mesh_or_run: Any, axis: str | None = None, *, groups_of: int | None = None,
+    holds: Mapping[int, str] | None = None, wrong: Collection[int] = (), title: str = "",
+) -> Picture:  # fmt: skip
     """The ranks of a mesh where they stand on its axes; each colour is one group along `axis`.
 
     It takes a Mesh, a Trace or the Models of a run. Without an axis there is one picture for each of them, together.
@@ -132,7 +127,7 @@ def picture_of_neighbours(shown: Neighbours) -> Picture:
 
     def pointed(rank: int) -> str:
         beside = f": in the group along {_together(names(rank))}" if names(rank) else ""
-        return f"rank {rank} ({_stands(mesh, rank)}){beside}"
+        return f"{mesh.named(rank)}{beside}"
 
     below = [f"{name}: {listed(group, 16)}" for name, group in groups.items()]
     wrong = f" Not right: {', '.join(f'rank {rank}' for rank in shown.wrong)}." if shown.wrong else ""
@@ -167,7 +162,7 @@ def picture_of_holdings(shown: Holdings) -> Picture:
         device, *others = [full for full, _ in where(rank)]
         of = f" of {', '.join(others)}" if others else ""
         holds = f": {shown.holds[rank]}" if shown.holds.get(rank) else ""
-        return f"{device}{of} ({_stands(mesh, rank)}){holds}"
+        return f"{device}{of} ({mesh.shared([rank])}){holds}"
 
     told = [*map(pointed, mesh.ranks[:64]), *(["…"] if len(mesh) > 64 else [])]
     wrong = [f"Not right: {', '.join(f'device {rank}' for rank in shown.wrong)}"] if shown.wrong else []
@@ -176,10 +171,6 @@ def picture_of_holdings(shown: Holdings) -> Picture:
     face = Face(mesh, 118, high, False, colour, lines, words, pointed, wrong=shown.wrong)
     same = "hold the same" if kinds else "belong to one process"
     return _picture(shown.title, f"devices of one colour {same}", face)
-
-
-def _stands(mesh: Mesh, rank: int) -> str:
-    return ", ".join(f"{axis} {number}" for axis, number in mesh.coordinates(rank).items())
 
 
 def _together(names: Sequence[str]) -> str:

@@ -143,8 +143,6 @@ class Lane(NamedTuple):
 
 
 class _Step:
-    """The picture of one rank's step."""
-
     def __init__(self, trace: Trace, rank: int, done: list[Deed]) -> None:
         self.trace, self.rank, self.done = trace, rank, done
         self.at: dict[tuple[str, int], list[Deed]] = defaultdict(list)

@@ -73,7 +73,6 @@ def laid(place: Place, beside: Place | None = None) -> Laid:
 
 
 def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
-    """Check if a value that was brought is in part of another one."""
     mine, its = own.place, value.place
     if own.kind != value.kind or own.layer != value.layer:
         return False
@@ -108,16 +107,11 @@ def tile_height(value: Value) -> float:
 
 
 def tile(
-    wide: float,
-    high: float,
-    value: Value,
-    members: Callable[[int], tuple[int, ...]],
-    of: int,
-    beside: Place | None = None,
+    wide: float, value: Value, members: Callable[[int], tuple[int, ...]], of: int, beside: Place | None = None
 ) -> Piece:
     """A value: what is not there of it stays empty. `of` is the size of the group, whose `members` brought a part."""
-    scene, whole = Scene(wide, high), Box(0, 0, wide, high)
-    scene.add(Rect(*whole, TRACK, GRID))
+    high = tile_height(value)
+    scene, whole = Scene(wide, high, [Rect(0, 0, wide, high, TRACK, GRID)]), Box(0, 0, wide, high)
     place, lies = value.place, laid(value.place, beside)
     shown = [*parts(value, members, beside)]
     if lies.role and DIMS[lies.role].counted:  # of a row alone there is nothing to see

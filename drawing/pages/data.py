@@ -171,12 +171,13 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
         (one, first), (other, second) = named
         lines.append(said(difference(first, second), one, other))
     found = {box.look for line in timelines for box in line.boxes}
+    ramp = [(layer, layer_colour(layer, layers)) for layer in range(0, layers, max(1, -(-layers // 12)))]
     return {
         "fields": FIELDS,
         "kinds": list(KINDS),
         "stores": list(STORES),
         "whereabouts": list(PLACES),
-        "layers": layer_ramp(layers),
+        "layers": [(layer, own, ink_on(own), own.night, ink_on(own).night) for layer, own in ramp],
         "legend": legend(layers, found) if named else [],
         "notes": lines,
         "runs": shown,
@@ -315,9 +316,3 @@ def legend(layers: int, found: set[str]) -> list[list[str | float]]:
         [*pair, *(one.night for one in pair), band(look) if look in PASSES else 0.0, words]
         for look, pair, words in shown
     ]
-
-
-def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:
-    """Layers with their colour and the ink on it, by day and by night; of many layers some."""
-    shown = [(layer, layer_colour(layer, layers)) for layer in range(0, layers, max(1, -(-layers // 12)))]
-    return [(layer, fill, ink_on(fill), fill.night, ink_on(fill).night) for layer, fill in shown]

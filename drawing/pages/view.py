@@ -10,8 +10,8 @@ from drawing.canvas.picture import Page, Picture, asset, document, variables
 from drawing.pages.data import encode, shown_ranks
 from drawing.timeline.boxes import boxes, size
 from drawing.timeline.paint import place_rows
-from drawing.timeline.schedule import check_names, picture_of_trace, trace_of
 from drawing.timeline.schedule import note as picture_note
+from drawing.timeline.schedule import picture_of_trace, trace_of
 from lib.analysis.difference import ending, highest_peak
 from lib.trace.trace import Trace, nothing_to
 
@@ -41,7 +41,10 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
     With `other`, two runs stand one under the other on one time axis. `names` are what they are called.
     """
     runs = [models_or_trace] if other is None else [models_or_trace, other]
-    check_names(names, len(runs))
+    if names is not None and not isinstance(names, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f'names is a list with a name for each run, such as ["mine", "reference"]; got {names!r}')
+    if names is not None and len(names) != len(runs):
+        raise ValueError(f"names has {len(names)} for {len(runs)} runs")
     for run in runs:
         if (note := nothing_to("step through", run)) is not None:
             return View([], note=note)

@@ -260,7 +260,6 @@ def waiting(trace: Trace, rank: int, number: int) -> Waiting:
 
 
 def _missing(trace: Trace, rank: int, number: int) -> set[int]:
-    """Return the members of a collective that did not call it."""
     event = trace.programs[rank].events[number]
     return set(event.group).difference(joined for joined, _ in _calls(trace)[rank, number])
 

@@ -8,10 +8,12 @@ from typing import Final, NamedTuple
 
 from drawing.canvas import palette
 from drawing.canvas.layout import Axis, Entry, swatch
-from drawing.canvas.palette import ALARM, ARROW, PAPER, SOFT, TRACK, Pair, band, ink_on, layer_colour, mix
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
+from drawing.canvas.palette import ALARM, ARROW, INK, PAPER, SOFT, TRACK, Pair, band, ink_on, layer_colour, mix
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
+from lib.analysis.difference import ending
+from lib.analysis.figures import makespan
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
@@ -19,6 +21,7 @@ from lib.values.operations import COMPUTE
 
 CROWDED: Final = 1500  # from this many boxes on, boxes are plain and their titles brief
 PACKED: Final = 20_000  # from this many boxes on, those that would share half a pixel are left out
+LEFT: Final = 74  # pixels beside the time axis, or more for long names
 SHOWN: Final = 128  # rows of a picture at most; of more, the first ones are shown
 PALER: Final = 0.4  # the paper in the hatching of padding
 ARROWS: Final = 96  # messages that get a line from the sender to the receiver; more would only be a thicket
@@ -50,10 +53,7 @@ class Rows(NamedTuple):
 
 def row_height(count: int) -> float:
     """The height of a compute lane, by how many rows there are."""
-    for most, height in ((4, 34), (8, 28), (16, 22), (32, 14), (64, 9)):
-        if count <= most:
-            return height
-    return 6
+    return next((height for most, height in ((4, 34), (8, 28), (16, 22), (32, 14), (64, 9)) if count <= most), 6)
 
 
 def place_rows(
@@ -73,50 +73,74 @@ def place_rows(
     return Rows([fold.rank for fold in folds], tops, height, thin, top - gap + 2)
 
 
-def paint(
-    scene: Scene,
-    trace: Trace,
-    timeline: Timeline,
-    axis: Axis,
-    rows: Rows,
-    folds: Sequence[Fold],
-    named: Sequence[Name],
-    layers: int | None = None,
-) -> None:
-    """Tracks, grid, names, boxes, labels and messages of a timeline. `layers` is how many there are colours for."""
-    tops, over = [rows.tops[rank] for rank in rows.ranks], dict.fromkeys(rows.ranks, 0)
-    for box in timeline.boxes:
-        over[box.rank] = max(box.end, over[box.rank])
-    for rank, count, top in zip(rows.ranks, timeline.lanes, tops, strict=True):  # after its end a rank has bare paper
-        whole = rows.height + (count - 1) * (rows.thin + 1)
-        scene.add(Rect(axis.left, top, axis.x(over[rank]) - axis.left, whole, TRACK))
-    axis.grid(scene, tops[0] - 2, rows.bottom + 2)
-    for box in timeline.boxes:
-        if box.look == "failed":  # nobody went on from there
-            x = axis.x(box.start)
-            scene.add(Poly(((x, tops[0] - 2), (x, rows.bottom)), stroke=ALARM, dash="3 2"))
-    if (trace.error or "").startswith("deadlock") and rows.height >= LABEL_SIZES[0][0]:
-        waits = {box.rank for box in timeline.boxes if box.look == "pending"}
-        for rank, top in zip(rows.ranks, tops, strict=True):  # who does not wait for ever is over
-            if rank not in waits:
-                scene.add(Text(axis.x(over[rank]) + 8, top + rows.height / 2, "has finished", TEXT, SOFT))
-    write_names(scene, named, tops, rows.height, axis.left)
-    shown = [*_thinned(timeline.boxes, axis)] if len(timeline.boxes) > PACKED else timeline.boxes
-    painter = _Painter(trace, axis, rows, folds, layers or trace.layers, len(shown) > CROWDED)
-    if (trace.error or "").startswith("deadlock") and rows.height >= 14:
-        stopped = (box for box in shown if box.look == "pending" and not box.lane)
-        on = [(box.rank, waited_for(trace, box.rank, box.number)) for box in stopped]
-        painter.waits = {rank: other for rank, other in on if other is not None and other in rows.tops}
-    for box in shown:
-        painter.box(box)
-    scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
-    scene.add(*painter.details)
-    scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
-    scene.add(*waiting_arrows(painter.waits, rows, axis.left + axis.width))
-    if len(timeline.messages) <= ARROWS and rows.height >= 14:
-        for message in timeline.messages:
-            if message.target in rows.tops:
-                scene.add(*arrow(message, axis, rows))
+class Panel(NamedTuple):
+    """A run, which of its ranks have rows, and what these are called; its boxes, and the axis that it shares with the
+    panels above and below. `layers` have colours."""
+
+    trace: Trace
+    timeline: Timeline
+    axis: Axis
+    layers: int
+    shown: Shown
+    named: Sequence[Name]
+
+    def rows(self, scene: Scene, y: float) -> Rows:
+        """Paints the rows of the ranks from `y` on, and says where they are."""
+        trace, timeline, axis = self.trace, self.timeline, self.axis
+        rows = place_rows(timeline.lanes, y, self.shown.rows, self.named)
+        deadlock = (trace.error or "").startswith("deadlock")
+        tops, over = [rows.tops[rank] for rank in rows.ranks], dict.fromkeys(rows.ranks, 0)
+        for box in timeline.boxes:
+            over[box.rank] = max(box.end, over[box.rank])
+        for rank, count, top in zip(rows.ranks, timeline.lanes, tops, strict=True):
+            whole = rows.height + (count - 1) * (rows.thin + 1)  # after its end a rank has bare paper
+            scene.add(Rect(axis.left, top, axis.x(over[rank]) - axis.left, whole, TRACK))
+        axis.grid(scene, tops[0] - 2, rows.bottom + 2)
+        for box in timeline.boxes:
+            if box.look == "failed":  # nobody went on from there
+                x = axis.x(box.start)
+                scene.add(Poly(((x, tops[0] - 2), (x, rows.bottom)), stroke=ALARM, dash="3 2"))
+        if deadlock and rows.height >= LABEL_SIZES[0][0]:
+            waits = {box.rank for box in timeline.boxes if box.look == "pending"}
+            for rank, top in zip(rows.ranks, tops, strict=True):  # who does not wait for ever is over
+                if rank not in waits:
+                    scene.add(Text(axis.x(over[rank]) + 8, top + rows.height / 2, "has finished", TEXT, SOFT))
+        write_names(scene, self.named, tops, rows.height, axis.left)
+        shown = [*_thinned(timeline.boxes, axis)] if len(timeline.boxes) > PACKED else timeline.boxes
+        painter = _Painter(self, rows, len(shown) > CROWDED)
+        if deadlock and rows.height >= 14:
+            stopped = (box for box in shown if box.look == "pending" and not box.lane)
+            on = [(box.rank, waited_for(trace, box.rank, box.number)) for box in stopped]
+            painter.waits = {rank: other for rank, other in on if other is not None and other in rows.tops}
+        for box in shown:
+            painter.box(box)
+        scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)), *painter.details)
+        scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
+        scene.add(*waiting_arrows(painter.waits, rows, axis.left + axis.width))
+        few = len(timeline.messages) <= ARROWS and rows.height >= 14
+        for message in timeline.messages if few else ():
+            scene.add(*(arrow(message, axis, rows) if message.target in rows.tops else ()))
+        return rows
+
+    def numbers(self, scene: Scene, rows: Rows) -> float:
+        """Write which ranks have no row, and why, the moments, and the end of the run; return where they end."""
+        # A deadlock stops no rank that works.
+        failed = self.trace.error is not None and not self.trace.error.startswith("deadlock")
+        why = "had not begun when the run stopped" if failed else "did nothing"
+        told = [f"{numbered('rank', self.shown.idle)} {why}"] if self.shown.idle else []
+        told += [f"and {counted(self.shown.rest, 'more rank', ',')}, not drawn"] if self.shown.rest else []
+        scene.add(*([Text(self.axis.left, rows.bottom + 9, " · ".join(told), TEXT, SOFT)] if told else []))
+        y = rows.bottom + (20 if told else 2)
+        return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
+
+
+def heading(scene: Scene, name: str, words: str, y: float) -> float:
+    """The name of a run, and words beside it; returns where they end."""
+    short = fit(name, 260, TEXT)
+    scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
+    after = LEFT + text_width(short, TEXT) * 1.08 + 12
+    scene.add(*([Text(after, y + 8, fit(words, scene.width - after - 10, TEXT), TEXT, SOFT)] if words else []))
+    return y + 26
 
 
 def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
@@ -131,14 +155,15 @@ def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
 class _Painter:
     """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
 
-    def __init__(self, trace: Trace, axis: Axis, rows: Rows, folds: Sequence[Fold], layers: int, crowded: bool) -> None:
-        self.trace, self.axis, self.rows, self.layers, self.crowded = trace, axis, rows, layers, crowded
-        self.folds = {fold.rank: fold for fold in folds}
+    def __init__(self, panel: Panel, rows: Rows, crowded: bool) -> None:
+        self.trace, self.axis, self.layers = panel.trace, panel.axis, panel.layers
+        self.rows, self.crowded = rows, crowded
+        self.folds = {fold.rank: fold for fold in panel.shown.rows}
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
         self.waits: dict[int, int] = {}  # the rank that each one waits for, where that is to be seen
-        self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
+        self.layered = {rank for rank in self.folds if len(_computed(panel.trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
         rows = self.rows
@@ -294,17 +319,10 @@ def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterat
 
 
 def operations(
-    layers: int,
-    boxes: Iterable[Box],
-    own: Collection[str] = (),
-    padding: bool = False,
-    coloured: str = "layer",
-    numbers: bool = True,
-    collectives: Collection[bool] = (),
+    layers: int, boxes: Iterable[Box], said: str, padding: bool = False, laws: Collection[bool] = (), of: str = "layer"
 ) -> list[Entry]:
-    """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
-    of batches that each rank has of its own. `numbers`: whether others have theirs. `collectives`: whether they gather.
-    """
+    """The legend of timelines: the layers (`of` what colours are), and those operations that occur. `said`: what there
+    is to say of the batches of a forward. `laws`: whether collectives gather."""
     occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -313,17 +331,14 @@ def operations(
         number = Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle")
         ramp += [Rect(place * 17, 0, 17, 12, fill), number]
     colour = layer_colour(0, layers)
-    counted = any(name != "own" for name in own)
-    said = ["number: batch"] if numbers else [] if counted else ["each rank on its own batch"]
-    batches = ", ".join([*said, *(["#0: first of each rank's own"] if counted else [])])
-    entries: list[Entry] = [(ramp, 17 * len(shown), coloured), swatch(colour, text="forward (" + batches + ")")]
+    entries: list[Entry] = [(ramp, 17 * len(shown), of), swatch(colour, text=f"forward ({said})")]
     if padding:
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))
     for look, pair, words in palette.looks_of({look for look, _ in occurring}, colour):
         marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
         kinds = [(band(look), words)] if look in palette.PASSES else [(0.0, words)]
-        if look == "collective" and collectives == {False, True}:  # both, so that they are to be told apart
+        if look == "collective" and laws == {False, True}:  # both, so that they are to be told apart
             kinds = [(band(look, True), "gathers"), (band(look), "other collective")]
         entries += [([*marks, *banded(share, 0, 0, wide, 12, colour)], wide, said) for share, said in kinds]
     if any(beside for _, beside in occurring):
@@ -331,12 +346,3 @@ def operations(
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))
     return entries
-
-
-def left_out(scene: Scene, trace: Trace, shown: Shown, rows: Rows, axis: Axis) -> float:
-    """Says in one line which ranks have no row, and why; returns where that ends."""
-    why = "did nothing" if trace.error is None else "had not begun when the run stopped"
-    told = [f"{numbered('rank', shown.idle)} {why}"] if shown.idle else []
-    told += [f"and {counted(shown.rest, 'more rank', ',')}, not drawn"] if shown.rest else []
-    scene.add(*([Text(axis.left, rows.bottom + 9, " · ".join(told), TEXT, SOFT)] if told else []))
-    return rows.bottom + (18 if told else 0)

@@ -7,18 +7,18 @@ A picture of one run is one panel; in a comparison and in a review two or more s
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from drawing.canvas.layout import Axis, Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture, note
-from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
-from drawing.timeline.boxes import Timeline, boxes, gathers, size
+from drawing.canvas.scene import TEXT, Scene, Text, fit
+from drawing.timeline.boxes import boxes, gathers, size
 from drawing.timeline.memory import memory
-from drawing.timeline.paint import SHOWN, Rows, left_out, operations, paint, place_rows, row_height
-from drawing.timeline.rows import Name, Shown, margin, names, shown_rows
-from lib.analysis.difference import ending, figures_of, highest_peak
-from lib.analysis.figures import makespan, peak, printed, printed_peak
+from drawing.timeline.paint import LEFT, SHOWN, Panel, operations, row_height
+from drawing.timeline.rows import Shown, margin, names, shown_rows
+from lib.analysis.difference import ending, highest_peak
+from lib.analysis.figures import peak, printed, printed_peak
 from lib.cluster.costs import units
 from lib.errors.wording import exact
 from lib.trace import trace as traces
@@ -26,46 +26,10 @@ from lib.trace.trace import Trace, without_collector
 from lib.values.collectives import COLLECTIVES
 
 WIDTH: Final = 840
-"""Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
-axis."""
-LEFT: Final = 74
+"""Pixels of a picture of runs, if it is none for a slide; and RIGHT those beside the time axis."""
 RIGHT: Final = 48
 UNFOLDED: Final = 4
 """Ranks that have a row each in a timeline even where they are alike: then their batches can be seen."""
-
-
-class Panel(NamedTuple):
-    """A run, which of its ranks have rows, and what these are called; its boxes, and the axis that it shares with the
-    panels above and below. `layers` have colours."""
-
-    trace: Trace
-    timeline: Timeline
-    axis: Axis
-    layers: int
-    shown: Shown
-    named: Sequence[Name]
-
-    def heading(self, scene: Scene, name: str, y: float, words: str | None = None) -> float:
-        """The name of the run and its figures, or other words; returns where they end."""
-        short = fit(name, 260, TEXT)
-        scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
-        after = LEFT + text_width(short, TEXT) * 1.08 + 12
-        said = figures_of(self.trace) if words is None else words
-        if said:
-            scene.add(Text(after, y + 8, fit(said, scene.width - after - 10, TEXT), TEXT, SOFT))
-        return y + 26
-
-    def rows(self, scene: Scene, y: float) -> Rows:
-        """Paints the rows of the ranks from `y` on, and says where they are."""
-        folds = self.shown.rows
-        rows = place_rows(self.timeline.lanes, y, folds, self.named)
-        paint(scene, self.trace, self.timeline, self.axis, rows, folds, self.named, self.layers)
-        return rows
-
-    def numbers(self, scene: Scene, rows: Rows) -> float:
-        """Write which ranks have no row, the moments, and the end of the run; return where they end."""
-        y = left_out(scene, self.trace, self.shown, rows, self.axis) + 2
-        return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
 
 
 def titled(title: str, told: str = "", fill: str = SOFT) -> tuple[Scene, float]:
@@ -109,7 +73,10 @@ def panels_of(
     numbers = any(not row.own for found in shown for row in found.rows)
     laws = {gathers(event.op) for trace in traces for _, event in trace.events() if event.op in COLLECTIVES}
     padding = any(trace.padding for trace in traces)
-    entries = operations(layers, every, own, padding, numbers=numbers, collectives=laws)
+    apart = any(name != "own" for name in own)
+    said = ["number: batch"] if numbers else [] if apart else ["each rank on its own batch"]
+    said += ["#0: first of each rank's own"] if apart else []
+    entries = operations(layers, every, ", ".join(said), padding, laws)
     parts = zip(traces, timelines, shown, named, strict=True)
     return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], entries
 
@@ -142,16 +109,6 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
 def trace_of(run: Any, who: str = "draw") -> Trace:
     """The Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
     return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
-
-
-def check_names(names: object, runs: int) -> None:
-    """ValueError where runs are given names, and not one for each of them."""
-    if names is None:
-        return
-    if not isinstance(names, Sequence):
-        raise ValueError(f'names is a list with a name for each run, such as ["mine", "reference"]; got {names!r}')
-    if (count := len(cast("Sequence[object]", names))) != runs:
-        raise ValueError(f"names has {count} for {runs} runs")
 
 
 @without_collector()

@@ -156,17 +156,27 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
 
 
 @kept
-def peak(trace: Trace) -> Peak:
-    """Return the highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
-    best: tuple[Elements, int, int, int] | None = None
+def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
+    """Return the highest peak of each rank: how much it is, in which event, and when; the first moment of equals. None
+    for a rank that has no timed operation."""
+    found: list[tuple[Elements, int, int] | None] = []
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
         _, totals = _level(trace, program.rank, range(len(lives.values)))
+        best: tuple[Elements, int, int] | None = None
         for index, (total, event) in enumerate(zip(totals, program.events, strict=False)):
             if (best is None or total > best[0]) and event.op in TIMED and event.start is not None:
-                best = total, program.rank, index, event.start
-    if best is None:
+                best = total, index, event.start
+        found.append(best)
+    return found
+
+
+@kept
+def peak(trace: Trace) -> Peak:
+    """Return the highest peak of any rank, and when it is; of equals the lowest rank."""
+    highest = [(best, rank) for rank, best in enumerate(peaks(trace)) if best is not None]
+    if not highest:
         return Peak(0, 0, 0, 0, ())
-    total, rank, index, time = best
+    (total, index, time), rank = max(highest, key=lambda one: one[0][0])
     return Peak(rank, index, time, total, alive_at(trace, rank, index))
 
 

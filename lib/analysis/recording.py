@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from lib.errors.wording import exact, numbered
 from lib.values.collectives import COLLECTIVES
+from lib.values.dims import joined
 from lib.values.operations import COMMUNICATION, OPERATIONS
 
 COMPUTE: Final = "compute"
@@ -130,10 +131,14 @@ class Recording:
 
     @cached_property
     def busy(self) -> tuple[int, ...]:
-        """Return how long each rank computes. What nobody knows is a rank's own work: it kept the device busy."""
+        """Return how long each rank computes. What nobody knows is a rank's own work: it kept the device busy. What it
+        does at the same time, such as a range within another, counts once."""
         own = {"", *OPERATIONS} - COMMUNICATION - {"wait"}
-        every = ([span for span in spans if span.stream == COMPUTE and span.op in own] for spans in self.by_rank)
-        return tuple(sum(span.end - span.start for span in spans) for spans in every)
+        every = (
+            joined((span.start, span.end) for span in spans if span.stream == COMPUTE and span.op in own)
+            for spans in self.by_rank
+        )
+        return tuple(sum(end - start for start, end in times) for times in every)
 
     @property
     def bubble(self) -> float:

@@ -105,7 +105,7 @@ def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
     # As it is and not as data, which takes a third longer: only its author is deceived by a run at a hidden size.
     # The grader runs hidden sizes in processes of its own, and judges what comes out of them.
     try:
-        faults, rebuilt = _rebuilt(trace_of(models, ""), record, False)
+        faults, rebuilt = _rebuilt(trace_of(models, ""), record, False, timed=False)  # a tenth, and no rule asks when
         return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
     except Exception:  # of whatever class: what is asked here is anybody's
         return False  # a verdict takes the run as data, and says what is wrong with it
@@ -114,7 +114,7 @@ def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
 def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
     that is kept with the Trace is asked: somebody may have changed it since."""
-    faults, rebuilt = _rebuilt(trace, record, sandbox)
+    faults, rebuilt = _rebuilt(trace, record, sandbox, timed=True)
     # A run that breaks a rule has figures too, those that it states: a student looks at them while repairing it. They
     # reach no goal, as it has a fault.
     timed = trace if rebuilt is None else rebuilt.run
@@ -156,13 +156,13 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
     )
 
 
-def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool) -> tuple[list[str], Rebuilt | None]:
+def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool, *, timed: bool) -> tuple[list[str], Rebuilt | None]:
     """Return what is wrong with a run, and the run made anew, where that could be."""
     faults = [] if record is None else _wrong_size(trace, record)
     rebuilt: Rebuilt | None = None
     try:
         # A copy of the costs: what a run has found out of them may have been written by hand.
-        rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
+        rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)), timed=timed)
     except (PuzzleError, TraceError) as error:
         faults.append(fault_of(error))
     if trace.error is not None:  # it ended early, so what its final weights lack says nothing: why it ended does

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -29,7 +29,9 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.dims import RunSet
 from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS, UPDATES
+from lib.values.placement import Place as ValuePlace
 from lib.values.placement import held_together
+from lib.values.rules import backward_weight
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
 
 LESS = {
@@ -143,30 +145,46 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
     come from some that were: half a backward of those is computed before the step has come that far.
     """
-    done: dict[bool, dict[tuple[int, int], Elements]] = {True: defaultdict(int), False: defaultdict(int)}
-    calls: dict[tuple[int, int], tuple[int, Event]] = {}
+    # By layer and batch: the gradients of the weight that weight halves gave, and those that belong to input halves.
+    halves: dict[tuple[int, int], dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
+    inputs: dict[tuple[int, int], list[ValuePlace]] = defaultdict(list)
+    ops = BY_INPUT | BY_WEIGHT if any(event.op in BY_WEIGHT - BY_INPUT for _, event in trace.events()) else ()
     for rank, event in trace.events():
-        # A whole backward counts for both halves.
-        halves = [by_input for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)) if event.op in ops]
-        if not halves or event.layer is None or any((rank, number) in flawed for number in event.inputs):
+        if event.op not in ops or (flawed and any((rank, number) in flawed for number in event.inputs)):
             continue
-        share = OPERATIONS[event.op].work(trace.shape, event.layer, 1, trace.programs[rank].values_of(event.inputs))
-        for batch in event.batches:
-            calls.setdefault((event.layer, batch), (rank, event))
-            for by_input in halves:
-                # By share, as several ranks may each do a part of one layer's batch.
-                done[by_input][event.layer, batch] += share
-    kinds = trace.shape.kinds
-    left = [key for key, share in done[False].items() if done[True][key] < min(kinds[key[0]].cost, share)]
+        if event.layer is None or trace.shape.kinds[event.layer].weight is None:
+            continue
+        place = backward_weight(trace.shape, event.layer, *trace.programs[rank].values_of(event.inputs)[:2]).place
+        # A rank without rows has nothing to leave out.
+        for batch in event.batches if all(part.size for part in place.parts) else ():
+            if event.op in BY_INPUT:  # a whole backward, too
+                inputs[event.layer, batch].append(place)
+            else:
+                halves[event.layer, batch].setdefault(place, (rank, event))
+    # United and not added up: a rank that does its own part of an input half twice has not done that of another.
+    left = [
+        (key, call)
+        for key, calls in halves.items()
+        for place, call in calls.items()
+        if not _covered(place, key[1], inputs[key])
+    ]
     if not left:
         return None
-    layers, batches = ({key[place] for key in left} for place in range(2))
+    layers, batches = ({key[place] for key, _ in left} for place in range(2))
     return remark(
         "correct, but the goals are for whole backwards",
         got=f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}",
-        where=places([calls[left[0]]]),
+        where=places([left[0][1]]),
         fix="call backward_input for the first layer, too: with an embedding below it that gradient would be needed",
     )
+
+
+def _covered(place: ValuePlace, batch: int, others: Sequence[ValuePlace]) -> bool:
+    """Tell whether others of the same tensor hold together all that a place has of one batch."""
+    first, *rest = place.parts
+    at = place.schema.roles.index("batch") - 1
+    rest[at] = rest[at].dim.part((batch, batch + 1))
+    return bool(others) and held_together(others, rest).covers(first)
 
 
 def undivided(trace: Trace, domain: bool) -> str | None:

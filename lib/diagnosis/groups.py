@@ -376,6 +376,9 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     mine, made, other = home(left), maker(left), maker(right)
     if mine is None or made is None or other is None:
         return None
+    event, first = through(left, {"combine"})
+    if other.op == "alltoall" and event is not None and home(right) is mine and field in ("batches", "experts"):
+        return _in_an_exchange(mine, event, first, right, other)
     if field == "shards" and not left.is_complete():
         own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
         return _gather_along(mine, left, right) or own
@@ -403,6 +406,23 @@ def _gather_along(program: Running, value: Value, other: Value) -> Advice | None
     return line(program, "group", f"{have}, so gather from them alone", f'{have}, so gather with group="{axis}"')
 
 
+def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, exchange: Event) -> str | None:
+    """A piece that a rank kept and was brought, or two pieces from ranks that took the same batches."""
+    if first.mark is not None and first.mark[1] in exchange.inputs:
+        return f"{titled(exchange)} brings each rank its own piece, too: put together what it gives, and nothing else"
+    if event is not exchange or first.mark is None or right.mark is None:
+        return None
+    ranks = sorted(exchange.group[exchange.outputs.index(number)] for _, number in (first.mark, right.mark))
+    took = _taken(program.world.models[ranks[0]].program) & _taken(program.world.models[ranks[1]].program)
+    why = f"they came out of {titled(exchange)}, from {these('rank', ranks)}, which both took {these('batch', took)}:\n"
+    return f"{why}{_batches_of_its_own(program, right.place.total_batches, len(took) == 1)}" if took else None
+
+
+def _taken(program: Running) -> frozenset[int]:
+    """The batches whose data a rank has taken."""
+    return frozenset(batch for event in program.events if feeds(event) for batch in event.batches)
+
+
 def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
     """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
     loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
@@ -410,8 +430,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
         if left.is_complete():
             return "each of these ranks has all of it already, so there is nothing to gather"
         return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
-    first, second = ({b for e in p.events if feeds(e) for b in e.batches} for p in (mine, there))
-    took, summed = first & second, made.op in COLLECTIVES
+    took, summed = _taken(mine) & _taken(there), made.op in COLLECTIVES
     if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
         why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
         return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
@@ -422,18 +441,23 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
         return shared
-    mesh, own, ranks, count = mine.world.mesh, "model.rank", "model.RANKS", mine.world.ranks
+    who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n"
+    apart = _batches_of_its_own(mine, left.place.total_batches, len(left.place.batches) == 1)
+    is_new = took and "one after the other" not in apart and (summed or _named_batches(left.place.total_batches))
+    return who + apart if is_new else apart
+
+
+def _batches_of_its_own(program: Running, total: int, singly: bool) -> str:
+    """How each rank takes other batches than the rest."""
+    mesh, own, ranks, count = program.world.mesh, "model.rank", "model.RANKS", program.world.ranks
     if mesh is not None and "data" in mesh.axes:
         count = mesh.axes["data"]
         own, ranks = 'model.coord["data"]', str(count)
     several = f"range({own}, model.BATCHES, {ranks})"
-    batches = several if left.place.total_batches > count else f"[{own}]"
-    if len(left.place.batches) == 1 and batches == several:
+    if singly and total > count:
         return f"each rank works on batches of its own, one after the other: for b in {several}"
-    own_batches = _named_batches(left.place.total_batches)
-    who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n"
-    who = who if took and (summed or own_batches is not None) else ""
-    return f"{who}each rank works on batches of its own: {_data_call(mine)}({own_batches or batches})"
+    batches = _named_batches(total) or (several if total > count else f"[{own}]")
+    return f"each rank works on batches of its own: {_data_call(program)}({batches})"
 
 
 def _named_batches(total: int) -> str | None:

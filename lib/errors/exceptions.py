@@ -193,9 +193,8 @@ def _field(name: str, text: str | None) -> list[str]:
     """A part of a message under its name. Further lines stand below the first, whether they were moved there or not."""
     if text is None:
         return []
-    indent = " " * 12
     first, *rest = text.splitlines() or [""]
-    return [f"  {name:<9} {first}", *(indent + line.removeprefix(indent) for line in rest)]
+    return [f"  {name:<9} {first}", *(" " * 12 + line.removeprefix(" " * 12) for line in rest)]
 
 
 class RuleError(PuzzleError):
@@ -298,6 +297,9 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     if code is not None:
         cast(Any, thing).close()
         call, got = code.co_name, f"a call of the async function {code.co_name}, not awaited yet"
+        while frame and here and f"{call}(" not in here.text:  # a helper of the student's has it from elsewhere
+            here = (frame := frame.f_back and student_frame(frame.f_back)) and resolve(frame.f_code, frame.f_lasti)
+        where = here
     elif (issued := getattr(type(thing), "issued", None)) is not None:
         call, where = issued(thing)
         got = f"a call of model.{call}, not awaited yet"
@@ -316,8 +318,7 @@ def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwa
     if where is not None and here is not None and where.line != here.line:
         fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
     what = f"`.{name}` was asked of a call that was not awaited"
-    if name == "a value":
-        what = "a call that was not awaited was used as a value"
+    what = "a call that was not awaited was used as a value" if name == "a value" else what
     got = f"a call of model.{call}, not awaited yet"
     return ForgottenAwait(what, expected=f"the result of model.{call}", got=got, fix=fix)
 
@@ -325,7 +326,7 @@ def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwa
 def put_await(call: str, where: Place | None) -> str:
     """Advice that shows the line of a call with `await` before it."""
     if where is None or not call:
-        return "put `await` in front of the call"
+        return "put `await` in front of the call" + (f" of {call}" if call else "")
     corrected = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
     line = f": {corrected}" if corrected != where.text else ""
     return f"put `await` in front of the call in line {where.line}{line}"

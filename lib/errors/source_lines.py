@@ -28,8 +28,8 @@ ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.ve
 _NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
-_ASKS = os.path.join(_SCHEDULES, "written.py")
-"""What asks a student for an order is ours."""
+_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", "given.py"))
+"""What asks a student for an order, and what notebooks give a student, is ours."""
 _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""
 ORDER = "order"
@@ -166,7 +166,7 @@ def is_students(code: CodeType) -> bool:
 
 @lru_cache(maxsize=4096)  # a cell that is run again is another file
 def _is_students(file: str) -> bool:
-    if file.startswith(_SCHEDULES) and file != _ASKS:
+    if file.startswith(_SCHEDULES) and file not in _OURS_THERE:
         return True
     return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
 

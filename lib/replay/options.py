@@ -83,15 +83,15 @@ class ReplayOptions:
                 continue
             for one in value if allowed["several"] else (value,):
                 if choices and one not in choices:
-                    raise ValueError(f"{option.name} is one of {', '.join(choices)}; got {one!r}")
+                    raise ValueError(f"{option.name}= is one of {', '.join(choices)}; got {one!r}")
             if least is not None and not (type(value) is int and least <= value <= most):
-                raise ValueError(f"{option.name} is a whole number from {least} to {most}; got {written(value)}")
+                raise ValueError(f"{option.name}= is a whole number from {least} to {most}; got {written(value)}")
         if not 0 < self.timeout < 10**6:
-            raise ValueError(f"timeout is in seconds, more than 0; got {self.timeout!r}")
+            raise ValueError(f"timeout= is in seconds, more than 0; got {self.timeout!r}")
         if self.transport == "nccl" and self.device == "cpu":
             raise ValueError("nccl moves tensors between GPUs only; use transport='gloo' on the CPU")
         if self.against and self.transport == "local":
-            raise ValueError("the libraries need processes: transport='gloo' or 'nccl'")
+            raise ValueError("the libraries need processes: transport='gloo' or transport='nccl'")
 
     @property
     def number(self) -> DType:

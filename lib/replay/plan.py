@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lib.analysis.event_words import operation
 from lib.checker.checker import check
+from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
 from lib.replay.sizes import IN_FORM, Range, Sizes, length
@@ -342,19 +344,14 @@ def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:
-    """Say one operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
+    """Say one operation in words: "event 12, all-reduce of layer 1 over ranks 0-3 (ddp.py, line 7: ...)"."""
     events = plan.rank_plans[rank].program.events
     if not 0 <= index < len(events):
         return "the start" if index < 0 else "the end"
     event = events[index]
     shown = events[event.arg[0]] if event.op == "wait" else event
-    words = f"event {index}, " + ("wait for " if event.op == "wait" else "") + shown.op
-    if shown.layer is not None and shown.op != "get_activation":
-        words += f" of layer {shown.layer}"
-    if shown.group:
-        words += f" with ranks {', '.join(map(str, shown.group))}"
-    if shown.peer is not None:
-        words += f" {'to' if shown.op == 'pass_to' else 'from'} rank {shown.peer}"
+    words = f"event {index}, {'wait for ' if event.op == 'wait' else ''}{operation(shown)}"
+    words += f" over {these('rank', shown.group)}" if shown.group else ""
     place = plan.trace.place(event)
     return f"{words} ({place})" if place is not None else words
 

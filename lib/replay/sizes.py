@@ -20,7 +20,7 @@ from lib.analysis.figures import samples
 from lib.replay import UnfitTrace
 from lib.replay.options import ReplayOptions
 from lib.trace.trace import Trace
-from lib.values.dims import SPACE, RunSet
+from lib.values.dims import SPACE, RunSet, joined
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
@@ -36,17 +36,6 @@ Range = tuple[int, int]
 def length(ranges: Sequence[Range]) -> int:
     """Return how many elements are in some ranges."""
     return sum(stop - start for start, stop in ranges)
-
-
-def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
-    """Return the ranges with neighbours made one, and without empty ones."""
-    found: list[Range] = []
-    for start, stop in ranges:
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
-        elif start < stop:
-            found.append((start, stop))
-    return tuple(found)
 
 
 def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
@@ -74,7 +63,7 @@ def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
 
 def _ends(part: Part, size: int) -> tuple[Range, ...]:
     """Return a part of a dim as ranges of so many elements."""
-    return merged([(int(low * size // part.dim.size), int(high * size // part.dim.size)) for low, high in part.ranges])
+    return joined([(int(low * size // part.dim.size), int(high * size // part.dim.size)) for low, high in part.ranges])
 
 
 def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
@@ -162,12 +151,12 @@ class Sizes:
                 for row in route.rows_of(expert, batch, rows.pieces)
             ]
             inner = _ends(part, dim.size)
-            pairs, found = [], merged([(first + low, first + high) for first in at for low, high in inner])
+            pairs, found = [], joined([(first + low, first + high) for first in at for low, high in inner])
         for part, dim in reversed(pairs):
             wide = length(found)
             flat = _ends(part, dim.size * wide)
             if wide < line:
-                flat = merged([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
+                flat = joined([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
             found, line = flat, line * dim.size
         self._known[value.place] = found
         return found

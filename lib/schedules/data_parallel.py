@@ -65,7 +65,7 @@ def checkpointed(k: int) -> Callable[[Model], None]:
 
 
 async def ddp(model: Model) -> None:
-    """Reduce and update every layer as soon as its gradient is there."""
+    """Reduce and update every layer as soon as its gradient is there. It calls Model alone: benchmarks count it."""
     weights, opt_states, activations, grads, sums = model.storage()
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer)
@@ -145,27 +145,18 @@ def fully_sharded(shard: str | None = None, replica: str | None = None) -> Calla
     between. With `replica` it is HSDP: the shards' gradients are all-reduced over that axis."""
 
     async def sharded(model: Model) -> None:
-        weights, opt_states, activations, grads, sums = model.storage()
-        members = model.group(shard)
+        members, weights = model.group(shard), model.weights
         load(model, shard=model.rank if shard is None else members.index(model.rank), total=len(members))
-        activations[0] = model.get_activation(mine(model))
+        model.activations[0] = model.get_activation(mine(model))
         for layer in range(model.LAYERS):
-            weights["whole"] = await model.allgather(weights[layer], layer, shard)
-            activations[layer + 1] = model.forward(layer, activations[layer], weights.pop("whole"))
-        grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+            forward(model, layer, await model.allgather(weights[layer], layer, shard))
+        loss(model)
         for layer in reversed(range(model.LAYERS)):
-            weights["whole"] = await model.allgather(weights[layer], layer, shard)
-            grad, grads[layer] = model.backward(
-                layer, activations.pop(layer), grads.pop(layer + 1), weights.pop("whole")
-            )
-            if layer == 0:
-                del grads[0]  # the gradient of the data is not needed
-            sums[layer] = await model.scatterreduce(grad, layer, shard)
-            if replica is not None:
-                sums[layer] = await model.allreduce(sums[layer], layer, replica)
+            gradient = backward(model, layer, await model.allgather(weights[layer], layer, shard))
+            total = await model.scatterreduce(gradient, layer, shard)
+            model.grad_weights[layer] = total if replica is None else await model.allreduce(total, layer, replica)
         for layer in range(model.LAYERS):
-            weights[layer], opt_states[layer] = model.update(layer, sums.pop(layer), weights[layer], opt_states[layer])
-            model.set_final_weight(layer, weights[layer])
+            step(model, layer)
 
     return sharded
 

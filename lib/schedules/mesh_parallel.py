@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lib.errors.wording import numbered
-from lib.schedules.steps import step
+from lib.schedules.steps import forward, loss, step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
 from lib.values.kinds.attention import NeighborhoodAttention
@@ -32,49 +32,49 @@ PLACEMENTS = ("full", "batch", "replicated")
 
 
 def tensor_parallel(
-    placement: str = "batch", data: str = "data", model_axis: str = "model", first_input: bool = False
+    placement: str = "batch", first_input: bool = False
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """Make a tensor parallel step: each row of data has its share of the batches, placed as PLACEMENTS says.
-    `first_input`: it also sums the gradient of the data, which is not needed."""
+    """Make a tensor parallel step on a mesh with the axes "data" and "model": each row of data has its share of the
+    batches, placed as PLACEMENTS says. `first_input`: it also sums the gradient of the data, which nobody needs."""
 
     async def cut(model: Model) -> None:
-        member, members = model.coord[model_axis], len(model.group(model_axis))
-        weights, opt_states, activations, grads, sums = model.storage()
+        member, members = model.coord["model"], len(model.group("model"))
         for layer in range(model.LAYERS):
-            dim = "in" if layer % 2 else "out"
-            weights[layer], opt_states[layer] = model.load_weights(layer, member, members, dim)
-        activations[0] = await _take(model, placement, data, model_axis)
+            loaded = model.load_weights(layer, member, members, "in" if layer % 2 else "out")
+            model.weights[layer], model.opt_states[layer] = loaded
+        activations, grads = model.activations, model.grad_activations
+        activations[0] = await _take(model, placement)
         for layer in range(model.LAYERS):
-            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+            forward(model, layer)
             if layer % 2:
-                activations[layer + 1] = await model.allreduce(activations[layer + 1], layer, model_axis)
-        grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+                activations[layer + 1] = await model.allreduce(activations[layer + 1], layer, "model")
+        loss(model)
         for layer in reversed(range(model.LAYERS)):
-            sums[layer], grads[layer] = model.backward(
-                layer, activations.pop(layer), grads.pop(layer + 1), weights[layer]
-            )
+            x, grad, weight = activations.pop(layer), grads.pop(layer), model.weights[layer]
+            model.grad_weights[layer], grad = model.backward(layer, x, grad, weight)
             if layer % 2 == 0 and (layer or first_input):
-                grads[layer] = await model.allreduce(grads[layer], layer, model_axis)
-        del grads[0]
+                grad = await model.allreduce(grad, layer, "model")
+            grads[layer - 1] = grad
+        del grads[-1]
         for layer in range(model.LAYERS):
-            sums[layer] = await model.allreduce(sums[layer], layer, data)
+            model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer, "data")
             step(model, layer)
 
     return cut
 
 
-async def _take(model: Model, placement: str, data: str, model_axis: str) -> Activation:
-    rows = len(model.group(data))
+async def _take(model: Model, placement: str) -> Activation:
+    rows = len(model.group("data"))
     each = model.BATCHES // rows
-    first = model.coord[data] * each
+    first = model.coord["data"] * each
     if placement == "batch":
         return model.get_activation(range(first, first + each))
     if placement == "replicated":
-        return model.get_activation(range(model.BATCHES)).shard(model.coord[data], rows)
+        return model.get_activation(range(model.BATCHES)).shard(model.coord["data"], rows)
     assert placement == "full", f"there are the placements {PLACEMENTS}"
-    mine = each // len(model.group(model_axis))
-    first += model.coord[model_axis] * mine
-    return await model.allgather(model.get_activation(range(first, first + mine)), 0, model_axis)
+    mine = each // len(model.group("model"))
+    first += model.coord["model"] * mine
+    return await model.allgather(model.get_activation(range(first, first + mine)), 0, "model")
 
 
 EXCHANGES = ("halo", "alltoall", "allgather")

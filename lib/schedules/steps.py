@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
+from lib.schedules.given import accumulate
 from lib.simulator.model import Model
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import average, gather
@@ -46,13 +47,6 @@ def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGr
     if layer:
         model.grad_activations[layer - 1] = before
     return weight_grad
-
-
-def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
-    """Add a gradient to the sum of its layer, or begin that sum."""
-    if layer in model.grad_weights:
-        grad = model.grad_weights[layer] + grad
-    model.grad_weights[layer] = grad
 
 
 def update(model: Model, layer: int) -> None:

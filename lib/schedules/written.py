@@ -321,7 +321,7 @@ class Written(Asked):
         found: list[Action] = []
         for position, word in enumerate(words):
             try:
-                found += parse([str(word)] if isinstance(word, str | Action) else [""], stage)
+                found += parse([str(word)] if isinstance(word, (str, Action)) else [""], stage)
             except (ValueError, TypeError):  # the latter of an Action that is made of anything
                 shown = repr(word[:LONG]) if isinstance(word, str) else described(word, describe)
                 raise self._wrong(

@@ -181,6 +181,8 @@ class Dist(Given):
         self.puzzle: str | None = None
         # What each rank runs, where simulate runs it. It is in no Trace.
         self.function: Callable[[Model], Any] | None = None
+        # The Trace of that run, and the state of all programs when it was taken.
+        self.taken: tuple[Any, Trace] | None = None
         self.asks: frozenset[str] | None = None
         # What the layers are; one stands for all where they are alike.
         self.descriptions: Sequence[Layer] = USUAL

@@ -190,6 +190,25 @@ class Recorder(Program):
         known: Any = self.shared.get(key)
         return known if known == thing else keep(self.shared, key, thing)
 
+    def placed(self, since: int, place: Place | None) -> int:
+        """Says where stands what was written down since a row, and returns the row that comes next. Rows stay rows: an
+        order says its word after each of its actions."""
+        rows = self.rows
+        for number in range(since, len(rows)):
+            row = rows[number]
+            if type(row) is tuple:
+                rows[number] = (*row[:7], place, 0, row[9])
+            else:
+                row.source = place
+        return len(rows)
+
+    def state(self) -> tuple[int, ...]:
+        """Return what is another one whenever something was written since. To await the last communication at once
+        writes nothing but that it was."""
+        rows = self.rows
+        awaited = bool(rows) and type(rows[-1]) is Event and rows[-1].blocking
+        return len(rows), len(self.values), len(self.moved), awaited
+
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
         if self.clock > self.until or len(self.rows) >= self.budget:

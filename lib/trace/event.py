@@ -9,7 +9,8 @@ be saved, checked, re-timed, drawn and replayed far from the code that made it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from types import CodeType
 from typing import Final
 
@@ -50,8 +51,7 @@ class Event:
 
     def copy(self) -> Event:
         """An equal event: several times as fast as dataclasses.replace."""
-        what, when = (self.op, self.layer, self.batches, self.inputs, self.outputs), (self.issued, self.start)
-        return Event(*what, *when, self.length, self.source, self.arg, self.group, self.peer, self.blocking)
+        return Event(*_fields(self))
 
     def at(self, issued: int, start: int | None, length: int) -> Event:
         """The same at another time."""
@@ -63,6 +63,9 @@ class Event:
         """Return when it is over, in ticks."""
         return None if self.start is None else self.start + self.length
 
+
+# One call for all of them: each event of a run is copied when it is rebuilt.
+_fields: Final = attrgetter(*(field.name for field in fields(Event)))
 
 Move = tuple[int, int, int, int]
 """A value enters (+1) or leaves (-1) a store: (number of the event it comes just before, store, value id, change)."""

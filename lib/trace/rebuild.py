@@ -51,13 +51,13 @@ class Rebuilt(NamedTuple):
 
 
 class _Rebuild:
-    def __init__(self, run: Trace) -> None:
+    def __init__(self, run: Trace, timed: bool) -> None:
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
         # Layers, batches and times are written anew, and the run that was handed in stays what it was.
         copies = [tuple(map(Event.copy, program.events)) for program in run.programs]
         made = zip(run.programs, copies, self.values, strict=True)
         self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
-        self.plan = Plan(self.run)
+        self.plan, self.timed = Plan(self.run), timed
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
@@ -178,7 +178,8 @@ class _Rebuild:
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
-        self.plan.do(rank, number, event, values)
+        if self.timed:
+            self.plan.do(rank, number, event, values)
 
     def issue(self, rank: int, number: int, event: Event) -> None:
         """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
@@ -189,7 +190,8 @@ class _Rebuild:
         event.batches = sent[0].place.batches if sent else NO_BATCHES
         if event.op == "pass_to":
             event.layer = sent[0].layer if sent else None
-            self.plan.send(rank, number, event, sent)
+            if self.timed:
+                self.plan.send(rank, number, event, sent)
         elif COLLECTIVES[event.op].bucket:
             event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
@@ -206,7 +208,8 @@ class _Rebuild:
                 origins = row.origins(place, len(members), row.said(event.arg))
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
             self.results[number] = made, [] if flaw is None else [flaw] * len(made)
-        self.plan.meet(numbers, event, brought)
+        if self.timed:
+            self.plan.meet(numbers, event, brought)
 
     def message(self, number: int, received: Event, before: int) -> None:
         source, sent = cast(int, received.peer), self.plan.events[before]
@@ -254,11 +257,14 @@ def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -
     return None
 
 
-def rebuild(run: Trace) -> Rebuilt:
+def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     """Makes all values anew, and all times with the costs of the run. PuzzleError (with rank and source line) where a
     rule is broken, TraceError where the Trace is not a program at all. A run that failed is rebuilt as far as it
-    went."""
-    state = _Rebuild(run)
+    went.
+
+    Where it is not `timed`, times stay what the run says: for who asks whether it is right, and not when.
+    """
+    state = _Rebuild(run, timed)
     plan = state.plan
     events, (_, _, steps, stuck) = plan.events, plan.order
     who, event = 0, None
@@ -291,7 +297,8 @@ def rebuild(run: Trace) -> Rebuilt:
             raise
     for program, values in zip(state.run.programs, state.values, strict=True):
         program.values = tuple(values)  # now they are made
-    # Made on the way, from values that were made anew: what asks for times later need not go through the run again.
-    state.run.answers[plan_of] = plan
-    plan.set_times(state.run)
+    if timed:
+        # Made on the way, from values that were made anew: what asks for times later need not go through the run again.
+        state.run.answers[plan_of] = plan
+        plan.set_times(state.run)
     return Rebuilt(state.run, state.flaws, state.finals)

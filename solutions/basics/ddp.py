@@ -231,7 +231,8 @@ Model.check(out, puzzle="ddp")
 # - **The wire.** The gradients of an 8B model in bf16 are 16 GB, so each GPU sends nearly 32 GB. Eight H100s in one
 #   host (450 GB/s each way) need 0.06 s for their all-reduce. Between hosts the network cards decide. Such a host has
 #   eight, 50 GB/s each, and NCCL sends a ring through every one of them: 400 GB/s, so 32 GB leave it in 0.08 s. A host
-#   with a single card would need 0.64 s.
+#   with a single card would need 0.64 s. (A ring is what NCCL takes for much data. For little it has trees, with fewer
+#   messages one after the other.)
 # - **Hiding it.** DDP does not wait as you did. It collects gradients in buckets of 25 MiB and starts the all-reduce of
 #   a bucket while backward is still busy with the layers below.
 # - **The limit.** With Adam in mixed precision a parameter takes 16 bytes: 2 for the weight, 2 for the gradient, 12 for

@@ -43,6 +43,7 @@ from itertools import islice, pairwise
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end
+from lib.schedules.given import accumulate, by_chunk
 from lib.suite.course.solutions import run_of
 
 PRICES = Links(
@@ -125,9 +126,7 @@ print(
 def my_rows(model, sizes=None):
     """Where this rank's rows begin and end: by chunk, or in these sizes, which all
     ranks know."""
-    if sizes is None:
-        most = -(-64 // model.RANKS)  # rounded up
-        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    sizes = sizes or by_chunk(64, model.RANKS)
     low = sum(sizes[: model.rank])
     return low, low + sizes[model.rank]
 
@@ -229,22 +228,44 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 # |---|---|---|---|---|---|---|---|---|
 # | 4 | 4 | 64 × 32 points, so 16 rows each | 1 each | 0.015625 each | 0.12022 | 0.12015 | 0.129375 | 0.0078125 |
 #
-# These are times on a rank, forward; backward takes as long. A layer with a weight has its two halves,
-# `model.backward_input` and `model.backward_weight`, 0.5 each.
+# These are times on a rank, forward; backward takes as long. The way of an image through the layers, where each `!` is an
+# exchange that the next layer waits for:
 #
-# **Given:** the weights of layers 0 and 3, whole on every rank, `my_rows` above, and
+# ```
+# forward    0  1 ! 2  3  loss          1: moments, 2: norm
+# backward   3  2 ! 1  0
+# ```
+#
+# **Given:** the weights of layers 0 and 3, whole on every rank, `my_rows` from above, and the two halves of backward of
+# layers 0 and 3, 0.5 each. With keys `[layer, i]` for the images that you take together, number `i`:
+#
+# | helper | what it does |
+# |---|---|
+# | `input_half(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]` |
+# | `weight_half(model, layer, i)` | adds the gradient of the weight to `grad_weights[layer]`, and deletes what backward of this layer needed: `activations[layer, i]` and `grad_activations[layer + 1, i]` |
 
 
 # %%
-def add(model, layer, grad_weight):
-    """Adds the gradient of a weight to what there is of it already."""
-    if layer in model.grad_weights:
-        grad_weight = model.grad_weights[layer] + grad_weight
-    model.grad_weights[layer] = grad_weight
+def input_half(model, layer, i):
+    """The gradient of the input. That of the data is not kept."""
+    x, gradient = model.activations[layer, i], model.grad_activations[layer + 1, i]
+    gradient = model.backward_input(layer, x, gradient, model.weights[layer])
+    if layer > 0:
+        model.grad_activations[layer, i] = gradient
+
+
+def weight_half(model, layer, i):
+    """The gradient of the weight, added to that of other images."""
+    x = model.activations.pop((layer, i))
+    gradient = model.grad_activations.pop((layer + 1, i))
+    accumulate(model, layer, model.backward_weight(layer, x, gradient))
 
 
 # %% [markdown]
-# **To do:** one training step.
+# **To do:** one training step, in two functions: `begin(i)` takes images number `i` as far as the first exchange, and
+# starts it; `finish(i)` does all the rest. First take all images at once, `batches = [range(model.BATCHES)]`, so that
+# there is only number 0, and await what you call. Then ask at each `!` what this rank can compute meanwhile: of the same
+# images, or of others?
 #
 # **Rules**
 #
@@ -286,46 +307,40 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
 
     # Forward, loss and backward of this rank's rows of all images; then update layers 0
     # and 3.
-    # --- your code (about 41 lines) ---
+    # --- your code (about 35 lines) ---
+    batches = [[b] for b in range(model.BATCHES)]  # what is taken at once
     moments, sums = {}, {}
 
-    for image in range(model.BATCHES + 1):
-        if image < model.BATCHES:
-            activations[0, image] = model.get_activation([image]).cut("rows", low, high)
-            activations[1, image] = model.forward(0, activations[0, image], weights[0])
-            activations[2] = model.forward(1, activations[1, image])
-            moments[image] = model.allreduce(activations.pop(2), 1)
-        if image == 0:
-            continue
+    def begin(i):
+        activations[0, i] = model.get_activation(batches[i]).cut("rows", low, high)
+        activations[1, i] = model.forward(0, activations[0, i], weights[0])
+        moments[i] = model.allreduce(model.forward(1, activations[1, i]), 1)
 
-        last = image - 1  # its moments were on their way until now
-        activations[2] = await moments.pop(last)
-        activations[3] = model.forward(2, activations[1, last], activations[2])
-        grad_activations[4] = model.loss(model.forward(3, activations[3], weights[3]))
-        grad_activations[3] = model.backward_input(
-            3, activations[3], grad_activations[4], weights[3]
-        )
-        grad_activations[2], grad_activations[1] = model.backward(
-            2, activations[1, last], grad_activations.pop(3), activations.pop(2)
+    async def finish(i):
+        activations[2] = await moments.pop(i)
+        activations[3, i] = model.forward(2, activations[1, i], activations[2])
+        activations[4] = model.forward(3, activations[3, i], weights[3])
+        grad_activations[4, i] = model.loss(activations.pop(4))
+        input_half(model, 3, i)
+        grad_activations[2], grad_activations[1, i] = model.backward(
+            2, activations[1, i], grad_activations.pop((3, i)), activations.pop(2)
         )
         coming = model.allreduce(grad_activations.pop(2), 2)
-        inp, grad = activations.pop(3), grad_activations.pop(4)
-        add(model, 3, model.backward_weight(3, inp, grad))
-        del inp, grad
-        if image == model.BATCHES:
+        weight_half(model, 3, i)
+        if i == len(batches) - 1:
             sums[3] = model.allreduce(grad_weights.pop(3), 3)
-        grad_activations[2] = await coming
-        by_moments = model.backward(
-            1, activations.pop((1, last)), grad_activations.pop(2)
+        grad_activations[1, i] += model.backward(
+            1, activations.pop((1, i)), await coming
         )
-        grad_activations[1] = grad_activations[1] + by_moments
-        grad_weight, _ = model.backward(
-            0, activations.pop((0, last)), grad_activations.pop(1), weights[0]
-        )
-        add(model, 0, grad_weight)
-        del by_moments, grad_weight, _
-    sums[0] = model.allreduce(grad_weights.pop(0), 0)
+        input_half(model, 0, i)
+        weight_half(model, 0, i)
 
+    begin(0)
+    for i in range(len(batches)):
+        if i + 1 < len(batches):
+            begin(i + 1)  # while the moments of the one before are in flight
+        await finish(i)
+    sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (3, 0):
         grad_weights[layer] = await sums.pop(layer)
         weights[layer], opt_states[layer] = model.update(

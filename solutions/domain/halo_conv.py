@@ -37,11 +37,11 @@
 
 # %%
 from functools import partial
-from itertools import pairwise
 
 from drawing import draw, draw_collective, draw_curves, draw_group, draw_halo
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end, most_sent
+from lib.schedules.given import by_chunk, exchange, summed
 from lib.suite.course.solutions import run_of
 from lib.values.kinds.grid import Sweep
 
@@ -57,47 +57,50 @@ LAYERS = [Layer("convolution", **CONVOLUTION)] * 4
 # ### Fetch it
 #
 # Either side of an edge could compute the output row there. The usual rule: **the rank that has the middle row of the
-# kernel computes the output row.** So a kernel of 3 rows needs one row from each side.
+# kernel computes the output row.** So a kernel of 3 rows needs one row from each side. Here is a small part, rows 4 to 7
+# of a larger image:
 #
-# `model.halo(edges, layer)` is a **halo exchange**: each rank hands in the rows that its neighbours need, first the one
-# for the rank before it, then the one for the rank after it, and receives theirs. The first and the last rank have only
-# one neighbour and hand in one row. One layer for one image, forward and backward, with the functions of the puzzle:
+# ```
+#                 row of the input
+#                  3 | 4  5  6  7 | 8
+# output row 4     o | #  #       |
+#            5       | #  #  #    |         # its own
+#            6       |    #  #  # |         o a neighbour's
+#            7       |       #  # | o
+# ```
+#
+# Read a line, and you see what an output row needs: that is forward. Read a column, and you see where the gradient of an
+# input row comes from: that is backward. Column 3 belongs to the rank before, and column 4 is not complete: output row 3
+# used it, too, on the other rank.
+#
+# In a **halo exchange** each rank hands in the rows that its neighbours need, and receives theirs. The first and the
+# last rank have only one neighbour. One layer for one image, forward and backward, with two functions of the puzzle:
 
 
 # %%
 def my_rows(model, sizes=None):
     """Where this rank's rows begin and end, which of them neighbours need, which of
-    theirs it needs, and the group of those that have rows. Rows are shared out by
+    theirs it needs, and the group of the ranks that have rows. Rows are shared out by
     chunk, or in these sizes, which all ranks know."""
-    if sizes is None:
-        most = -(-64 // model.RANKS)  # rounded up
-        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    sizes = sizes or by_chunk(64, model.RANKS)
     low = sum(sizes[: model.rank])
     high = low + sizes[model.rank]
-    beside = [(low, low - 1), (high - 1, high)] if low < high else []
-    beside = [(mine, other) for mine, other in beside if 0 <= other < 64]
+    edges, halo = [], []
+    if 0 < low < high:  # somebody has the rows before
+        edges.append((low, low + 1))
+        halo.append((low - 1, low))
+    if low < high < 64:
+        edges.append((high - 1, high))
+        halo.append((high, high + 1))
     group = [rank for rank, size in enumerate(sizes) if size]
-    edges, halo = [mine for mine, _ in beside], [other for _, other in beside]
     return low, high, edges, halo, group
-
-
-async def nothing():
-    return []
-
-
-def exchange(model, rows, layer, group):
-    """What the neighbours in the group have for this rank: a list, to be awaited. A
-    rank that has no neighbour hands in no rows, and gets none."""
-    return model.halo(rows, layer, group) if rows else nothing()
 
 
 async def one_layer(model):
     low, high, edges, _, group = my_rows(model)
     weight, _ = model.load_weights(0)
-    x = model.get_activation([0]).cut("rows", low, high)
-    with_halo = x
-    mine = [x.cut("rows", row, row + 1) for row in edges]
-    for row in await exchange(model, mine, 0, group):
+    with_halo = x = model.get_activation([0]).cut("rows", low, high)
+    for row in await exchange(model, x, edges, 0, group):
         with_halo = with_halo.combine(row)
     output = model.forward(0, with_halo, weight)
     _, gradient = model.backward(0, with_halo, model.loss(output), weight)
@@ -141,8 +144,7 @@ async def cut_off(model):
     weights = [model.load_weights(layer)[0] for layer in range(2)]
     x = [model.get_activation([0]).cut("rows", low, high)]
     for layer in range(2):
-        mine = [x[layer].cut("rows", row, row + 1) for row in edges]
-        for row in await exchange(model, mine, layer, group):
+        for row in await exchange(model, x[layer], edges, layer, group):
             x[layer] = x[layer].combine(row)
         x.append(model.forward(layer, x[layer], weights[layer]))
     _, gradient = model.backward(1, x[1], model.loss(x[2]), weights[1])
@@ -178,72 +180,51 @@ picture
 # A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less. A halo
 # exchange takes 0.195 on 4 ranks and on 4,000: two messages, and two rows.
 #
-# **Given:** all weights, whole on every rank, and this rank's rows of all images. And helpers, two from above and four
-# below. What they give is all that you need to know of them:
+# **Given:** all weights, whole on every rank, and this rank's rows of all images. And five helpers. Some rows are always
+# a pair, the first and the one after the last: `(16, 17)` is row 16.
 #
 # | helper | what it gives |
 # |---|---|
 # | `my_rows(model)` | `low, high, edges, halo, group`: your rows are `low` to `high - 1`; neighbours need your rows `edges`, you need theirs, `halo` |
-# | `exchange(model, values, layer, group)` | a halo exchange, to be awaited: hand in rows for each neighbour, in the order of `edges`, and get a list of theirs |
-# | `blocks(low, high)` | `inner, own, needy`: the output rows that need no halo, the input rows that these need, and a list of the blocks of output rows that need it |
-# | `around(value, first, after)` | the rows of a value that output rows `first` to `after - 1` need |
-# | `backward(model, layer, inp, grad)` | the gradient of the input; that of the weight is added up in `grad_weights` |
-# | `summed(low, high, parts)` | a gradient of your rows: the sum of the parts `(first, after, value)`, each at its own rows |
+# | `exchange(model, value, rows, layer, group)` | a halo exchange, to be awaited: it cuts these rows out of a value, one for each neighbour, and gives a list of theirs |
+# | `summed(low, high, gradient, edges, arrived)` | the gradient of your rows: the halo is cut off, and what has arrived is added at the edges |
+# | `blocks(low, high)` | `inner, needy`: the output rows that need no halo, and a list of those that do |
+# | `output(model, layer, first, after)` | forward of these output rows, from as much of `activations[layer]` as they need |
 
 
 # %%
 def blocks(low, high):
-    """The rows of the output that need no halo, the rows that these need, and a list of
-    the blocks of rows that need the halo. Of a part of one or two rows all need it, at
-    once."""
+    """The rows of the output that need no halo, and a list of the others. Of a part of
+    one or two rows all need it, at once."""
     if high - low < 3:
-        return (low, low), (low, low), [(low, high)] if low < high else []
+        return (low, low), [(low, high)] if low < high else []
     needy = [(low, low + 1)] if low > 0 else []
     needy += [(high - 1, high)] if high < 64 else []
-    return (low + (low > 0), high - (high < 64)), (low, high), needy
+    return (low + (low > 0), high - (high < 64)), needy
 
 
-def around(value, first, after):
-    """The rows that these rows of the output need."""
-    return value.cut("rows", max(first - 1, 0), min(after + 1, 64))
-
-
-def backward(model, layer, inp, grad):
-    """Backward of some rows: gives the gradient of the input. The gradient of the
-    weight is added to what other rows of this rank have given so far."""
-    grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
-    if layer in model.grad_weights:
-        grad_weight = model.grad_weights[layer] + grad_weight
-    model.grad_weights[layer] = grad_weight
-    return grad_input
-
-
-def summed(low, high, parts):
-    """The gradient of the rows from low to high: of each row the sum of all parts that
-    have it. A part is (first row, row after the last, value); rows of others are left
-    out."""
-    rows = {row for first, after, _ in parts for row in (first, after)}
-    ends = sorted({min(max(row, low), high) for row in rows})
-    whole = parts[0][2].cut("rows", low, low)
-    for first, after in pairwise(ends):
-        having = [value for a, b, value in parts if a <= first and after <= b]
-        here, *more = [value.cut("rows", first, after) for value in having]
-        for value in more:
-            here = here + value
-        whole = whole.combine(here) if first > low else here
-    return whole
+def output(model, layer, first, after):
+    """Some rows of the output of a layer, of the rows of its input that they need."""
+    need = (max(first - 1, 0), min(after + 1, 64)) if first < after else (first, after)
+    rows = model.activations[layer].cut("rows", *need)
+    return model.forward(layer, rows, model.weights[layer])
 
 
 # %% [markdown]
-# **To do:** one training step.
+# **To do:** one training step. Begin with everything awaited, all rows of a layer in one call:
 #
-# - A layer computes every output row for which it has the input. With the halo that is all rows of this rank; without
-#   it, all but those next to a neighbour.
-# - Each rank has seen only some rows, so the gradients of the weights are summed over all ranks.
+# 1. Forward, fetch the halo of each layer's input, and keep it for backward.
+# 2. Backward, give the gradient of the halo back, and sum the gradient of the weight over all ranks: each has seen only
+#    some rows.
+# 3. Update.
+#
+# That passes. Then hide what travels. While an exchange is in flight, which rows of the picture above can be computed
+# forward? Backward has two halves, 1.5 each: `model.backward_input(layer, x, gradient, weight)` gives the gradient of the
+# input, and `model.backward_weight(layer, x, gradient)` that of the weight. Which half do your neighbours wait for?
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts.
+# - Values live in the stores, and everything alive counts. You may keep pending sums in a dict of your own.
 # - The same function has to be right on any number of ranks up to 32 whose parts have two rows or more, by `chunk`, and
 #   where the last ranks have no rows at all: 12 ranks get 6 rows each, then 4, then none. A rank without rows still
 #   takes part in the sums. It calls forward and backward like all others, on values without rows, which takes no time.
@@ -282,48 +263,35 @@ async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
     activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
 
     # Forward, loss and backward of this rank's rows; then update all layers.
-    # --- your code (about 44 lines) ---
-    inner, own, needy = blocks(low, high)
+    # --- your code (about 31 lines) ---
+    inner, needy = blocks(low, high)
     sums = {}
 
     for layer in range(model.LAYERS):
-        lent = [activations[layer].cut("rows", row, row + 1) for row in edges]
-        coming = exchange(model, lent, layer, group)
-        activations[layer + 1] = model.forward(
-            layer, activations[layer].cut("rows", *own), weights[layer]
-        )
+        coming = exchange(model, activations[layer], edges, layer, group)
+        activations[layer + 1] = output(model, layer, *inner)
         for row in await coming:
             activations[layer] = activations[layer].combine(row)
         for block in needy:
-            inp = around(activations[layer], *block)
-            output = model.forward(layer, inp, weights[layer])
-            activations[layer + 1] = activations[layer + 1].combine(output)
+            activations[layer + 1] = activations[layer + 1].combine(
+                output(model, layer, *block)
+            )
     grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
 
     for layer in reversed(range(model.LAYERS)):
-        for block in needy:  # first, because neighbours wait for what comes of them
-            grad = grad_activations[layer + 1].cut("rows", *block)
-            inp = around(activations[layer], *block)
-            grad_activations[layer, block] = backward(model, layer, inp, grad)
-        if layer > 0:  # the gradient of the data is not needed
-            home = [
-                grad_activations[layer, block].cut("rows", row, row + 1)
-                for block, row in zip(needy * 2, halo, strict=False)
-            ]
-            coming = exchange(model, home, layer, group)
-        inp = activations.pop(layer).cut("rows", *own)
-        grad = grad_activations.pop(layer + 1).cut("rows", *inner)
-        grad_activations[layer] = backward(model, layer, inp, grad)
+        grad_activations[layer] = model.backward_input(
+            layer, activations[layer], grad_activations[layer + 1], weights[layer]
+        )
+        if layer > 0:  # nothing needs the gradient of the data
+            coming = exchange(model, grad_activations[layer], halo, layer, group)
+        grad_weights[layer] = model.backward_weight(
+            layer, activations.pop(layer), grad_activations.pop(layer + 1)
+        )
         sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
         if layer > 0:
-            arrived = await coming
-            parts = [(*own, grad_activations.pop(layer))]
-            parts += [
-                (first - 1, after + 1, grad_activations.pop((layer, (first, after))))
-                for first, after in needy
-            ]
-            parts += zip(edges, (row + 1 for row in edges), arrived, strict=True)
-            grad_activations[layer] = summed(low, high, parts)
+            grad_activations[layer] = summed(
+                low, high, grad_activations[layer], edges, await coming
+            )
 
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await sums.pop(layer)
@@ -354,8 +322,9 @@ guess.against(out)
 # Started early, the sums travel while earlier layers go backward, and only the last one is exposed, with three updates
 # beside it: 26.35125. And the data is not trained, so the exchange that brings its gradient home is wasted: 26.15625.
 #
-# For the third goal, the halo travels while the inner rows are computed, and the sums while earlier layers go backward.
-# What remains is the last sum and an update after it: 24 + 0.6975 + 0.09375 = 24.79125.
+# For the third goal, the halo travels while the inner rows are computed, 2.625, or backward behind the half that gives
+# the gradient of the weight, 1.5. The sums travel while earlier layers go backward. What remains is the last sum and an
+# update after it: 24 + 0.6975 + 0.09375 = 24.79125.
 #
 # </details>
 
@@ -440,9 +409,10 @@ draw_curves(
 )
 
 # %% [markdown]
-# The halo stays hidden for long: 14 inner rows take 2.625, so an exchange of 0.195 may become 13 times slower. The bend
-# comes earlier, where the link is four times slower: there the sum of a weight's gradient takes nearly as long as a
-# layer, and from then on the link is never free.
+# The halo alone would stay hidden for long: an exchange of 0.195 may become 13 times slower forward, behind 14 inner rows
+# (2.625), and 7 times in backward, behind the half for the weight (1.5). The bend comes earlier, where the link is four
+# times slower: there the sum of a weight's gradient takes nearly as long as a layer, and from then on the link is never
+# free.
 #
 # ## Other ways, other kernels
 #
@@ -452,20 +422,20 @@ draw_curves(
 
 # %%
 async def fetch(model, way):
-    low, high, edges, *_ = my_rows(model)
+    low, high, edges, _, group = my_rows(model)
     x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
-    rows = [x.cut("rows", row, row + 1) for row in edges]
     if way == "all-gather":
         await model.allgather(x, 0)
     elif way == "all-to-all":
         beside = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
+        rows = [x.cut("rows", *edge) for edge in edges]
         for_whom = dict(zip(beside, rows, strict=True))
         empty = x.cut("rows", low, low)
         await model.alltoall(
             [for_whom.get(rank, empty) for rank in range(model.RANKS)], 0
         )
     else:
-        await model.halo(rows, 0)
+        await exchange(model, x, edges, 0, group)
 
 
 print("ranks  way          time   elements sent")
@@ -544,7 +514,8 @@ for sizes, how in (
 # all-to-all                        (n - 1)·α + 2·h·p
 # all-gather                        (n - 1)·(α + L/n·p)      with the largest part for L/n, where parts are uneven
 # exchanges of a step with m layers 2·m - 1                  m forward, m - 1 back
-# hidden                            as long as the inner rows of a layer take no less than an exchange
+# hidden forward                    as long as the inner rows of a layer take no less than an exchange
+# hidden in backward                as long as the half for the weight does
 # ```
 #
 # What a rank sends does not depend on how many rows it has; what it computes does. So halos are cheap while parts are
@@ -566,7 +537,7 @@ for sizes, how in (
 #   not, and that the error was more pronounced with smaller data [@physicsnemo_784].
 # - **Not hidden.** The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library
 #   would have to call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin
-#   strip does not fill a GPU.
+#   strip does not fill a GPU. Backward is easier to hide: the gradients of input and weight are separate kernels anyway.
 # - **What it refuses.** Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
 #   [@physicsnemo_conv_patches].
 # - **One rank.** With a domain of one rank both neighbours are missing, which raised an error until 2026

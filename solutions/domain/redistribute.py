@@ -42,6 +42,7 @@ from functools import partial
 from drawing import draw, draw_collective, draw_curves
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end, traffic
+from lib.schedules.given import accumulate, by_chunk, in_turn, joined
 from lib.suite.course.solutions import run_of
 
 # 2.0 for 131,072 elements from one rank to the next.
@@ -61,16 +62,10 @@ LAYERS = [
 #
 # `along="columns"` means: all 64 columns of a row are mixed. So layers 1 and 5 need all columns of some rows, and
 # layers 2 and 4 need all rows of some columns. Layers 0 and 3 work point by point and take whatever they are given. Try
-# layer 2 with the rows of this rank:
+# layer 2 with the rows of this rank (`by_chunk` deals them out, as in puzzle $number_scatter_rows):
 
 
 # %%
-def by_chunk(size, ranks):
-    """How many of so many rows, or columns, each rank has, as scatter_rows says."""
-    most = -(-size // ranks)  # rounded up
-    return [max(0, min(most, size - rank * most)) for rank in range(ranks)]
-
-
 def parts_of(sizes):
     """Where the part of each rank begins and ends, from the sizes of all parts."""
     return [(sum(sizes[:rank]), sum(sizes[: rank + 1])) for rank in range(len(sizes))]
@@ -111,22 +106,13 @@ sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
 # Your rows times *its* columns, so all ranks know all sizes. The diagonal is what a rank keeps, a line is what it hands
 # in, and a column what it receives: 64 rows of its columns.
 #
-# Now swap. All pieces of one grid, with even parts:
+# Now swap. All pieces of one grid, with even parts; `joined` combines a list of pieces into one value:
 
 
 # %%
-def joined(pieces):
-    """The pieces in one."""
-    first, *others = pieces
-    for piece in others:
-        first = first.combine(piece)
-    return first
-
-
 async def one_swap(model):
     parts = parts_of(by_chunk(64, model.RANKS))
-    low, high = parts[model.rank]
-    x = model.get_activation([0]).cut("rows", low, high)
+    x = model.get_activation([0]).cut("rows", *parts[model.rank])
     x = model.forward(1, model.forward(0, x, model.load_weights(0)[0]))
     pieces = [x.cut("columns", *part) for part in parts]
     arrived = await model.alltoall(pieces, 2)
@@ -162,20 +148,76 @@ for name, value in shown.items():
 #
 # These are times forward on a rank, for its part of a grid; backward takes the same again.
 #
-# **Given:** the weights of layers 0 and 3, whole on every rank, and where the part of each rank begins and ends:
-# `parts["rows"][model.rank]`, `parts["columns"][model.rank]`.
+# **Given:** the weights of layers 0 and 3, whole on every rank; where the part of each rank begins and ends,
+# `parts["rows"][model.rank]` and `parts["columns"][model.rank]`; and two helpers, which leave nothing in the stores
+# that is not needed any more:
 #
-# **To do:** one training step. Layers 0, 1 and 5 and the loss work on this rank's rows, layers 2, 3 and 4 on its
-# columns.
+# | helper | what it does for grid b |
+# |---|---|
+# | `forward(model, layer, b)` | makes `activations[layer + 1, b]` of `activations[layer, b]` |
+# | `backward(model, layer, b)` | makes `grad_activations[layer, b]` of `grad_activations[layer + 1, b]`, and adds the gradient of a weight to `grad_weights[layer]` |
+
+
+# %%
+def forward(model, layer, b):
+    """One layer of a grid. Only layers 0 and 3 have a weight, and need their input in
+    backward."""
+    if layer in (0, 3):
+        output = model.forward(layer, model.activations[layer, b], model.weights[layer])
+    else:
+        output = model.forward(layer, model.activations.pop((layer, b)))
+    model.activations[layer + 1, b] = output
+
+
+def backward(model, layer, b):
+    """The same backward. The gradient of the data is not kept."""
+    grad = model.grad_activations.pop((layer + 1, b))
+    if layer in (0, 3):
+        x = model.activations.pop((layer, b))
+        grad_weight, grad = model.backward(layer, x, grad, model.weights[layer])
+        accumulate(model, layer, grad_weight)
+    else:
+        grad = model.backward(layer, None, grad)
+    if layer > 0:
+        model.grad_activations[layer, b] = grad
+
+
+# %% [markdown]
+# **To do:** one training step. Here is the way of a grid, with the layers that work on this rank's rows above, and those
+# that work on its columns below. Each slanted line is a swap:
 #
-# - `model.forward(1, x)` is a transform, which has no weight. `model.backward(1, None, gradient)` does not need its
-#   input, and gives the gradient of that alone.
-# - `value.cut("columns", begin, end)` cuts out columns, and `combine` puts pieces together.
+# ```
+#                  forward                   backward
+# rows        0  1          5   loss   5           1  0
+#                 \        /             \        /
+# columns           2  3  4               4  3  2
+# ```
 #
+# Write that for *one* grid, await each swap, and run it for one grid after the other. Then look at the picture of your
+# run: on a slanted line this grid gives the rank nothing to do. Another one could.
+#
+# ### Taking turns
+#
+# An async function with a `yield` in it is a **generator**: it stops there, and goes on when its turn comes again.
+# `in_turn` gives turns to several of them, until all are over:
+
+
+# %%
+async def two_journeys(model):
+    async def journey(name):
+        print(name, "leaves")
+        yield
+        print(name, "arrives")
+
+    await in_turn(journey(name) for name in ("grid 0", "grid 1"))
+
+
+on_one_rank = simulate(two_journeys, layers=1, ranks=1)
+
+# %% [markdown]
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict or a list of your
-#   own.
+# - Values live in the stores, and everything alive counts. You may keep pending operations in variables of your own.
 # - The same function has to be right on any number of ranks: 3 ranks have 22, 22 and 20 rows, and as many columns. On
 #   12 ranks the last one has nothing, and its pieces are empty. It makes the same calls as all others.
 # - `rows` and `columns` are for later, when you try your function on parts of any sizes.
@@ -193,8 +235,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, even with all-gathers. The second sends only what is needed. For the third, some
-# grids travel while others are computed. For the fourth, ask how many grids that takes in memory.
+# The first goal is a correct step, even with all-gathers. The second sends only what is needed; one grid after the other,
+# each swap awaited, is enough for it. For the third, grids take turns. For the fourth, ask how many grids that takes in
+# memory.
 
 # %%
 goal("redistribute")
@@ -218,66 +261,37 @@ async def redistribute(
 
     # Forward, loss and backward of all grids, this rank's part of each; then update
     # layers 0 and 3.
-    # --- your code (about 61 lines) ---
-    travelling = {}
+    # --- your code (about 32 lines) ---
+    sums = {}
 
-    def send(value, layer, dim, b):
+    def swap(value, layer, dim):
         pieces = [value.cut(dim, *part) for part in parts[dim]]
-        travelling[layer, b] = model.alltoall(pieces, layer)
+        return model.alltoall(pieces, layer)
 
-    async def arrived(layer, b):
-        return joined(await travelling.pop((layer, b)))
+    async def one_grid(b):
+        data = model.get_activation([b])
+        activations[0, b] = data.cut("rows", *parts["rows"][model.rank])
+        del data
+        for layer in range(model.LAYERS):
+            if layer in (2, 5):
+                dim = "columns" if layer == 2 else "rows"
+                coming = swap(activations.pop((layer, b)), layer, dim)
+                yield
+                activations[layer, b] = joined(await coming)
+            forward(model, layer, b)
+        grad_activations[6, b] = model.loss(activations.pop((6, b)))
+        for layer in reversed(range(model.LAYERS)):
+            backward(model, layer, b)
+            if layer in (5, 2):
+                dim = "columns" if layer == 5 else "rows"
+                coming = swap(grad_activations.pop((layer, b)), layer, dim)
+                yield
+                grad_activations[layer, b] = joined(await coming)
+            if layer in (3, 0) and b == model.BATCHES - 1:
+                sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
 
     for first in range(0, model.BATCHES, 2):
-        pair = range(first, min(first + 2, model.BATCHES))
-        for b in pair:
-            data = model.get_activation([b])
-            activations[0, b] = data.cut("rows", *parts["rows"][model.rank])
-            del data
-            activations[1, b] = model.forward(0, activations[0, b], weights[0])
-            activations[2, b] = model.forward(1, activations.pop((1, b)))
-            send(activations.pop((2, b)), 2, "columns", b)
-        for b in pair:
-            activations[2, b] = await arrived(2, b)
-            activations[3, b] = model.forward(2, activations.pop((2, b)))
-            activations[4, b] = model.forward(3, activations[3, b], weights[3])
-            activations[5, b] = model.forward(4, activations.pop((4, b)))
-            send(activations.pop((5, b)), 5, "rows", b)
-        for b in pair:
-            activations[5, b] = await arrived(5, b)
-            activations[6, b] = model.forward(5, activations.pop((5, b)))
-            grad_activations[6, b] = model.loss(activations.pop((6, b)))
-            grad_activations[5, b] = model.backward(
-                5, None, grad_activations.pop((6, b))
-            )
-            send(grad_activations.pop((5, b)), 5, "columns", b)
-        for b in pair:
-            grad_activations[5, b] = await arrived(5, b)
-            grad_activations[4, b] = model.backward(
-                4, None, grad_activations.pop((5, b))
-            )
-            part, grad_activations[3, b] = model.backward(
-                3, activations.pop((3, b)), grad_activations.pop((4, b)), weights[3]
-            )
-            grad_weights[3] = grad_weights[3] + part if 3 in grad_weights else part
-            del part
-            grad_activations[2, b] = model.backward(
-                2, None, grad_activations.pop((3, b))
-            )
-            send(grad_activations.pop((2, b)), 2, "rows", b)
-        if model.BATCHES - 1 in pair:
-            sums = {3: model.allreduce(grad_weights.pop(3), 3)}
-        for b in pair:
-            grad_activations[2, b] = await arrived(2, b)
-            grad_activations[1, b] = model.backward(
-                1, None, grad_activations.pop((2, b))
-            )
-            part, _ = model.backward(
-                0, activations.pop((0, b)), grad_activations.pop((1, b)), weights[0]
-            )
-            grad_weights[0] = grad_weights[0] + part if 0 in grad_weights else part
-            del part, _
-    sums[0] = model.allreduce(grad_weights.pop(0), 0)
+        await in_turn(one_grid(b) for b in range(first, min(first + 2, model.BATCHES)))
     for layer in (3, 0):
         grad_weights[layer] = await sums.pop(layer)
         weights[layer], opt_states[layer] = model.update(

@@ -65,6 +65,14 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title=title))
 # %% [markdown]
 # Feeds 0 and 2 still have to bring *something*: an array of the same shape, because all processes run the same program.
 # So they read some part of the data set through the same reader, and the result is thrown away.
+#
+# And what do they read? The data set has as many shards as feeds count. Here feeds 4 and 1 do, in this order, and read
+# shards 0 and 1. The others take turns, so that no shard gets all the extra readers:
+
+# %%
+title = "2 examples, and feeds 4 and 1 bring them"
+notes = [f"reads shard {shard}" for shard in (0, 1, 1, 0, 0, 1)]
+picture_of(PhysicalBatch.filled(6, 2, 1, [4, 1], 12, notes=notes, title=title))
 
 # %% [markdown]
 # ## The puzzle
@@ -74,28 +82,25 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title=title))
 # **Given:** the size of the logical batch; that of the physical one, or `None`; how many feeds there are; a list of the
 # feeds that count, or `None`; how many devices.
 #
-# **To do:** return a dict with
+# **To do:** three things, one after the other.
+#
+# 1. **Which feeds count?** Where `indices` is None, make it the list of the first feeds, as many as possible: no more
+#    than there are feeds, and no more than there are examples.
+# 2. **How large is the array?** Where `physical` is None, make it the smallest size that divides evenly among the
+#    devices and among the feeds, with room in each feed for its examples. The feeds that count bring equally many.
+# 3. **Who reads what?** Make the list `shards`: the data shard that each feed reads. Those that count read shards 0, 1,
+#    2, ... in the order of `indices`. The others do so in the order of their numbers, and go on from 0 again after the
+#    last shard.
+#
+# The rest follows, and two functions do it for you. `refuse_nonsense` has an error for numbers below 1 and for
+# `indices` that name no feed. `described` has one for what does not divide or does not fit, and else returns
 #
 # | key | what it says |
 # |---|---|
-# | `"logical_feeds"` | how many feeds count |
-# | `"logical_per_feed"` | how many examples each of them brings |
-# | `"physical"` | the size of the physical batch |
-# | `"physical_per_feed"` | how many slots each feed brings |
+# | `"logical_feeds"`, `"logical_per_feed"` | how many feeds count, and how many examples each of them brings |
+# | `"physical"`, `"physical_per_feed"` | how many slots there are, and how many each feed brings |
 # | `"padding"` | how many slots in all are only padding |
-# | `"shards"` | a list with the data shard that each feed reads |
-#
-# **Rules**
-#
-# - With `indices` None the first feeds count, as many as possible: no more than there are feeds, and no more than there
-#   are examples.
-# - With `physical` None the batch is the smallest one that divides evenly among the devices and among the feeds, with
-#   room in each feed for its examples.
-# - The data set has as many shards as feeds count. Those feeds read shards 0, 1, 2, ... in the order of `indices`. The
-#   others read along, in the order of their numbers: shards 0, 1, 2, ... too, and from 0 again after the last one.
-# - What cannot be is a `ValueError`: examples that do not divide among the feeds that count; slots that do not divide
-#   among the feeds or the devices, or are too few. Numbers below 1, and `indices` that make no sense, are refused for
-#   you.
+# | `"shards"` | your list |
 
 # %% [markdown]
 # ### Predict first
@@ -140,42 +145,48 @@ def refuse_nonsense(logical, physical, feeds, indices, devices):
         )
 
 
-def dispatch(logical, physical, feeds, indices, devices):
-    from math import lcm  # the smallest number that several numbers divide
-
-    refuse_nonsense(logical, physical, feeds, indices, devices)
-    # First which feeds count, then how many examples and slots a feed brings, then what
-    # each feed reads.
-    # --- your code (about 26 lines) ---
-    if indices is None:
-        indices = list(range(min(logical, feeds)))
+def described(logical, physical, feeds, indices, devices, shards):
+    """The dict to return, once it is sure that everything divides and fits."""
     if logical % len(indices):
         raise ValueError(f"{logical} examples do not divide among {len(indices)} feeds")
-    examples = logical // len(indices)
-
-    if physical is None:
-        together = lcm(feeds, devices)
-        physical = -(-examples * feeds // together) * together
     if physical % feeds or physical % devices:
         raise ValueError(
             f"{physical} slots do not divide among {feeds} feeds and {devices} devices"
         )
-    slots = physical // feeds
+    examples, slots = logical // len(indices), physical // feeds
     if slots < examples:
         raise ValueError(f"a feed has {slots} slots for {examples} examples")
-
-    others = [feed for feed in range(feeds) if feed not in indices]
-    reads = {feed: shard for shard, feed in enumerate(indices)}
-    reads |= {feed: number % len(indices) for number, feed in enumerate(others)}
     return {
         "logical_feeds": len(indices),
         "logical_per_feed": examples,
         "physical": physical,
         "physical_per_feed": slots,
         "padding": physical - logical,
-        "shards": [reads[feed] for feed in range(feeds)],
+        "shards": shards,
     }
+
+
+# %%
+def dispatch(logical, physical, feeds, indices, devices):
+    from math import lcm  # the smallest number that several numbers divide
+
+    refuse_nonsense(logical, physical, feeds, indices, devices)
+    # `indices` and `physical`, where they are None, and `shards`.
+    # --- your code (about 10 lines) ---
+    if indices is None:
+        indices = list(range(min(logical, feeds)))
+
+    if physical is None:
+        slots = logical // len(indices) * feeds  # at least
+        together = lcm(feeds, devices)
+        physical = -(-slots // together) * together
+
+    others = [feed for feed in range(feeds) if feed not in indices]
+    reads = {feed: shard for shard, feed in enumerate(indices)}
+    reads |= {feed: number % len(indices) for number, feed in enumerate(others)}
+    shards = [reads[feed] for feed in range(feeds)]
     # --- end of your code ---
+    return described(logical, physical, feeds, indices, devices, shards)
 
 
 # %%

@@ -40,6 +40,7 @@
 from drawing import compare, draw, draw_curves, draw_mesh
 from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
+from lib.schedules.given import accumulate, in_turn
 from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
@@ -76,12 +77,57 @@ draw_mesh(mesh)
 # |---|---|---|---|---|---|
 # | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
 #
-# **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of
-# layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data. `take_back(layer, b)` takes
-# batch b back through a layer and adds up the gradient of the weight, with keys `[layer, b]` in all stores.
+# **Given:** the place of the rank (`data`, `member`), the size of both axes (`rows`, `members`), columns of layers 0 and 2
+# and rows of layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data: `each` of them. And
+# three helpers, which delete what is not needed any more:
 #
-# **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`;
-# the cells after it run all three.
+# | helper | what it does |
+# |---|---|
+# | `take_apart(model, pieces)` | cuts `activations["row"]`, all batches of the row, into so many pieces, `activations[0, i]` |
+# | `forward(model, layer, i)` | makes `activations[layer + 1, i]` from `activations[layer, i]` |
+# | `backward(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]`, and adds the gradient of the weight shard to `grad_weights[layer]` |
+
+
+# %%
+def take_apart(model, pieces):
+    """The batches of the row in equal pieces."""
+    row = model.activations.pop("row")
+    for i in range(pieces):
+        model.activations[0, i] = row.shard(i, pieces)
+
+
+def forward(model, layer, i):
+    """One layer of a piece. Its input stays for backward."""
+    x, weight = model.activations[layer, i], model.weights[layer]
+    model.activations[layer + 1, i] = model.forward(layer, x, weight)
+
+
+def backward(model, layer, i):
+    """The same backward."""
+    x = model.activations.pop((layer, i))
+    gradient = model.grad_activations.pop((layer + 1, i))
+    of_weight, gradient = model.backward(layer, x, gradient, model.weights[layer])
+    accumulate(model, layer, of_weight)
+    model.grad_activations[layer, i] = gradient
+
+
+# %% [markdown]
+# **To do:** three placements and one training step. The way of a piece, in which each `!` is a sum over `model` that the
+# next layer waits for:
+#
+# ```
+# forward    0  1 ! 2  3 ! loss
+# backward   3  2 ! 1  0
+# ```
+#
+# 1. Take the input as `placement` says, and put all batches of the row into `activations["row"]`. The check runs your
+#    step with `"batch"`; the cells after it run all three.
+# 2. Write the step of piece `i`, `one_piece(i)`. Begin with a single piece, and await each sum: that is correct, and
+#    reaches the second goal.
+# 3. Which sums does nobody wait for before the updates? Start them early.
+# 4. While one piece waits at a `!`, another one can be computed. Put a `yield` there: a function with a `yield` stops, and
+#    goes on when its turn comes again. `await in_turn(one_piece(i) for i in range(pieces))` gives turns to all of them,
+#    until they are over.
 #
 # **Rules**
 #
@@ -126,74 +172,47 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
     each = model.BATCHES // rows
     my_batches = range(data * each, (data + 1) * each)
 
-    def take_back(
-        layer, b
-    ):  # and add the gradient of the weight to that of batch b - 1
-        grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-            layer,
-            activations.pop((layer, b)),
-            grad_activations.pop((layer + 1, b)),
-            weights[layer],
-        )
-        if b > my_batches[0]:
-            grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
-
     # The input first: "full" takes my part of my_batches and gathers, "batch" takes
     # them all, "replicated" takes every batch and cuts. Then forward, loss, backward,
     # sums, updates.
-    # --- your code (about 49 lines) ---
+    # --- your code (about 35 lines) ---
     if placement == "full":
-        part = each // members
-        mine = my_batches[member * part : (member + 1) * part]
-        activations["mine"] = model.get_activation(mine)
-        activations["row"] = await model.allgather(
-            activations.pop("mine"), 0, group="model"
-        )
+        activations["row"] = model.get_activation(my_batches[member::members])
+        activations["row"] = await model.allgather(activations.pop("row"), 0, "model")
     elif placement == "batch":
         activations["row"] = model.get_activation(my_batches)
     else:
-        activations["all"] = model.get_activation(range(model.BATCHES))
-        activations["row"] = activations.pop("all").shard(data, rows)
-    for number, b in enumerate(my_batches):
-        activations[0, b] = activations["row"].shard(number, each)
-    del activations["row"]
+        activations["row"] = model.get_activation(range(model.BATCHES))
+        activations["row"] = activations.pop("row").shard(data, rows)
+    pieces, sums = each, {}
+    take_apart(model, pieces)
 
-    coming = {}  # sums on their way, by layer and batch
-    for layer in range(model.LAYERS):
-        for b in my_batches:
-            if (layer, b) in coming:
-                activations[layer, b] = await coming.pop((layer, b))
-            activations[layer + 1, b] = model.forward(
-                layer, activations[layer, b], weights[layer]
-            )
-            if layer % 2 == 1:  # rows give a part of a sum
-                coming[layer + 1, b] = model.allreduce(
-                    activations.pop((layer + 1, b)), layer + 1, group="model"
-                )
+    async def one_piece(i):
+        for first in range(0, model.LAYERS, 2):  # columns, then rows
+            forward(model, first, i)
+            forward(model, first + 1, i)
+            out = first + 2, i
+            coming = model.allreduce(activations.pop(out), first + 2, "model")
+            yield
+            activations[out] = await coming
+        grad_activations[out] = model.loss(activations.pop(out))
+        for layer in reversed(range(model.LAYERS)):
+            backward(model, layer, i)
+            if i == pieces - 1:
+                sums[layer] = model.allreduce(grad_weights.pop(layer), layer, "data")
+            if layer % 2 == 0 and layer > 0:
+                inp = layer, i
+                coming = model.allreduce(grad_activations.pop(inp), layer, "model")
+                yield
+                grad_activations[inp] = await coming
+        del grad_activations[0, i]  # of the data: nothing needs it
 
+    await in_turn(one_piece(i) for i in range(pieces))
     for layer in reversed(range(model.LAYERS)):
-        for b in my_batches:
-            if layer == model.LAYERS - 1:
-                grad_activations[layer + 1, b] = model.loss(
-                    await coming.pop((layer + 1, b))
-                )
-            elif layer % 2 == 1:
-                grad_activations[layer + 1, b] = await coming.pop((layer + 1, b))
-            take_back(layer, b)
-            if layer % 2 == 0:  # columns give a part of a sum
-                partial = grad_activations.pop((layer, b))
-                if layer > 0:  # the gradient of the data is not needed
-                    coming[layer, b] = model.allreduce(partial, layer, group="model")
-        coming[layer] = model.allreduce(
-            grad_weights.pop((layer, my_batches[-1])), layer, group="data"
-        )
-
-    for layer in reversed(range(model.LAYERS)):
-        grad_weights[layer] = await coming.pop(layer)
+        grad_weights[layer] = await sums.pop(layer)
         weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
         )
-        del grad_weights[layer]
     # --- end of your code ---
 
     for layer in range(model.LAYERS):

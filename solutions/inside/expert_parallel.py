@@ -70,22 +70,22 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # | 3, **combine** | each token once again: its two results, added, each as much as the router trusts that expert | none |
 #
 # After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So before layer 2 the ranks
-# exchange tokens: each cuts what it has into parts for experts 0, 1, 2 and 3, and sends each part to the rank with that
+# exchange tokens: each cuts what it has into pieces for experts 0, 1, 2 and 3, and sends each to the rank with that
 # expert. An **all-to-all** does that for all ranks at once. After layer 2 another one brings the results home. Forward,
 # with two helpers for cutting and joining:
 
 
 # %%
 def cut(model: Model, value, dim: str) -> list:
-    """A value cut along a dim, into one part for each rank."""
+    """A value cut along a dim, into one piece for each rank."""
     return [model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)]
 
 
-def joined(parts: list):
-    """The parts that came from all ranks, as one value."""
-    whole, *others = parts
-    for part in others:
-        whole = whole.combine(part)
+def joined(pieces: list):
+    """The pieces that came from all ranks, as one value."""
+    whole, *others = pieces
+    for piece in others:
+        whole = whole.combine(piece)
     return whole
 
 
@@ -127,6 +127,12 @@ draw_group({"arrived": shown[2]["arrived"]})
 draw_collective(balanced, "alltoall")
 
 # %% [markdown]
+# On the clock, forward has two holes, one for each exchange. A rank cannot compute in them: all its tokens are away.
+
+# %%
+draw(balanced)
+
+# %% [markdown]
 # Leave out the second exchange, and the next operation says which results are missing:
 
 
@@ -150,35 +156,87 @@ except PuzzleError as error:
 # Backward takes the same route in the other direction. Where does the gradient of each result arise, and where is it
 # needed?
 #
+# **In parts.** To fill the holes, cut the tokens of a rank into four parts, by rows. A part has its own journey, in
+# five **stretches**. Each waits for what the one before it has sent, computes, and sends something on:
+#
+# | stretch | waits for | computes | sends |
+# |---|---|---|---|
+# | `leave` | | forward: layers 0 and 1 | each token to its experts |
+# | `at_expert` | tokens | forward: layer 2 | each result home |
+# | `turn` | results | layer 3, the loss, and backward: layer 3 | the gradient of each result to ... |
+# | `back_at_expert` | ... | backward: layer 2 | the gradient of each token to ... |
+# | `back_home` | ... | backward: layers 1 and 0 | |
+#
+# Between two stretches a part is on the way. That is when the rank can compute a stretch of another part. Two helpers
+# for that: `send` starts an exchange, and `await arrived(part)` gives what has come. The other two you have written in
+# puzzles before.
+
+
+# %%
+def exchanges(model: Model):
+    """Two functions: one starts the exchange of a part, the other waits for it."""
+    on_the_way = {}
+
+    def send(part: int, value, dim: str) -> None:
+        on_the_way[part] = model.alltoall(cut(model, value, dim), value.layer)
+
+    async def arrived(part: int):
+        return joined(await on_the_way.pop(part))
+
+    return send, arrived
+
+
+def add_up(model: Model, layer: int, gradient) -> None:
+    """Adds the gradient of a weight to those of the parts before."""
+    if layer in model.grad_weights:
+        gradient = model.grad_weights[layer] + gradient
+    model.grad_weights[layer] = gradient
+
+
+def update(model: Model, layer: int) -> None:
+    """Updates a weight, and lets go of its gradient."""
+    model.weights[layer], model.opt_states[layer] = model.update(
+        layer,
+        model.grad_weights.pop(layer),
+        model.weights[layer],
+        model.opt_states[layer],
+    )
+
+
+# %% [markdown]
 # ## The puzzle
 #
 # | ranks | batches | layer 0 | layer 2 | an exchange | all-reduce of layer 0's gradient | an update |
 # |---|---|---|---|---|---|---|
 # | 4 | 4, one a rank | 1 | 2: 512 tokens for this rank's expert | 0.3 | 0.6 | 0.5 for a weight, or an expert |
 #
-# These are times forward on a rank; backward takes the same again. Dispatch and combine take no time.
+# These are times forward on a rank; backward takes the same again. Dispatch and combine take no time. A part takes a
+# quarter of all that.
 #
-# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, and the data of this rank's
-# batches.
+# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, the data of this rank's batches in
+# four parts, and the first stretch, `leave`.
 #
-# **To do:** one training step.
+# **To do:** one training step, in three steps of yours.
 #
-# - Dispatch and combine have no weight: `model.forward(1, tokens)`, and `model.backward(1, tokens, gradient)` gives one
-#   gradient. Neither needs its input for that: pass `None` for `tokens`.
-# - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along
-#   `"batch"` on the way home.
+# 1. The other four stretches. Call all five for one part after the other.
+# 2. One sum over the ranks, and two updates. Which gradient needs the sum? Now the step is correct.
+# 3. The order. Which stretches of which parts lie between a `send` and its `await arrived`?
+#
+# Dispatch and combine have no weight: `model.backward(1, None, gradient)` gives one gradient. The `None` stands for
+# their input, which they do not need. `send` cuts along `"experts"` on the way to the experts, and along `"batch"` on
+# the way home.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what an exchange will bring takes memory from its start on.
-# - You may keep pending operations in a dict or a list of your own.
+# - What a later stretch reads lives in the stores, and everything alive counts: what an exchange will bring takes memory
+#   from its start on.
 # - `set_final_weight` gets layer 0, and this rank's expert of layer 2.
 
 # %% [markdown]
 # ### Predict first
 #
-# Take all tokens at once, and await every collective where you call it. How many collectives does a rank call, and when
-# is the step over?
+# Your first version takes one part after the other, and awaits every collective at once. How many collectives does a
+# rank call, and when is the step over?
 
 # %%
 guess = predict("expert_parallel", end=..., collectives=...)
@@ -188,7 +246,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, wherever you put the experts. For the second, they stay on their ranks and only
-# tokens travel. For the third, compute while tokens are in flight. For the last, never wait for a token.
+# tokens travel: that is your first version. For the third, compute while tokens are in flight. For the last, never wait
+# for a token.
 
 # %%
 goal("expert_parallel")
@@ -200,6 +259,7 @@ goal("expert_parallel")
 # %%
 async def expert_parallel(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    send, arrived = exchanges(model)
 
     weights[0], opt_states[0] = model.load_weights(0)
     weights[2], opt_states[2] = model.load_weights(2, model.rank, model.RANKS)
@@ -207,73 +267,56 @@ async def expert_parallel(model: Model) -> None:
     activations[0] = model.get_activation(
         range(model.rank * mine, (model.rank + 1) * mine)
     )
-
-    # Forward, loss and backward of this rank's batches; then update layers 0 and 2.
-    # --- your code (about 56 lines) ---
-    parts = 4  # of the rows of each batch, one after the other
-    on_the_way = {}
-
-    async def turn_back(part: int) -> None:
-        """From the results of a part, at home, to the gradients, on their way to the
-        experts."""
-        activations[3, part] = joined(await on_the_way.pop(("home", part)))
-        grad_activations[4, part] = model.loss(model.forward(3, activations[3, part]))
-        grad_activations[3, part] = model.backward(
-            3, activations.pop((3, part)), grad_activations.pop((4, part))
-        )
-        on_the_way["out", part] = model.alltoall(
-            cut(model, grad_activations.pop((3, part)), "experts"), 2
-        )
-
+    parts = 4  # of the rows of each batch
     for part in range(parts):
         activations[0, part] = model.shard(activations[0], "rows", part, parts)
-        activations[1, part] = model.forward(0, activations[0, part], weights[0])
-        by_expert = model.forward(1, activations[1, part])
-        on_the_way["out", part] = model.alltoall(cut(model, by_expert, "experts"), 2)
-        del by_expert
     del activations[0]
 
-    for part in range(parts):
-        activations[2, part] = joined(await on_the_way.pop(("out", part)))
-        results = model.forward(2, activations[2, part], weights[2])
-        on_the_way["home", part] = model.alltoall(cut(model, results, "batch"), 3)
-        del results
-        if part > 0:
-            await turn_back(part - 1)
+    def leave(part: int) -> None:
+        tokens = model.forward(0, activations[0, part], weights[0])
+        send(part, model.forward(1, tokens), "experts")
+
+    # The other four stretches, and all five for each part; then update layers 0 and 2.
+    # --- your code (about 32 lines) ---
+    async def at_expert(part: int) -> None:
+        activations[2, part] = await arrived(part)
+        send(part, model.forward(2, activations[2, part], weights[2]), "batch")
+
+    async def turn(part: int) -> None:
+        grad_activations[4] = model.loss(model.forward(3, await arrived(part)))
+        send(part, model.backward(3, None, grad_activations.pop(4)), "experts")
+
+    async def back_at_expert(part: int) -> None:
+        tokens, gradient = activations.pop((2, part)), await arrived(part)
+        of_expert, gradient = model.backward(2, tokens, gradient, weights[2])
+        add_up(model, 2, of_expert)
+        send(part, gradient, "batch")
+
+    async def back_home(part: int) -> None:
+        gradient = model.backward(1, None, await arrived(part))
+        tokens = activations.pop((0, part))
+        of_layer_0, _ = model.backward(0, tokens, gradient, weights[0])
+        add_up(model, 0, of_layer_0)
 
     for part in range(parts):
-        grad_activations[3, part] = joined(await on_the_way.pop(("out", part)))
-        gradient, grad_activations[2, part] = model.backward(
-            2, activations.pop((2, part)), grad_activations.pop((3, part)), weights[2]
-        )
-        grad_weights[2] = gradient if part == 0 else grad_weights[2] + gradient
-        on_the_way["home", part] = model.alltoall(
-            cut(model, grad_activations.pop((2, part)), "batch"), 1
-        )
+        leave(part)
+    for part in range(parts):
+        await at_expert(part)
+        if part > 0:
+            await turn(part - 1)
+    for part in range(parts):
+        await back_at_expert(part)
         if part == 0:
             # Its results came home while the experts went back already.
-            await turn_back(parts - 1)
-
+            await turn(parts - 1)
     for part in range(parts):
-        grad_activations[2, part] = joined(await on_the_way.pop(("home", part)))
-        grad_activations[1, part] = model.backward(
-            1, activations.pop((1, part)), grad_activations.pop((2, part))
-        )
-        gradient, _ = model.backward(
-            0, activations.pop((0, part)), grad_activations.pop((1, part)), weights[0]
-        )
-        grad_weights[0] = gradient if part == 0 else grad_weights[0] + gradient
-    del gradient, _
+        await back_home(part)
 
     # Of layer 0 alone: each expert has seen the tokens of all ranks.
     total = model.allreduce(grad_weights.pop(0), 0)
-    weights[2], opt_states[2] = model.update(
-        2, grad_weights.pop(2), weights[2], opt_states[2]
-    )
+    update(model, 2)
     grad_weights[0] = await total
-    weights[0], opt_states[0] = model.update(
-        0, grad_weights.pop(0), weights[0], opt_states[0]
-    )
+    update(model, 0)
     # --- end of your code ---
 
     for layer in (0, 2):
@@ -291,12 +334,17 @@ guess.against(out)
 # <details><summary>How to get there with a pencil</summary>
 #
 # A rank computes 1 and 2 forward, 2 and 1 backward, and two updates take 1: at least 7. There are two exchanges in each
-# direction, 0.3 each, and an all-reduce of 0.6: five collectives, over at 8.8.
+# direction, 0.3 each for all four parts, and an all-reduce of 0.6. With nothing beside them, the step is over at 8.8.
+# Four exchanges for each of four parts, and the all-reduce: 17 collectives. (Here a message has no price of its own, so
+# four short exchanges take as long as a long one.)
 #
 # The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and
 # receives as many. Four exchanges and an all-reduce are 1,179,648 elements sent.
 #
-# In four parts, the tokens of one travel while those of another are computed. Only the all-reduce is exposed, 0.1
+# **The order.** All parts leave first. Then each goes to its experts, while the next one is still travelling there. A
+# part turns when its results are home, and the part after it is at the experts meanwhile. One hole is left: the results
+# of the last part are on their way home, and no other part is in forward. But the gradients of the first part have
+# arrived by then, so the experts go back with them before the last part turns. Now only the all-reduce is exposed, 0.1
 # longer than the update beside it: over at 7.1.
 #
 # </details>

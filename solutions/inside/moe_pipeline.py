@@ -46,14 +46,13 @@ from lib.suite.course.solutions import run_of
 
 MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
-FAIR = route_by_loads(
-    [1, 1]
-)  # each token has one expert, and each expert gets half of them
-DISPATCH, EXPERTS = (
+FAIR = route_by_loads([1, 1])  # a token has one expert, and each gets half of them
+BLOCK = [
+    Layer(),
     Layer("dispatch", experts=2, route=FAIR),
     Layer("experts", experts=2),
-)
-BLOCK = [Layer(), DISPATCH, EXPERTS, Layer("combine")]
+    Layer("combine"),
+]
 
 # %% [markdown]
 # ## The idea
@@ -81,8 +80,22 @@ draw_mesh(MESH)
 # | `stage` | 5 | activations forward, their gradients backward |
 # | `expert` | 0 | tokens that want the other expert, and their way home |
 # | `data` | 3 | gradients, of something |
+
+# %%
+draw_mesh(MESH, groups_of=1)
+
+# %% [markdown]
+# What a batch does inside one stage you have written in puzzle $number_expert_parallel. Here it is given, with exchanges
+# along `expert` alone, as three functions that you will call. You need not read their code, only what they take from
+# the stores and what they leave there:
 #
-# You know the few lines that exchange tokens. Here they are, for the group along `expert`:
+# | function | takes | leaves | returns |
+# |---|---|---|---|
+# | `await through(b)` | `activations[dense, b]` | what backward needs | the activation after `combine` |
+# | `await back_to_dense(b)` | `grad_activations[combine + 1, b]` | the gradient of the expert's weight | |
+# | `back_through_dense(b)` | what the one before has left | the gradient of the dense weight | the gradient of `activations[dense, b]` |
+#
+# Gradients of weights add up in `grad_weights`, and `update(model, layer)` updates a weight with what is there.
 
 
 # %%
@@ -99,45 +112,95 @@ async def exchange(model: Model, value, dim: str, layer: int):
     return whole
 
 
+def block_of(model: Model):
+    """Three functions, for a batch in the four layers of this stage: forward, backward
+    down to the dense layer, and backward of that one. Gradients of weights add up."""
+    weights, _, activations, grad_activations, grad_weights = model.storage()
+    first = 4 * model.coord["stage"]
+    dense, dispatch, experts, combine = range(first, first + 4)
+
+    def add_up(layer: int, gradient) -> None:
+        if layer in grad_weights:
+            gradient = grad_weights[layer] + gradient
+        grad_weights[layer] = gradient
+
+    async def through(b: int):
+        out = model.forward(dense, activations[dense, b], weights[dense])
+        out = model.forward(dispatch, out)
+        activations[experts, b] = await exchange(model, out, "experts", experts)
+        out = model.forward(experts, activations[experts, b], weights[experts])
+        out = await exchange(model, out, "batch", combine)
+        return model.forward(combine, out)
+
+    async def back_to_dense(b: int) -> None:
+        grad = model.backward(combine, None, grad_activations.pop((combine + 1, b)))
+        grad = await exchange(model, grad, "experts", experts)
+        tokens = activations.pop((experts, b))
+        of_expert, grad = model.backward(experts, tokens, grad, weights[experts])
+        add_up(experts, of_expert)
+        del tokens, of_expert
+        grad = await exchange(model, grad, "batch", dispatch)
+        grad_activations[dense + 1, b] = model.backward(dispatch, None, grad)
+
+    def back_through_dense(b: int):
+        tokens, grad = activations.pop((dense, b)), grad_activations.pop((dense + 1, b))
+        of_dense, grad = model.backward(dense, tokens, grad, weights[dense])
+        add_up(dense, of_dense)
+        return grad
+
+    return through, back_to_dense, back_through_dense
+
+
+def update(model: Model, layer: int) -> None:
+    """Updates a weight, and lets go of its gradient."""
+    model.weights[layer], model.opt_states[layer] = model.update(
+        layer,
+        model.grad_weights.pop(layer),
+        model.weights[layer],
+        model.opt_states[layer],
+    )
+
+
 # %% [markdown]
-# One stage on its own, with one batch for each rank and without its two sums. Look at what each rank has at the end:
+# A pipeline of a single stage, with one batch for each rank. The four exchanges are where no rank computes:
 
 
 # %%
 async def one_stage(model: Model) -> None:
-    weight, _ = model.load_weights(0)
-    expert, _ = model.load_weights(2, model.coord["expert"], 2)
-    tokens = model.get_activation([model.rank])
-    by_expert = model.forward(1, model.forward(0, tokens, weight))
-    arrived = await exchange(model, by_expert, "experts", 2)
-    home = await exchange(model, model.forward(2, arrived, expert), "batch", 3)
-    gradient = model.backward(3, None, model.loss(model.forward(3, home)))
-    gradient = await exchange(model, gradient, "experts", 2)
-    of_expert, gradient = model.backward(2, arrived, gradient, expert)
-    gradient = model.backward(1, None, await exchange(model, gradient, "batch", 1))
-    of_layer_0, _ = model.backward(0, tokens, gradient, weight)
-    seen[model.rank] = of_layer_0, of_expert
+    model.weights[0], _ = model.load_weights(0)
+    model.weights[2], _ = model.load_weights(2, model.coord["expert"], 2)
+    through, back_to_dense, back_through_dense = block_of(model)
+    model.activations[0, 0] = model.get_activation([model.rank])
+    model.grad_activations[4, 0] = model.loss(await through(0))
+    await back_to_dense(0)
+    back_through_dense(0)
 
 
-seen: dict = {}
-mesh = Mesh({"data": 2, "expert": 2})
-stage = simulate(one_stage, layers=BLOCK, mesh=mesh, batches=4, costs=PRICES)
-for rank, (of_layer_0, of_expert) in seen.items():
-    print(f"rank {rank}   layer 0: {of_layer_0}   expert: {of_expert}")
+SMALL = Mesh({"stage": 1, "data": 2, "expert": 2})
+stage = simulate(one_stage, layers=BLOCK, mesh=SMALL, batches=4, costs=PRICES)
+draw(stage)
 
 # %% [markdown]
-# Which batches are in each gradient, and which are missing? Sum both over all four ranks, and the simulator refuses:
+# Now look at what each rank has at the end:
+
+# %%
+for model in stage:
+    of_dense, of_expert = model.grad_weights[0], model.grad_weights[2]
+    print(f"rank {model.rank}   layer 0: {of_dense}   expert: {of_expert}")
+
+# %% [markdown]
+# Which batches are in each gradient, and which are missing? Sum that of the expert over all four ranks, and the
+# simulator refuses:
 
 
 # %%
 async def summed_over_all(model: Model) -> None:
     await one_stage(model)
-    _, of_expert = seen[model.rank]
-    await model.allreduce(of_expert, 2, group=["data", "expert"])
+    await model.allreduce(model.grad_weights[2], 2, group=["data", "expert"])
 
 
 try:
-    simulate(summed_over_all, layers=BLOCK, mesh=mesh, batches=4)
+    simulate(summed_over_all, layers=BLOCK, mesh=SMALL, batches=4)
 except PuzzleError as error:
     print(error)
 
@@ -151,16 +214,19 @@ except PuzzleError as error:
 # Backward takes as long as forward. Dispatch and combine take no time.
 #
 # **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches
-# of its pipeline, and its weights.
+# of its pipeline, its weights, and the functions above.
 #
-# **To do:** one training step. Stage 0 gets batches `mine`, stage 1 has the loss, and each sums its gradients.
+# **To do:** one training step, in three steps of yours.
+#
+# 1. `forward(b)` and `backward(b)`: the functions above, and around them what comes from the other stage and goes
+#    there. Stage 0 gets the data, stage 1 has the loss.
+# 2. All batches forward, all back, two sums, two updates. Now the step is correct.
+# 3. What waits, and for whom? First the order of the batches, then the sums, then the messages.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts. You may keep pending messages and sums in a dict of your
 #   own.
-# - Backward of dispatch and combine needs the routing, but no input: `model.backward(layer, None, gradient)`. So
-#   forward has to leave only two activations of each batch in the stores.
 # - A rank sends one message at a time over a link, and a sum over the same link waits for it.
 # - `set_final_weight` gets the whole weight of the dense layer, and this rank's expert.
 
@@ -191,10 +257,11 @@ goal("moe_pipeline")
 # %%
 async def moe_pipeline(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    through, back_to_dense, back_through_dense = block_of(model)
 
     stage, other = model.coord["stage"], model.group("stage")[1 - model.coord["stage"]]
-    # This stage's layers.
-    dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
+    # This stage's layers; dispatch has no weight.
+    dense, _, experts, combine = range(4 * stage, 4 * stage + 4)
     replicas = model.group(["data", "expert"])  # all ranks of this stage
     mine = range(replicas.index(model.rank), model.BATCHES, len(replicas))
     weights[dense], opt_states[dense] = model.load_weights(dense)
@@ -202,105 +269,48 @@ async def moe_pipeline(model: Model) -> None:
         experts, model.coord["expert"], len(model.group("expert"))
     )
 
-    # This rank's part of all batches, forward and backward through both stages; then
-    # update `dense` and `experts`.
-    # --- your code (about 90 lines) ---
-    on_the_way = {}  # messages and sums
+    # Batches `mine`, forward and backward through both stages; then sum the gradients
+    # of `dense` and `experts`, and update both.
+    # --- your code (about 34 lines) ---
+    messages, sums = {}, {}  # that are on their way
 
-    async def sent(key) -> None:
-        if key in on_the_way:
-            await on_the_way.pop(key)
-
-    def add_up(layer: int, gradient) -> None:
-        if layer in grad_weights:
-            gradient = grad_weights[layer] + gradient
-        grad_weights[layer] = gradient
+    async def send(what: str, value) -> None:
+        if what in messages:
+            await messages.pop(what)  # the one before, which has had time to arrive
+        messages[what] = model.pass_to(other, value)
 
     async def forward(b: int) -> None:
-        activations[dense, b] = (
-            model.get_activation([b]) if stage == 0 else await model.receive(other)
-        )
-        activations["out", b] = model.forward(
-            dense, activations[dense, b], weights[dense]
-        )
-        activations["out", b] = model.forward(dispatch, activations["out", b])
-        activations[experts, b] = await exchange(
-            model, activations.pop(("out", b)), "experts", experts
-        )
-        activations["out", b] = model.forward(
-            experts, activations[experts, b], weights[experts]
-        )
-        activations["out", b] = await exchange(
-            model, activations.pop(("out", b)), "batch", combine
-        )
-        activations["out", b] = model.forward(combine, activations["out", b])
-        if stage == 1:
-            grad_activations["out", b] = model.loss(activations.pop(("out", b)))
+        if stage == 0:
+            activations[dense, b] = model.get_activation([b])
+            await send("forward", await through(b))
         else:
-            await sent("forward")  # the batch before, which has had time to arrive
-            on_the_way["forward"] = model.pass_to(other, activations.pop(("out", b)))
+            activations[dense, b] = await model.receive(other)
+            grad_activations[combine + 1, b] = model.loss(await through(b))
 
     async def backward(b: int) -> None:
         if stage == 0:
-            grad_activations["out", b] = await model.receive(other)
-        grad_activations[combine, b] = model.backward(
-            combine, None, grad_activations.pop(("out", b))
-        )
-        grad_activations[combine, b] = await exchange(
-            model, grad_activations.pop((combine, b)), "experts", experts
-        )
-        gradient, grad_activations[experts, b] = model.backward(
-            experts,
-            activations.pop((experts, b)),
-            grad_activations.pop((combine, b)),
-            weights[experts],
-        )
-        add_up(experts, gradient)
-        del gradient
-        grad_activations[experts, b] = await exchange(
-            model, grad_activations.pop((experts, b)), "batch", dispatch
-        )
+            grad_activations[combine + 1, b] = await model.receive(other)
+        await back_to_dense(b)
         if b == mine[-1]:  # sum this expert's gradients while layer `dense` goes back
-            on_the_way["sum", experts] = model.allreduce(
-                grad_weights.pop(experts), experts, group="data"
-            )
-        grad_activations[dispatch, b] = model.backward(
-            dispatch, None, grad_activations.pop((experts, b))
-        )
-        gradient, grad_activations[dense, b] = model.backward(
-            dense,
-            activations.pop((dense, b)),
-            grad_activations.pop((dispatch, b)),
-            weights[dense],
-        )
-        add_up(dense, gradient)
-        del gradient
-        if stage == 0:
-            del grad_activations[dense, b]
-        else:
-            await sent("backward")
-            on_the_way["backward"] = model.pass_to(
-                other, grad_activations.pop((dense, b))
-            )
+            of_expert = grad_weights.pop(experts)
+            sums[experts] = model.allreduce(of_expert, experts, group="data")
+        grad = back_through_dense(b)
+        if stage == 1:
+            await send("backward", grad)
 
-    ahead = 2 - stage  # the first stage is one batch ahead of the second, and no more
-    for b in mine[:ahead]:
-        await forward(b)
-    for number, b in enumerate(mine):
-        await backward(b)
-        for later in mine[number + ahead : number + ahead + 1]:
-            await forward(later)
-    await sent("forward")
-    await sent("backward")
+    ahead = 1 - stage  # the first stage is one batch ahead of the second, and no more
+    for number in range(len(mine) + ahead):
+        if number < len(mine):
+            await forward(mine[number])
+        if number >= ahead:
+            await backward(mine[number - ahead])
+    for message in messages.values():
+        await message
 
-    on_the_way["sum", dense] = model.allreduce(
-        grad_weights.pop(dense), dense, group=["data", "expert"]
-    )
+    sums[dense] = model.allreduce(grad_weights.pop(dense), dense, group=replicas)
     for layer in (experts, dense):
-        grad_weights[layer] = await on_the_way.pop(("sum", layer))
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
+        grad_weights[layer] = await sums.pop(layer)
+        update(model, layer)
     # --- end of your code ---
 
     for layer in (dense, experts):

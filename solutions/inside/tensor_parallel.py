@@ -285,7 +285,8 @@ draw_curves(
 # %% [markdown]
 # While a sum takes no longer than a block of the other batch, the curve is flat: no rank waits. Then it climbs with the
 # slowness of the link. Between hosts every message starts later, and one card carries 50 GB/s where NVLink carries 450.
-# This bend is why tensor parallelism usually stops at the walls of a host.
+# This bend is one reason why tensor parallelism usually stops at the walls of a host. The others would remain with a
+# faster link: every further cut makes the matrices narrower, and there are only so many heads to share out.
 #
 # ## What you built
 #

@@ -36,7 +36,8 @@
 # So keep the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs; between hosts
 # only one thing travels, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data parallel*.
 #
-# > **To tell a friend:** shard where links are fast, replicate where they are slow.
+# > **To tell a friend:** shard where links are fast and messages short, replicate where they are not. It is as much
+# > about waiting for many small messages as about bandwidth.
 #
 # *The words, once more.* FSDP **gathers** each weight twice, forward and backward, and **reduce-scatters** its
 # gradient. A **mesh** arranges the ranks along named axes, and `group="axis"` is a collective with the ranks of my line

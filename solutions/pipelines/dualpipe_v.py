@@ -72,10 +72,11 @@ draw_mesh(MESH)
 # sends tokens away (1), computes its expert (1), and sends results home (1): 4, and half of it is waiting. Backward
 # takes the same way in the other direction, and computing takes twice as long: 6, with 2 of waiting.
 #
-# The exchange of puzzle $number_expert_parallel, in two steps: one starts it, one joins what has come.
+# What carries values from stage to stage, runs phases, and ends the step is in the next cell, which is folded. You need
+# not read it.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def start_exchange(model: Model, value, dim: str, layer: int):
     """Cuts a value along a dim, and starts to send a part to each rank along
     "expert"."""
@@ -92,19 +93,27 @@ def joined(parts):
     return whole
 
 
-# %% [markdown]
-# What a stage hands on goes to the rank of the next stage, or stays, at the turn of the V. Messages of both ways share
-# a link, so they come in the order in which they were sent. (You need not read this cell.)
+def add_up(model: Model, layer: int, gradient) -> None:
+    """Adds the gradient of a weight to those of the microbatches before."""
+    if layer in model.grad_weights:
+        gradient = model.grad_weights[layer] + gradient
+    model.grad_weights[layer] = gradient
 
 
-# %%
 def mail_of(model: Model):
     """Three functions: hand a value on to a stage, take what has come from one, and
-    wait until all is sent."""
+    wait until all is sent. Messages of both ways share a link, so they come in the
+    order in which they were sent."""
     ranks, sent = model.group("stage"), []
     at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
 
-    async def hand_on(stage: int, store: str, key) -> None:
+    async def hand_on(stage: int, store: str, key, value) -> None:
+        if stage < 0:
+            return  # nobody needs the gradient of the data
+        if stage == len(at) - 1:
+            store, value = "grad_activations", model.loss(value)
+        getattr(model, store)[key] = value
+        del value
         if at[stage] == model.rank:
             return  # it lies where that stage takes it from
         if len(sent) == 4:  # no more than four in flight
@@ -113,7 +122,19 @@ def mail_of(model: Model):
         sent.append(model.pass_to(at[stage], (store, key, value)))
 
     async def take(stage: int, store: str, key) -> None:
-        while at[stage] != model.rank and key not in getattr(model, store):
+        if stage < 0:  # before the first one come the data
+            model.activations[key] = model.get_activation([key[1]])
+        while key not in getattr(model, store):
+            if at[stage] == model.rank:
+                is_forward = store == "activations" or stage == len(at) - 1
+                way = "d" if stage == model.coord["stage"] else "u"
+                made = f"the {'F' if is_forward else 'B'}{way} of microbatch {key[1]}"
+                raise PuzzleError(
+                    f"rank {model.rank}: {store}[{key[0]}, {key[1]}] is not there yet",
+                    expected=f"that {made} is over, which makes it",
+                    fix="look at your phases: run that before the pass that needs it,\n"
+                    "and not in a pair with it",
+                )
             name, of, value = await model.receive(at[stage])
             getattr(model, name)[of] = value
 
@@ -124,36 +145,117 @@ def mail_of(model: Model):
     return hand_on, take, all_sent
 
 
+def load(model: Model) -> None:
+    """The weights of this rank's two stages: dense layers whole, and its experts."""
+    shard = model.coord["expert"], len(model.group("expert"))
+    for stage in (model.coord["stage"], model.LAYERS // 4 - 1 - model.coord["stage"]):
+        for layer, part in ((4 * stage, ()), (4 * stage + 2, shard)):
+            model.weights[layer], model.opt_states[layer] = model.load_weights(
+                layer, *part
+            )
+
+
+async def update(model: Model) -> None:
+    """Sums the gradients of the dense layers, which all ranks have, and updates all."""
+    dense = [layer for layer in model.weights if layer % 4 == 0]
+    sums = await model.allreduce_bucket(
+        [model.grad_weights.pop(layer) for layer in dense], group="expert"
+    )
+    model.grad_weights.update(zip(dense, sums, strict=True))
+    for layer in [*dense, *(layer + 2 for layer in dense)]:
+        model.weights[layer], model.opt_states[layer] = model.update(
+            layer,
+            model.grad_weights.pop(layer),
+            model.weights[layer],
+            model.opt_states[layer],
+        )
+        model.set_final_weight(layer, model.weights[layer])
+
+
+class Call:
+    """A call that has to be awaited: before that it is neither true nor false."""
+
+    def __init__(self, coroutine) -> None:
+        self.coroutine = coroutine
+
+    def __await__(self):
+        return self.coroutine.__await__()
+
+    def __bool__(self) -> bool:
+        from lib.errors.exceptions import forgotten_await
+
+        what = "without `await` no pass moves, and none is ever over"
+        raise forgotten_await(what, "True or False", self.coroutine)
+
+
+def to_be_awaited(function):
+    return lambda *given: Call(function(*given))
+
+
+@to_be_awaited
+async def goes_on(one) -> bool:
+    """Runs a pass up to its next `yield`; False once it is over."""
+    try:
+        await anext(one)
+    except StopAsyncIteration:
+        return False
+    return True
+
+
+async def in_phases(model: Model, phases, together) -> None:
+    """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
+    forward, backward, finish = passes_of(model)
+    stage = model.coord["stage"]
+    stages = {"d": stage, "u": model.LAYERS // 4 - 1 - stage}
+    pipelines, done = len(model.group("expert")), {}
+    mine = range(model.coord["expert"], model.BATCHES, pipelines)
+    for times, words in phases:
+        for word in words.split() * times:
+            passes = []
+            for part in word.split("+"):
+                kind, way = part
+                number = done[part] = done.get(part, -1) + 1
+                if number < len(mine):
+                    run = forward if kind == "F" else backward
+                    passes.append(run(stages[way], mine[number]))
+            if len(passes) == 2:
+                await together(*passes)
+                # The frame of a pass is gone once it is over.
+                if any(one.ag_frame for one in passes):
+                    raise PuzzleError(
+                        f"rank {model.rank}: a pass of {word!r} is not over",
+                        expected="`together` runs both to their end",
+                        fix="let each of them go on until `goes_on` says False of it",
+                    )
+            elif passes:
+                await alone(*passes)
+    for part in ("Fd", "Fu", "Bu", "Bd"):
+        times = done.get(part, -1) + 1
+        if times < len(mine):
+            raise PuzzleError(
+                f"rank {model.rank} runs {part} {times} times",
+                expected=f"{len(mine)} times: it has {len(mine)} microbatches",
+                fix=f"add a phase to the end, such as (batches, {part!r})",
+            )
+    await finish()
+
+
 # %% [markdown]
-# Now the passes. Both are **async generators**: at `yield` a pass stops, and does not go on before it is asked to. It
-# stops right after it has started an exchange. When its turn comes again, it awaits what arrives.
+# And here are the passes. You have written them in puzzle $number_expert_parallel; new is `yield`. Both are **async
+# generators**: at `yield` a pass stops, and does not go on before it is asked to. It stops right after it has started
+# an exchange. When its turn comes again, it awaits what arrives.
 
 
 # %%
 def passes_of(model: Model):
     """Forward and backward of a microbatch on a stage, and what ends the step."""
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    weights, _, activations, grad_activations, _ = model.storage()
     hand_on, take, all_sent = mail_of(model)
-    shard = model.coord["expert"], len(model.group("expert"))
-    last = model.LAYERS // 4 - 1
-    stages = model.coord["stage"], last - model.coord["stage"]
-    for layer in (4 * stage for stage in stages):
-        weights[layer], opt_states[layer] = model.load_weights(layer)
-        weights[layer + 2], opt_states[layer + 2] = model.load_weights(
-            layer + 2, *shard
-        )
-
-    def add_up(layer: int, gradient) -> None:
-        if layer in grad_weights:
-            gradient = grad_weights[layer] + gradient
-        grad_weights[layer] = gradient
+    load(model)
 
     async def forward(stage: int, b: int):
         dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
-        if stage == 0:
-            activations[dense, b] = model.get_activation([b])
-        else:
-            await take(stage - 1, "activations", (dense, b))
+        await take(stage - 1, "activations", (dense, b))
         out = model.forward(dense, activations[dense, b], weights[dense])
         coming = start_exchange(model, model.forward(dispatch, out), "experts", experts)
         del out
@@ -164,11 +266,7 @@ def passes_of(model: Model):
         del out
         yield  # results are on their way home
         out = model.forward(combine, joined(await coming))
-        if stage == last:
-            grad_activations[combine + 1, b] = model.loss(out)
-        else:
-            activations[combine + 1, b] = out
-            await hand_on(stage + 1, "activations", (combine + 1, b))
+        await hand_on(stage + 1, "activations", (combine + 1, b), out)
 
     async def backward(stage: int, b: int):
         dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
@@ -180,52 +278,30 @@ def passes_of(model: Model):
         grad = joined(await coming)
         inp = activations.pop((experts, b))
         of_weight, grad = model.backward(experts, inp, grad, weights[experts])
-        add_up(experts, of_weight)
+        add_up(model, experts, of_weight)
         coming = start_exchange(model, grad, "batch", dispatch)
         del inp, grad, of_weight
         yield  # gradients of the tokens are on their way home
         grad = model.backward(dispatch, None, joined(await coming))
         inp = activations.pop((dense, b))
         of_weight, grad = model.backward(dense, inp, grad, weights[dense])
-        add_up(dense, of_weight)
-        if stage > 0:
-            grad_activations[dense, b] = grad
-            await hand_on(stage - 1, "grad_activations", (dense, b))
+        add_up(model, dense, of_weight)
+        await hand_on(stage - 1, "grad_activations", (dense, b), grad)
 
     async def finish() -> None:
         await all_sent()
-        layers = [4 * stage for stage in stages]  # the dense ones: all ranks have them
-        sums = await model.allreduce_bucket(
-            [grad_weights.pop(layer) for layer in layers], group="expert"
-        )
-        grad_weights.update(zip(layers, sums, strict=True))
-        for layer in [*layers, *(layer + 2 for layer in layers)]:
-            gradient = grad_weights.pop(layer)
-            weights[layer], opt_states[layer] = model.update(
-                layer, gradient, weights[layer], opt_states[layer]
-            )
-            model.set_final_weight(layer, weights[layer])
+        await update(model)
 
     return forward, backward, finish
 
 
 # %% [markdown]
-# `goes_on` runs a pass until it has started its next exchange. A pass that runs alone goes on at once, so it waits for
-# each of them:
+# `await goes_on(one)` runs a pass until it has started its next exchange, and says False once it is over. A pass that
+# runs alone goes on at once, so it waits for each of its exchanges:
 
 
 # %%
-async def goes_on(one) -> bool:
-    """Runs a pass up to its next `yield`; False once it is over."""
-    try:
-        await anext(one)
-    except StopAsyncIteration:
-        return False
-    return True
-
-
 async def alone(one) -> None:
-    """A pass that waits for each of its exchanges."""
     while await goes_on(one):
         pass
 
@@ -267,55 +343,17 @@ draw(
 # | 4 | stage 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
 #
 # The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: `"Fd+Bu"` hands both
-# passes to your `together`, in this order. When one of the two has no microbatch left, the other one runs alone. Here
-# is how phases are run:
-
-
-# %%
-async def in_phases(model: Model, phases, together) -> None:
-    """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
-    forward, backward, finish = passes_of(model)
-    stage = model.coord["stage"]
-    stages = {"d": stage, "u": model.LAYERS // 4 - 1 - stage}
-    pipelines, done = len(model.group("expert")), {}
-    mine = range(model.coord["expert"], model.BATCHES, pipelines)
-    for times, words in phases:
-        for word in words.split() * times:
-            passes = []
-            for part in word.split("+"):
-                kind, way = part
-                number = done[part] = done.get(part, -1) + 1
-                if number < len(mine):
-                    run = forward if kind == "F" else backward
-                    passes.append(run(stages[way], mine[number]))
-            if len(passes) == 2:
-                await together(*passes)
-                # The frame of a pass is gone once it is over.
-                if any(one.ag_frame for one in passes):
-                    raise PuzzleError(
-                        f"rank {model.rank}: a pass of {word!r} is not over",
-                        expected="`together` runs both to their end",
-                        fix="let each of them go on until `goes_on` says False of it",
-                    )
-            elif passes:
-                await alone(*passes)
-    for part in ("Fd", "Fu", "Bu", "Bd"):
-        times = done.get(part, -1) + 1
-        if times < len(mine):
-            raise PuzzleError(
-                f"rank {model.rank} runs {part} {times} times",
-                expected=f"{len(mine)} times: it has {len(mine)} microbatches",
-                fix=f"add a phase to the end, such as (batches, {part!r})",
-            )
-    await finish()
-
-
-# %% [markdown]
-# **Given:** all of the above, and the place of this rank: `rank` of `ranks` along the pipeline, which has `batches`
-# microbatches. `goes_on` and `alone` are coroutines: put `await` in front. Without it no pass moves, and a loop that
-# waits for one to be over never ends.
+# passes to your `together`, in this order. When one of the two has no microbatch left, the other one runs alone.
 #
-# **To do:** `together`, and the phases of this rank.
+# **Given:** all of the above, and the place of this rank: `rank` of `ranks` along the pipeline, which has `batches`
+# microbatches.
+#
+# **To do:** `together`, and the phases of this rank, in three steps of yours.
+#
+# 1. A `together` that awaits `alone` for the one and then for the other, and phases in which every rank does all of its
+#    passes: a correct step.
+# 2. A `together` in which the two take turns, and phases with as many pairs as there can be.
+# 3. Which of a pair is named first?
 #
 # **Rules**
 #
@@ -462,8 +500,8 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 # ## On real GPUs
 #
 # - **DeepSeek-V3** took 16 places and 64 ranks for the experts of a layer. It cuts a pass as you did, at dispatch and
-#   combine, with attention for our dense layer [@deepseek_v3, section 3.2.1]. Its backwards are cut in two halves as
-#   well. 20 of a GPU's 132 multiprocessors do nothing but send and receive [@deepseek_v3, section 3.2.2].
+#   combine, with attention for our dense layer [@deepseek_v3]. Its backwards are cut in two halves as well. 20 of a
+#   GPU's 132 multiprocessors do nothing but send and receive [@deepseek_v3, section 3.5.1].
 # - **DualPipe** sends two pipelines through the same ranks, from both ends, so each rank holds two copies of its
 #   weights. Cut at the fold, it is the V, with one copy [@dualpipe].
 # - **PyTorch** writes such a pair as `(0F7;7B3)OVERLAP_F_B`, and leaves to you what happens inside
@@ -504,7 +542,7 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 # 6,422,528 elements where yours holds 5,242,880.
 #
 # It is simpler, though, and works without a pipeline. DeepSeek itself takes two microbatches of a kind for inference,
-# where there is no backward [@deepseek_v3, section 3.4].
+# where there is no backward [@deepseek_v3].
 #
 # </details>
 #

@@ -182,7 +182,8 @@ picture
 # messages       loop  v·R - 1        V  v·R - v        for v rounds on two ranks or more
 # ```
 #
-# In the table above the loop has 7 messages and waits of 20, 16, 12 and 8; the V has 6, and 14 on every rank.
+# In the table above the loop has 7 messages and waits of 20, 16, 12 and 8; the V has 6, and 14 on every rank. That
+# does not make a V faster: how long a step takes is up to the order, and to how long F, I and W are.
 #
 # </details>
 

@@ -288,5 +288,26 @@ def hidden_from_accepts(answer, weights, flops, rate, gradient):
             return "backward: 4 FLOP a weight and token, twice those of forward"
         if abs(mine - 8 * one) <= 8 or abs(8 * mine - one) <= 8:
             return f"{name}: the rate is that of the host already, and each of its GPUs gets all that comes in"
-        return f"{name}: {one:,} tokens, where 2·W·T over FLOP/s is as long as the bytes over bytes/s; {mine:,} came"
+        return f"{name} should be {one:,} tokens, and {mine:,} came: " + why(
+            name, mine, one, weights, flops, rate, gradient
+        )
     return False
+
+
+def why(name, mine, one, weights, flops, rate, gradient):
+    """The likely reason for a number that is not right."""
+    work, wire = (2, 2) if name == "forward" else (4, 2 + gradient)
+    inward = "" if name == "forward" else f", 2 in and {gradient} out"
+    sides = f"work is {work}·W·T over FLOP/s, the wire is {wire}·W over bytes/s{inward}"
+    if weights > 1 and (abs(mine - one * weights) <= weights or mine * weights <= one):
+        return f"W is on both sides, and cancels: {sides}"
+    if abs(mine - ceil(work * rate / (wire * flops))) <= 1:
+        return f"the other way round: {sides}, and the first is to be as long as the second at least"
+    if name == "backward" and abs(mine * wire - one * gradient) <= wire:
+        return f"weights are gathered for backward again: {sides}"
+    for factor in (2, 4):
+        if abs(mine - factor * one) <= factor:
+            return f"{factor} times as many, so there are too many bytes or too few FLOP: {sides}"
+        if abs(factor * mine - one) <= factor:
+            return f"1/{factor} of that, so there are too few bytes or too many FLOP: {sides}"
+    return f"{sides}. Set both equal, and solve for T"

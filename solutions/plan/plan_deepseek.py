@@ -21,8 +21,8 @@
 # # $heading
 #
 # DeepSeek-V3 has 671 billion weights and was trained on 2,048 H800s: 14.8 trillion tokens in 2.664 million GPU hours
-# [@deepseek_v3, sections 3.1, 3.2 and 4.2]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says
-# that they used no tensor parallelism at all.
+# [@deepseek_v3]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says that they used no tensor
+# parallelism at all.
 #
 # Why not? Look at the machine first. An H800 is an H100 with less than half of its NVLink: 200 GB/s instead of 450.
 #

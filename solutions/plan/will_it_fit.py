@@ -363,7 +363,23 @@ def will_it_fit_accepts(answer, model, plan):
             start
             + "selective recomputation drops the square of attention, and nothing but that"
         )
+    b = plan["micro"]
+    if b > 1 and same(kind, right[kind] / b):
+        return (
+            start
+            + f"micro is b, and that is {b} here: each GPU takes {b} texts of s tokens at once, so there are s·b tokens, and b squares of s·s"
+        )
     square = right[kind] - will_it_fit(model, plan | {"selective": True})[kind]
+    if b > 1 and square and same(kind, right[kind] - square * (1 - 1 / b)):
+        return (
+            start
+            + f"micro is b, and that is {b} here: each of the {b} texts has a square of attention of its own"
+        )
+    if b > 1 and square and same(kind, square + (right[kind] - square) / b):
+        return (
+            start
+            + f"micro is b, and that is {b} here: s·b·h numbers, and not s·h, outside the squares"
+        )
     if same(kind, right[kind] + square * (plan["tp"] - 1)):
         return (
             start + "the square of attention is divided by tp too: heads are shared out"

@@ -19,21 +19,21 @@ def plans(draw: st.DrawFn, ranks: int | None = None) -> Plan:
     return training_step(Random(draw(seeds)), **(sizes if ranks is None else sizes | {"ranks": ranks}))
 
 
-@st.composite
-def tensor_plans(draw: st.DrawFn) -> Plan:
-    """A correct training step with parts of weights."""
-    return tensor_step(Random(draw(seeds)))
+def tensor_plans() -> st.SearchStrategy[Plan]:
+    return randoms.map(tensor_step)
 
 
 @st.composite
-def tensor_runs(draw: st.DrawFn) -> Program:
-    """A correct program of one."""
-    seed = draw(seeds)
-    return programs(draw(tensor_plans()), Random(seed) if seed else None)
-
-
-@st.composite
-def runs(draw: st.DrawFn, ranks: int | None = None) -> Program:
+def _run(draw: st.DrawFn, plans: st.SearchStrategy[Plan]) -> Program:
     """A correct program: moved about, or (seed 0) as plain as can be."""
     seed = draw(seeds)
-    return programs(draw(plans(ranks)), Random(seed) if seed else None)
+    return programs(draw(plans), Random(seed) if seed else None)
+
+
+def runs(ranks: int | None = None) -> st.SearchStrategy[Program]:
+    """Programs of steps on so many ranks or on any number of them."""
+    return _run(plans(ranks))
+
+
+def tensor_runs() -> st.SearchStrategy[Program]:
+    return _run(tensor_plans())

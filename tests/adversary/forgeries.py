@@ -55,9 +55,6 @@ def _sets(random: Random, most: int) -> str:
     return ",".join(str(n) for n in sorted(random.sample(range(most), random.randint(0, most))))
 
 
-# -- what is said of an event -----------------------------------------------------------------------------------------
-
-
 def time(data: Data, random: Random) -> None:
     event = _event(data, random)
     assert event is not None
@@ -171,9 +168,6 @@ def parts(data: Data, random: Random) -> None:
         value.append({random.choice(["out", "features", "terms"]): [random.choice(["0", "1", "0-1"]), 2]})
 
 
-# -- events that were not, or were elsewhere ------------------------------------------------------------
-
-
 def _cut(program: dict[str, Any], at: int) -> list[Any]:
     """Takes an event out; what names later ones names them still."""
     event = program["events"].pop(at)
@@ -247,9 +241,6 @@ def swapped_programs(data: Data, random: Random) -> None:
     programs[one], programs[other] = programs[other], programs[one]
 
 
-# -- what is kept ------------------------------------------------------------------------------------------------------
-
-
 def moves(data: Data, random: Random) -> None:
     """A value that never was in a store, or left it sooner, or twice, or is another one."""
     programs = [p for p in data["programs"] if p["moves"]]
@@ -298,9 +289,6 @@ def from_elsewhere(data: Data, random: Random) -> None:
         event[OP], event[INPUTS], event[ARG] = "foreign", [], []
 
 
-# -- the whole run ----------------------------------------------------------------------------------------------------
-
-
 def heading(data: Data, random: Random) -> None:
     match random.randrange(7):
         case 0:
@@ -322,26 +310,9 @@ def heading(data: Data, random: Random) -> None:
 
 
 FORGERIES: dict[str, Forgery] = {
-    "time": time,
-    "batches": batches,
-    "batches that were asked for": source_batches,
-    "layer": layer,
-    "inputs": inputs,
-    "more inputs": inputs,
-    "outputs": outputs,
-    "operation": operation,
-    "argument": argument,
-    "parts": parts,
-    "group": group,
-    "peer": peer,
-    "blocking": blocking,
-    "an event removed": removed,
-    "an event elsewhere": elsewhere,
-    "a wait elsewhere": wait_elsewhere,
-    "an event repeated": repeated,
-    "programs swapped": swapped_programs,
-    "moves": moves,
-    "values": values,
-    "a value from elsewhere": from_elsewhere,
-    "heading": heading,
+    forgery.__name__.replace("_", " "): forgery
+    for forgery in (
+        *(time, batches, source_batches, layer, inputs, outputs, operation, argument, parts, group, peer, blocking),
+        *(removed, elsewhere, wait_elsewhere, repeated, swapped_programs, moves, values, from_elsewhere, heading),
+    )
 }

@@ -272,8 +272,7 @@ class _World:
             self.give(rank, e, e.result)
 
     def give(self, rank: int, e: Happening, made: list[Thing]) -> None:
-        if len(made) != len(e.outputs):
-            raise Malformed(f"{e.op} has {len(made)} results")
+        _need(len(made) == len(e.outputs), f"as many results of {e.op}")
         for number, thing in zip(e.outputs, made, strict=True):
             self.things[rank][number] = thing
 
@@ -315,8 +314,7 @@ class _World:
         e.end = self.clock[rank]
 
     def _part(self, shard: int, total: int, dim: int = 0) -> list[Cell]:
-        if not 0 <= shard < total:
-            raise Malformed(f"no shard {shard} of {total}")
+        _need(0 <= shard < total, "a shard that there is")
         each = self.grain[dim] // total
         mine, sizes = range(shard * each, (shard + 1) * each), list(map(range, self.grain[:2]))
         sizes[dim] = mine
@@ -326,14 +324,12 @@ class _World:
         """The features that some rows of a weight are for, which must be all rows of each."""
         each = self.rows // self.columns
         features = {row // each for row in rows}
-        if len(rows) != each * len(features):
-            raise Malformed("a part of a feature")
+        _need(len(rows) == each * len(features), "whole features")
         return features
 
     def _known(self, layer: int | None) -> int:
-        if layer is None or not 0 <= layer < self.layers:
-            raise Malformed(f"no layer {layer}")
-        return layer
+        _need(layer is not None and 0 <= layer < self.layers, "a layer that there is")
+        return layer or 0
 
     def _load_weights(self, e: Happening) -> Iterator[Thing]:
         for kind in "WO":
@@ -361,16 +357,14 @@ class _World:
 
     def _box(self, weight: Thing, layer: int | None) -> tuple[set[int], set[int], bool]:
         """Which features a part of the weight of a layer takes and which it gives; and whether it is as loaded."""
-        if weight.kind != "W" or weight.layer != layer:
-            raise Malformed("not the weight of the layer")
+        _need((weight.kind, weight.layer) == ("W", layer), "the weight of the layer")
         rows, columns = weight.along(0), weight.along(1)
-        if len(weight.cells) != len(rows) * len(columns):
-            raise Malformed("no rectangle")
+        _need(len(weight.cells) == len(rows) * len(columns), "a rectangle")
         return self._features(rows), columns, all(cell == LOADED for cell in weight.cells.values())
 
     def _done(self, thing: Thing, features: set[int]) -> None:
-        if any(isinstance(token, tuple) for token in thing.cells.values()) or thing.along(1) != features:
-            raise Malformed("other features, or a sum that is not done")
+        _need(not any(isinstance(token, tuple) for token in thing.cells.values()), "a sum that is done")
+        _need(thing.along(1) == features, "the features of the weight")
 
     def _partial(self, terms: Iterable[int]) -> Any:
         """What is in a cell in which these parts are summed up."""
@@ -378,14 +372,12 @@ class _World:
         return LOADED if found == tuple(range(self.columns)) else found
 
     def _get_activation(self, e: Happening) -> Iterator[Thing]:
-        if not e.batches or max(e.batches) >= self.batches:
-            raise Malformed("no such data")
+        _need(max(e.batches, default=self.batches) < self.batches, "data that there are")
         yield Thing("A", 0, {(b, f): LOADED for b in self._items(e.batches) for f in range(self.columns)})
 
     def _forward(self, e: Happening, data: Thing, weight: Thing) -> Iterator[Thing]:
         takes, gives, good = self._box(weight, e.layer)
-        if data.kind != "A" or data.layer != e.layer:
-            raise Malformed("forward of something else")
+        _need((data.kind, data.layer) == ("A", e.layer), "an activation of the layer")
         self._done(data, takes)
         yield Thing("A", data.layer + 1, self._through(data, takes, gives, good))
 
@@ -394,17 +386,14 @@ class _World:
         return {(b, f): self._partial(takes) if b in fine else SPOILT for b in thing.along(0) for f in gives}
 
     def _loss(self, e: Happening, data: Thing) -> Iterator[Thing]:
-        if data.kind != "A" or data.layer != self.layers:
-            raise Malformed("loss of something else")
+        _need((data.kind, data.layer) == ("A", self.layers), "the last activation")
         self._done(data, data.along(1))
         yield Thing("D", self.layers - 1, dict(data.cells))
 
     def _backward(self, e: Happening, data: Thing, grad: Thing, weight: Thing) -> Iterator[Thing]:
         takes, gives, good = self._box(weight, e.layer)
-        if (data.kind, data.layer, grad.kind, grad.layer) != ("A", e.layer, "D", e.layer):
-            raise Malformed("backward of something else")
-        if data.along(0) != grad.along(0):
-            raise Malformed("backward of two different batches")
+        _need((data.kind, data.layer, grad.kind, grad.layer) == ("A", e.layer, "D", e.layer), "what the layer took")
+        _need(data.along(0) == grad.along(0), "a gradient of the same batches")
         self._done(data, takes)
         self._done(grad, gives)
         spoilt = {b for thing in (data, grad) for (b, _), token in thing.cells.items() if token != LOADED}
@@ -427,21 +416,18 @@ class _World:
     def _update(self, e: Happening, grad: Thing, weight: Thing, state: Thing) -> Iterator[Thing]:
         """Element by element. Of the state only those elements go one step on whose weight does."""
         things = grad, weight, state
-        if [(thing.kind, thing.layer) for thing in things] != [(kind, e.layer) for kind in "GWO"]:
-            raise Malformed("update of something else")
+        _need([(t.kind, t.layer) for t in things] == [(kind, e.layer) for kind in "GWO"], "what belongs to the layer")
         every = tuple(self._items(range(self.batches)))
         made: dict[Cell, int] = {}
         for cell, before in weight.cells.items():
-            if cell not in grad.cells or cell not in state.cells:
-                raise Malformed("update of more than there is a gradient or a state of")
+            _need(cell in grad.cells and cell in state.cells, "a gradient and a state of each cell")
             good = before == LOADED == state.cells[cell] and grad.cells[cell] == every
             made[cell] = UPDATED if good else SPOILT
         yield Thing("W", weight.layer, made)
         yield Thing("O", weight.layer, dict(made))
 
     def _set_final_weight(self, e: Happening, weight: Thing) -> Iterator[Thing]:
-        if weight.kind != "W" or weight.layer != e.layer:
-            raise Malformed("no weight of this layer")
+        _need((weight.kind, weight.layer) == ("W", e.layer), "the weight of the layer")
         return iter(())
 
     def _add(self, e: Happening, left: Thing, right: Thing) -> Iterator[Thing]:
@@ -454,49 +440,45 @@ class _World:
         yield self._cut(thing, *e.arg)
 
     def _cut(self, thing: Thing, shard: int, total: int, dim: int = 0) -> Thing:
-        if not 0 <= shard < total:
-            raise Malformed(f"no shard {shard} of {total}")
+        _need(0 <= shard < total, "a shard that there is")
         along = thing.along(0)
         here = {row: row for row in along}
         if thing.kind in "AD":  # batches, or the rows that each of them has
             here = {item: item % self.slices if dim == ROWS else item // self.slices for item in along}
         rows = sorted(set(here.values()))
         each, left = divmod(len(rows), total)
-        if thing.kind in "AD" and (left or not each):
-            raise Malformed("batches that do not divide")
+        _need(thing.kind not in "AD" or (each and not left), "batches that divide")
         neighbours = bool(rows) and rows[-1] - rows[0] + 1 == len(rows)
         whole = not left and neighbours and len(thing.cells) == len(rows) * len(thing.along(1))
-        if thing.kind not in "AD" and not whole:
-            raise Malformed("only rows without a gap are cut")
+        _need(thing.kind in "AD" or whole, "rows without a gap")
         mine = set(rows[shard * each : (shard + 1) * each])
         return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if here[at[0]] in mine})
 
     def _sum(self, things: list[Thing]) -> Thing:
         first = things[0]
-        if any((t.kind, t.layer, t.cells.keys()) != (first.kind, first.layer, first.cells.keys()) for t in things):
-            raise Malformed("these cannot be summed")
+        _need(
+            all((t.kind, t.layer, t.cells.keys()) == (first.kind, first.layer, first.cells.keys()) for t in things),
+            "alike",
+        )
+        _need(first.kind in "GAD", "what is summed")
         if first.kind == "G":
             summed: dict[Cell, Any] = {at: tuple(sorted(b for t in things for b in t.cells[at])) for at in first.cells}
-        elif first.kind in "AD":
-            summed = {at: self._partial_sum([t.cells[at] for t in things]) for at in first.cells}
         else:
-            raise Malformed("these cannot be summed")
+            summed = {at: self._partial_sum([t.cells[at] for t in things]) for at in first.cells}
         return Thing(first.kind, first.layer, summed)
 
     def _partial_sum(self, tokens: list[Any]) -> Any:
-        if any(token == LOADED for token in tokens):
-            raise Malformed("what is done is not added to")
+        _need(LOADED not in tokens, "parts of a sum that is not done")
         return SPOILT if SPOILT in tokens else self._partial(term for token in tokens for term in token)
 
     def _union(self, things: list[Thing]) -> Thing:
         first, cells = things[0], dict[Cell, Any]()
         for thing in things:
-            if thing.kind != first.kind or thing.layer != first.layer or cells.keys() & thing.cells.keys():
-                raise Malformed("these cannot be put together")
+            _need((thing.kind, thing.layer) == (first.kind, first.layer), "parts of one thing")
+            _need(not cells.keys() & thing.cells.keys(), "parts that do not overlap")
             cells.update(thing.cells)
         rows, columns = ({cell[dim] for cell in cells} for dim in (0, 1))
-        if len(cells) != len(rows) * len(columns):
-            raise Malformed("together they are no rectangle")
+        _need(len(cells) == len(rows) * len(columns), "a rectangle")
         return Thing(first.kind, first.layer, cells)
 
     # -- collectives --------------------------------------------------------------------------------------------
@@ -511,8 +493,8 @@ class _World:
         if len(members) < len(ranks):
             return
         first = e
-        if any((m.op, m.group, m.arg, m.layer) != (e.op, e.group, e.arg, e.layer) for m in members.values()):
-            raise Malformed("they did not call the same collective")
+        called = [(m.op, m.group, m.arg, m.layer) for m in members.values()]
+        _need(called == [called[0]] * len(called), "the same call of all")
         brought = [[self.things[r][number] for number in members[r].inputs] for r in first.group]
         results = self.exchange(first, brought)
         whole, moved = self.moved(first, brought)
@@ -535,24 +517,19 @@ class _World:
             self.sent[r] += moved[place]
 
     def exchange(self, e: Happening, brought: list[list[Thing]]) -> list[list[Thing]]:
-        """What each member gets."""
         n = len(brought)
         if e.op in EXCHANGES:
-            if any(len(row) != n for row in brought):
-                raise Malformed("an all-to-all takes one for each")
+            _need(all(len(row) == n for row in brought), "one for each")
             return [[_again(row[i]) for row in brought] for i in range(n)]
         if e.op == "allreduce_bucket":
-            if len({len(row) for row in brought}) != 1:
-                raise Malformed("buckets are alike")
+            _need(len({len(row) for row in brought}) == 1, "buckets that are alike")
             sums = [self._sum([row[place] for row in brought]) for place in range(len(brought[0]))]
             return [[_again(total) for total in sums] for _ in brought]
-        if any(len(row) != 1 for row in brought):
-            raise Malformed(f"{e.op} takes one value")
+        _need(all(len(row) == 1 for row in brought), "one value")
         things = [row[0] for row in brought]
         if e.op == "broadcast":
             root = things[e.arg[0]]
-            if any(t.kind != root.kind or t.size(self.grain) != root.size(self.grain) for t in things):
-                raise Malformed("a broadcast overwrites what is as large")
+            _need(len({(t.kind, t.size(self.grain)) for t in things}) == 1, "values that are as large")
             return [[_again(root)] for _ in things]
         if e.op in GATHERS:
             return [[_again(self._union(things))] for _ in things]
@@ -939,6 +916,11 @@ class _World:
             if into and not e.blocking and index not in waited and e.over:
                 for thing in e.result:
                     yield index, thing.size(self.grain)
+
+
+def _need(there: object, what: str) -> None:
+    if not there:
+        raise Malformed(f"it needs {what}")
 
 
 def _again(thing: Thing) -> Thing:

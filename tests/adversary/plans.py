@@ -8,7 +8,7 @@ Nothing is said of when, of stores, or of waiting: any order that respects the g
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -65,7 +65,6 @@ class Plan:
     ends: list[int] = field(default_factory=list[int])
 
     def makers(self) -> dict[int, int]:
-        """The node that makes each value."""
         return {value: n for n, node in enumerate(self.nodes) for call in node.calls for value in call.outputs}
 
     # -- operations ---------------------------------------------------------------------------------------------
@@ -196,18 +195,18 @@ class Plan:
 
 def sums(plan: Plan, random: Random, values: Sequence[int]) -> int:
     """The sum of gradients on one rank, in any order and with any brackets."""
-    left = list(values)
-    while len(left) > 1:
-        random.shuffle(left)
-        left.append(plan.add(left.pop(), left.pop()))
-    return left[0]
+    return _folded(plan.add, random, values)
 
 
 def unions(plan: Plan, random: Random, values: Sequence[int]) -> int:
+    return _folded(plan.combine, random, values)
+
+
+def _folded(join: Callable[[int, int], int], random: Random, values: Sequence[int]) -> int:
     left = list(values)
     while len(left) > 1:
         random.shuffle(left)
-        left.append(plan.combine(left.pop(), left.pop()))
+        left.append(join(left.pop(), left.pop()))
     return left[0]
 
 
@@ -470,8 +469,6 @@ class _Layer:
 
 
 class _Step:
-    """Draws a whole training step."""
-
     def __init__(self, random: Random, ranks: int, layers: int, batches: int, mesh: Mesh | None, costs: Costs) -> None:
         self.random = random
         self.plan = Plan(ranks, layers, batches, mesh, costs)

@@ -133,7 +133,6 @@ class _Rank:
 
 
 def _wrapped(values: Sequence[Any], how: str) -> Any:
-    """One message of several values, nested somehow."""
     if how == "bare" and len(values) == 1:
         return values[0]
     if how == "dict":
@@ -147,7 +146,6 @@ def _wrapped(values: Sequence[Any], how: str) -> Any:
 
 
 def _inside(item: Any) -> Any:
-    """The values in a message, in their order."""
     if isinstance(item, Value):
         yield item
     elif isinstance(item, dict):
@@ -156,9 +154,6 @@ def _inside(item: Any) -> Any:
     elif isinstance(item, list | tuple):
         for part in item:
             yield from _inside(part)
-
-
-# -- one order --------------------------------------------------------------------------------------------------------
 
 
 def order(plan: Plan, random: Random | None) -> list[int]:
@@ -214,9 +209,6 @@ def _in_order(plan: Plan, needs: list[set[int]], priority: list[int]) -> list[in
                 heappush(ready, (priority[user], user))
     assert len(found) == len(plan.nodes), "every plan can be followed"
     return found
-
-
-# -- what is moved about --------------------------------------------------------------------------------
 
 
 def programs(plan: Plan, random: Random | None = None) -> Program:

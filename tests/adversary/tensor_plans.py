@@ -98,7 +98,6 @@ class _Step:
     def summed(
         self, layer: int, line: tuple[int, ...], parts: dict[int, int], batches: frozenset[int]
     ) -> dict[int, int]:
-        """A partial sum, done on each member."""
         plan, random = self.plan, self.random
         ways = (
             ["allreduce", "allreduce", "messages", "halves"]

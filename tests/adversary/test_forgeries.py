@@ -23,7 +23,6 @@ EACH = 5
 
 
 def forge(name: str, trace: Trace, random: Random) -> str:
-    """What became of a forgery."""
     before = encode(trace)
     data = copy.deepcopy(before)
     FORGERIES[name](data, random)
@@ -71,7 +70,7 @@ GRID = [
     Layer("group_norm", 3, 3, 9, of=(1, 2)),
     Layer("convolution", 3, 2, 9, kernel=4, stride=2, padding=1),
 ]
-AT_HOME = ["inputs", "more inputs", "argument", "operation", "an event removed", "an event repeated", "group"]
+AT_HOME = ["inputs", "inputs", "argument", "operation", "removed", "repeated", "group"]
 """Halos that are used twice, rows that a value lacks, gradients of halos that are left out or added to others."""
 
 

@@ -16,9 +16,6 @@ def gradient(model: Model, batches: Any, weight: Any) -> Any:
     return model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)[0]
 
 
-# -- a whole optimizer state that was updated by a part ---------------------------------------------
-
-
 async def whole_states(model: Model) -> None:
     """Each rank updates its half of the weight with a whole state: the other half of that state stays as it was."""
     weight, state = model.load_weights(0)

@@ -1,7 +1,6 @@
 """Two runs in words: how far apart they are, whether their sizes are equal, and what there is to learn."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from lib import Costs, Model, Trace, retime, simulate
@@ -9,9 +8,8 @@ from lib.analysis import difference
 from lib.analysis.difference import lesson, unequal
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import ddp
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.drawing.runs import RUNS
+from tests.support.puzzles import way
 from tests.support.said import Said
 
 
@@ -20,7 +18,7 @@ def traced(function: Callable[[Model], Any], ranks: int = 4, layers: int = 6, ba
 
 
 def solved(puzzle: str) -> tuple[str, Trace]:
-    return puzzle, traced(load_function(reference(puzzle), puzzle))
+    return puzzle, traced(way(puzzle))
 
 
 def updated_in(time: float) -> Trace:
@@ -28,9 +26,7 @@ def updated_in(time: float) -> Trace:
     return retime(traced(ddp), Costs(update=time))
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "differences.txt").test(
-    lambda: vars(data_parallel) | globals() | vars(difference)
-)
+test_what_is_said = Said(__file__, "differences").test(lambda: vars(data_parallel) | globals() | vars(difference))
 
 
 def test_runs_that_are_alike_and_runs_that_cannot_be_compared() -> None:

@@ -18,9 +18,6 @@ from tests.support.version_1 import encode
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
 
-# -- memory, worked out the slow way ------------------------------------------------------------------------------
-
-
 def check_memory(trace: Trace) -> None:
     """By the second opinion on what is alive."""
     try:
@@ -68,6 +65,8 @@ def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
     top = figures.peak(trace)
     every = [(s.total, p.rank, s) for p in trace.programs for s in figures.samples(trace, p.rank)]
     assert top.elements == max((total for total, _, _ in every), default=0)
+    each = [[(s.total, s.index, s.time) for _, rank, s in every if rank == program.rank] for program in trace.programs]
+    assert figures.peaks(trace) == [max(mine, key=lambda one: one[0], default=None) for mine in each]
     bubble = figures.bubbles(trace)
     assert 0 <= bubble.makespan <= 1
     assert 0 <= bubble.span <= 1
@@ -75,9 +74,6 @@ def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
         first = next((rank, s) for total, rank, s in every if total == top.elements)
         assert (top.rank, top.index, top.time) == (first[0], first[1].index, first[1].time)
         assert sum(one.value.elements() for one in top.alive) == top.elements
-
-
-# -- the peak says why --------------------------------------------------------------------------------------------
 
 
 def test_the_peak_names_kinds_and_lines() -> None:
@@ -119,18 +115,12 @@ def test_sizes_that_do_not_divide_stay_exact() -> None:
     assert isinstance(figures.samples(model.trace, model.rank)[0].by_kind["weight"], int | Fraction)
 
 
-# -- time ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_run_that_does_nothing() -> None:
     trace = Trace.of(simulate(lambda model: None, ranks=3))
     assert (figures.printed(trace), figures.end(trace)) == (0.0, 0.0)
     assert figures.peak(trace) == figures.Peak(0, 0, 0, 0, ())
     assert figures.bubbles(trace) == figures.Bubbles(0.0, 0.0)
     assert figures.traffic(trace) == [(0, 0)] * 3
-
-
-# -- bubbles and traffic ------------------------------------------------------------------------------------------
 
 
 def test_both_bubble_rates() -> None:
@@ -155,9 +145,6 @@ def test_both_bubble_rates() -> None:
     assert figures.end(trace) == 10
     assert figures.bubbles(trace).makespan == pytest.approx(1 - 5 / 20)
     assert figures.bubbles(trace).span == pytest.approx(1 - 5 / 12)
-
-
-# -- values outside the stores ------------------------------------------------------------------------------------
 
 
 def hidden(function: Any, **sizes: Any) -> list[list[str]]:

@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import (
-    DeadlockError,
-    Model,
-    RuleError,
-    Trace,
-    TraceError,
-    Verdict,
-    Weight,
-    WeightGrad,
-    check,
-    simulate,
-)
+from lib import DeadlockError, Model, RuleError, Trace, TraceError, Verdict, Weight, WeightGrad, check, simulate
 from lib.analysis import figures
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import compute, load, step
@@ -70,9 +59,6 @@ def test_a_text_has_no_lines_to_name(name: str) -> None:
 LINES = re.compile(r"\n    where: .*|\n    got:      updates in .*|; update is called in .*| \(the first time in .*\)")
 
 
-# -- gradients that nobody computed -------------------------------------------------------------------------------
-
-
 def fake(model: Model) -> None:
     weight, state = model.load_weights(0)
     weight, model.opt_states[0] = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)
@@ -95,9 +81,6 @@ def test_a_copy_is_the_value_itself() -> None:
         step(model, 0)
 
     assert judge(copies).correct
-
-
-# -- ranks that share more than messages --------------------------------------------------------------------------
 
 
 def shared_by(use: Callable[[Model, dict[str, Any]], Any]) -> Callable[[Model], Any]:
@@ -143,9 +126,6 @@ def test_a_value_of_another_rank(what: str, driver: str) -> None:
     assert "  where:    test_cheats.py, line " in str(raised.value)
 
 
-# -- memory that is not in the stores -----------------------------------------------------------------------------
-
-
 def test_a_final_weight_counts_even_if_it_is_used_again() -> None:
     """Handing in is no way to get rid of it, and neither is using it once more."""
 
@@ -177,9 +157,6 @@ def test_a_run_that_failed_is_never_correct() -> None:
     verdict = check(raised.value.trace, "ddp")  # type: ignore[attr-defined]
     assert not verdict.correct
     assert verdict.faults[0].startswith("the run did not end: rank 1: KeyError")
-
-
-# -- what is sent, and room on the way ----------------------------------------------------------------------------
 
 
 CROSSED = """llm-training-puzzles 1 layers=1 batches=2 ranks=2

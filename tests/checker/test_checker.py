@@ -1,10 +1,8 @@
 """check: every correct training step passes, however it is written; its verdict is measured against the goals."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +24,6 @@ from tests.support.schedules import CLASSIC, basic, ddp, fsdp
 def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
     wanted: dict[str, Any] = {"layers": 2, "batches": 4} | sizes
     return check(Trace.of(simulate(function, **wanted)))
-
-
-# -- other correct solutions --------------------------------------------------------------------------------------
 
 
 def locals_only(model: Model) -> None:
@@ -72,9 +67,6 @@ def test_data_parallel_is_correct_at_every_size(ranks: int, layers: int, functio
     assert judge(function, ranks=ranks, layers=layers, batches=ranks + 1).correct
 
 
-# -- the verdict --------------------------------------------------------------------------------------------------
-
-
 def test_the_figures_of_a_verdict_are_those_of_the_trace() -> None:
     trace = Trace.of(simulate(fsdp, puzzle="fsdp"))
     verdict = check(trace)
@@ -93,36 +85,39 @@ def test_goals_are_reached_where_both_figures_are_within_them() -> None:
         assert one.reached == (verdict.time <= one.time and verdict.memory <= one.memory)
 
 
-@pytest.mark.parametrize(("more", "reached"), [(0, True), (1, True), (-1, False)])
-def test_a_rank_may_send_so_much_and_not_an_element_more(
-    monkeypatch: pytest.MonkeyPatch, more: int, reached: bool
-) -> None:
-    trace = Trace.of(simulate(fully_sharded(), puzzle="fsdp"))
-    sent = float(max(figures.traffic(trace))[0])
-    record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=sent + more)
-    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
-    verdict = check(trace, "own")
-    assert verdict.correct
-    assert [goal.reached for goal in verdict.goals][:1] == [reached]
-    why = f"correct, but {sent:,.0f} elements are sent per rank, and the goals allow {sent - 1:,.0f}"
-    assert [note.partition("\n")[0] for note in verdict.notes if "sent" in note] == ([] if reached else [why])
+GATHERED, CLASSIC_ONE, IN_VARIABLES = (
+    Trace.of(simulate(function, puzzle=puzzle))
+    for function, puzzle in ((fully_sharded(), "fsdp"), (basic, "basic"), (locals_only, "basic"))
+)
+SENT = float(max(figures.traffic(GATHERED))[0])
+EASY = Goal("easy", 100, 10**8)
 
 
-def test_a_goal_may_have_a_limit_of_its_own_on_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = Trace.of(simulate(fully_sharded(), puzzle="fsdp"))
-    sent = float(max(figures.traffic(trace))[0])
-    easy, fair, hard = Goal("easy", 100, 10**8), Goal("fair", 100, 10**8, sent=sent), Goal("hard", 100, 10**8, sent=1)
-    goals = (easy, fair, hard)
-    record = dataclasses.replace(PUZZLES["fsdp"], id="own", goals=goals, sent=None)
-    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
-    verdict = check(trace, "own")
-    assert [goal.reached for goal in verdict.goals] == [True, True, False]
-    why = f'correct, but {sent:,.0f} elements are sent per rank, and "hard" allows 1'
-    assert [note.partition("\n")[0] for note in verdict.notes if "sent" in note] == [why]
-    assert "sent   [" in verdict.text()
-    slow = tuple(goal._replace(time=1) for goal in goals)
-    monkeypatch.setattr(puzzles, "_records", lambda: {"own": dataclasses.replace(record, goals=slow)})
-    assert not [note for note in check(trace, "own").notes if "sent" in note], "the time comes first"
+def judged(trace: Trace, puzzle: str, **changes: Any) -> str:
+    """What is said of a run by a puzzle with something else in its record."""
+    with pytest.MonkeyPatch.context() as patch:
+        record = replace(PUZZLES[puzzle], id="own", **changes)
+        patch.setattr(puzzles, "_records", lambda: {"own": record})
+        verdict = check(trace, "own")
+    reached = ", ".join(goal.name for goal in verdict.goals if goal.reached and verdict.correct)
+    told = [said.splitlines()[0] for said in (*verdict.faults, *verdict.notes)]
+    return "\n".join([f"reached: {reached or 'none'}", *told])
+
+
+async def sends(model: Model) -> None:
+    """And does nothing else."""
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+def unfinished(model: Model) -> None:
+    """Up to the gradients, in variables."""
+    loaded = [model.load_weights(layer)[0] for layer in range(model.LAYERS)]
+    acts = [model.get_activation(range(model.BATCHES))]
+    for layer, weight in enumerate(loaded):
+        acts.append(model.forward(layer, acts[layer], weight))
+    grad = model.loss(acts[-1])
+    for layer in reversed(range(model.LAYERS)):
+        _, grad = model.backward(layer, acts[layer], grad, loaded[layer])
 
 
 def asked(time: float | None, memory: float | None) -> str:
@@ -140,67 +135,7 @@ def sized(**sizes: Any) -> str:
     return "\n".join(verdict.faults)
 
 
-test_what_keeps_a_run_from_its_goal = Said(Path(__file__).with_name("said") / "goals.txt").test(lambda: globals())
-
-
-def test_only_the_first_goal_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    goals = (Goal("easy", 17, 10**7), Goal("hard", 16, 10**7), Goal("best", 15, 10**6))
-    record = dataclasses.replace(PUZZLES["basic"], id="own", goals=goals, sent=None)
-    trace = Trace.of(simulate(basic, puzzle="basic"))
-    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
-    verdict = check(trace, "own")
-    assert [goal.reached for goal in verdict.goals] == [True, False, False]
-    assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time unit too long']
-
-
-OUTSIDE = "values kept outside the five stores take memory too"
-
-
-@pytest.mark.parametrize(("count", "reached"), [(1, [True]), (2, [True, False]), (3, [True, False, False])])
-def test_who_keeps_values_outside_of_the_stores_reaches_the_first_goal_only(
-    monkeypatch: pytest.MonkeyPatch, count: int, reached: list[bool]
-) -> None:
-    goals = tuple(Goal(name, 100, 10**8) for name in ("easy", "hard", "best")[:count])
-    record = dataclasses.replace(PUZZLES["basic"], id="own", goals=goals, sent=None)
-    runs = [Trace.of(simulate(function, puzzle="basic")) for function in (basic, locals_only)]
-    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
-    stored, local = (check(run, "own") for run in runs)
-    assert [goal.reached for goal in stored.goals] == [True] * count
-    assert stored.notes == ()
-    assert [goal.reached for goal in local.goals] == reached
-    tail = ", and only the first goal counts for such a run" if count > 1 else ""
-    assert [note.splitlines()[0] for note in local.notes] == [OUTSIDE + tail]
-    assert check(runs[1], time=100).passed
-    assert [note.splitlines()[0] for note in check(runs[1], time=100).notes] == [OUTSIDE]
-
-
-def test_a_run_with_faults_is_not_told_more_than_those() -> None:
-    """Neither what it is not ready with, nor which goals would count."""
-
-    def unfinished(model: Model) -> None:
-        loaded = [model.load_weights(layer)[0] for layer in range(model.LAYERS)]
-        acts = [model.get_activation(range(model.BATCHES))]
-        for layer, weight in enumerate(loaded):
-            acts.append(model.forward(layer, acts[layer], weight))
-        grad = model.loss(acts[-1])
-        for layer in reversed(range(model.LAYERS)):
-            _, grad = model.backward(layer, acts[layer], grad, loaded[layer])
-
-    verdict = check(Trace.of(simulate(unfinished, puzzle="basic")), "basic")
-    assert [fault.splitlines()[0] for fault in verdict.faults] == ["no update and no final weight of layers 0 and 1"]
-    assert [note.splitlines()[0] for note in verdict.notes] == [OUTSIDE]
-
-
-def test_a_run_with_faults_may_send_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sends(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0, []), 0)
-
-    trace = Trace.of(simulate(sends, puzzle="fsdp"))
-    record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=1)
-    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
-    verdict = check(trace, "own")
-    assert len(verdict.faults) == 1
-    assert verdict.notes == ()
+test_what_keeps_a_run_from_its_goal = Said(__file__, "goals").test(lambda: globals())
 
 
 def test_of_a_run_that_failed_nobody_knows_what_would_have_been_received() -> None:
@@ -261,7 +196,7 @@ def test_a_run_with_other_costs_is_told_by_which_it_is_judged() -> None:
 
 
 def test_a_record_may_have_costs_and_a_mesh_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = dataclasses.replace(
+    record = replace(
         PUZZLES["ddp"], id="own", ranks=8, batches=8, mesh=Mesh({"replica": 2, "shard": 4}), costs=Links(host_size=4)
     )
     monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
@@ -282,8 +217,8 @@ RIGHT = Verdict(
     goals=(Goal("passes", 21.0, 2_500_000, True), Goal("best known", 20.4, 1_966_080, False)),
     puzzle="fsdp",
 )
-WRONG = dataclasses.replace(RIGHT, correct=False, faults=("no layer 0", "no layer 1"), notes=(), goals=RIGHT.goals[:1])
-SAID = Said(Path(__file__).with_name("said") / "verdicts.txt")
+WRONG = replace(RIGHT, correct=False, faults=("no layer 0", "no layer 1"), notes=(), goals=RIGHT.goals[:1])
+SAID = Said(__file__, "verdicts")
 
 
 @pytest.mark.parametrize("call", SAID.texts)
@@ -291,9 +226,6 @@ def test_the_words_of_a_verdict(call: str) -> None:
     SAID.check(call, globals())
     assert RIGHT.best == "passes"
     assert not WRONG.passed
-
-
-# -- the records --------------------------------------------------------------------------------------------------
 
 
 def test_the_records_stand_in_order_and_get_harder() -> None:

@@ -1,20 +1,18 @@
 """A verdict on a puzzle asks plain data: nothing of a run that student code has had in its hands can lie to it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lib import Activation, ActivationGrad, Layer, Mesh, Model, Weight, check, simulate
 from lib.puzzles.records import PUZZLES
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way
 from tests.support.said import Said
 
 
 def models_of(puzzle: str) -> list[Model]:
-    models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+    models = simulate(way(puzzle), puzzle=puzzle)
     assert isinstance(models, list)
     return models
 
@@ -84,10 +82,10 @@ def elsewhere(puzzle: str, **sizes: Any) -> str:
     """The faults of our own answer, run on another world than its puzzle's."""
     record = PUZZLES[puzzle]
     world = {**record.size._asdict(), "mesh": record.mesh, "costs": record.costs, **sizes}
-    return "\n".join(check(simulate(load_function(reference(puzzle), puzzle), **world), puzzle).faults)
+    return "\n".join(check(simulate(way(puzzle), **world), puzzle).faults)
 
 
-SAID = Said(Path(__file__).with_name("said") / "door.txt")
+SAID = Said(__file__, "door")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

@@ -8,9 +8,8 @@ import pytest
 from lib import CheckError, Model, NotSolved, Unsolved, check_function, expect, simulate
 from lib.errors import graded
 from lib.suite.course import progress
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.support.drivers import python
+from tests.support.puzzles import way
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,7 @@ def unanswered(*given: object) -> None:
 
 
 def solved(puzzle: str) -> Callable[[Model], object]:
-    return load_function(reference(puzzle), puzzle)
+    return way(puzzle)
 
 
 def test_a_stub_is_an_error() -> None:
@@ -66,7 +65,7 @@ def test_what_passes_is_said_as_ever(capsys: pytest.CaptureFixture[str]) -> None
     assert verdict.passed
     Model.check(out)
     expect(out, end=100)
-    check_function(load_function(reference("parallel_dims"), "parallel_dims"), puzzle="parallel_dims")
+    check_function(way("parallel_dims"), puzzle="parallel_dims")
     assert [line.split("!")[0] for line in capsys.readouterr().out.splitlines() if "!" in line] == [
         "Correct",
         "Correct",

@@ -35,7 +35,6 @@ HAVE = ("Costs", "Dist", "Event", "Layer", "Mesh", "Model", "Part", "Place", "Re
 
 
 def run(puzzle: str) -> list[Model]:
-    """The Models of our own solution."""
     return simulate(way(puzzle), puzzle=puzzle)
 
 

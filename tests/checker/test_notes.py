@@ -16,7 +16,6 @@ SIZES: dict[str, Any] = {"layers": 2, "batches": 2}
 
 
 def notes(function: Any, **goal: Any) -> list[str]:
-    """The remarks on a run that is correct."""
     verdict = check(Trace.of(simulate(function, **SIZES)), **goal)
     assert verdict.correct
     return list(verdict.notes)

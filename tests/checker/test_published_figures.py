@@ -3,9 +3,8 @@
 import pytest
 
 from lib import PUZZLES, Trace, check, simulate
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.support.drivers import DRIVERS, figures_of
+from tests.support.puzzles import way
 from tests.support.schedules import CLASSIC, Case
 
 FIGURES = {
@@ -47,7 +46,7 @@ def test_the_solution_of_a_larger_puzzle_is_no_worse_at_the_classic_size(case: C
     record = PUZZLES[case.name]
     assert (record.ranks, record.layers) == (case.ranks, case.layers)
     assert record.batches > case.batches
-    small = simulate(load_function(reference(case.name), case.name), puzzle=case.name, batches=case.batches)
+    small = simulate(way(case.name), puzzle=case.name, batches=case.batches)
     verdict = check(Trace.of(small))
     assert verdict.correct
     assert verdict.notes == ()
@@ -55,6 +54,3 @@ def test_the_solution_of_a_larger_puzzle_is_no_worse_at_the_classic_size(case: C
     assert verdict.time <= time
     assert verdict.memory <= memory
     assert (verdict.time, verdict.memory) != (time, memory)
-
-
-# -- pipelines ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
 from tests.diagnosis.corpus import CHECKED, cases, function
 from tests.support.profiles import sample
-from tests.support.puzzles import SCHEDULES
+from tests.support.puzzles import SCHEDULES, way
 from tests.support.schedules import EVERYTHING, Case, basic
 
 WEIGHT = HIDDEN * HIDDEN
@@ -56,9 +56,6 @@ def test_what_is_only_remarked_is_a_fault_of_a_puzzles_run(name: str, monkeypatc
         models = simulate(student, **case.sizes)
     notes = check(Trace.parse(Trace.of(models).text())).notes
     assert {note.count("where:") for note in notes if "not ready" in note} == {0}  # a text has no line to show
-
-
-# -- not ready ----------------------------------------------------------------------------------------------------
 
 
 async def broadcasts(model: Model) -> None:
@@ -175,9 +172,6 @@ def test_who_only_passes_by_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert strictly(monkeypatch, alone, ranks=2, layers=1, batches=2) == ()
 
 
-# -- what is at rest counts ---------------------------------------------------------------------------------------
-
-
 def peak(function: Callable[[Model], Any], **sizes: Any) -> int:
     return int(figures.peak(Trace.of(simulate(function, **sizes))).elements)
 
@@ -232,17 +226,12 @@ def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:
 @pytest.mark.parametrize("puzzle", ["basic", "fsdp", "gpipe", "pipeline_fsdp"])
 def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
     """Weights and states before, and afterwards: never less than one of each part on the rank that it rests on."""
-    from lib.suite.submissions.load import load_function
-    from lib.suite.submissions.locations import reference
 
-    trace = Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    trace = Trace.of(simulate(way(puzzle), puzzle=puzzle))
     for rank in range(trace.ranks):
         curve = figures.samples(trace, rank)
         for kind in ("weight", "optimizer state"):
             assert min(at.by_kind[kind] for at in curve) >= curve[0].by_kind[kind]
-
-
-# -- a made-up gradient is one ------------------------------------------------------------------------------------
 
 
 def pretend(model: Model) -> None:

@@ -1,7 +1,5 @@
 """A physical batch: its slots, what is padding, and which device has which."""
 
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,4 +28,4 @@ def test_every_example_is_there_once(feeds: int, devices: int, each: int, data: 
     assert {owners.count(device) for device in range(devices)} == {batch.size // devices}
 
 
-test_what_cannot_be_laid_out_is_said = Said(Path(__file__).with_name("said") / "batches.txt").test(lambda: globals())
+test_what_cannot_be_laid_out_is_said = Said(__file__, "batches").test(lambda: globals())

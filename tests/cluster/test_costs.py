@@ -5,7 +5,6 @@ from collections import defaultdict
 from dataclasses import fields, replace
 from fractions import Fraction
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,9 +29,6 @@ ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "broadcast": 1}
 
 def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> float:
     return units(costs.communicate(COLLECTIVES[op], elements, tuple(members)))
-
-
-# -- unit costs ---------------------------------------------------------------------------------------------------
 
 
 def test_the_classic_constants() -> None:
@@ -62,9 +58,6 @@ def test_the_copy_of_a_batch_to_the_device_is_on_the_clock_of_its_rank() -> None
     assert "to_device" in Costs(to_device=0.25).to_json()
     assert "to_device" not in UNIT.to_json()
     assert costs_from(UNIT.to_json()) == UNIT
-
-
-# -- links --------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -119,9 +112,6 @@ def test_the_order_of_a_group_does_not_change_the_price(members: list[int], op: 
     assert price(LINKS, op, WEIGHT, members) == price(LINKS, op, WEIGHT, sorted(members))
 
 
-# -- misuse and JSON ----------------------------------------------------------------------------------------------
-
-
 numbers = st.floats(0, 1000, allow_nan=False)
 links = st.builds(Links, p2p=numbers, host_size=st.none() | st.integers(1, 64), ratio=numbers, latency=numbers)
 
@@ -131,9 +121,6 @@ def test_costs_survive_json(costs: Costs) -> None:
     again = costs_from(costs.to_json())
     assert again == costs
     assert type(again) is type(costs)
-
-
-# -- layers that are not alike ------------------------------------------------------------------------------------
 
 
 async def forward_and_back(model: Model) -> None:
@@ -174,9 +161,7 @@ def uneven(**sizes: Any) -> None:
     raise said[0]
 
 
-test_costs_that_there_cannot_be_are_refused = Said(Path(__file__).with_name("said") / "costs.txt").test(
-    lambda: globals()
-)
+test_costs_that_there_cannot_be_are_refused = Said(__file__, "costs").test(lambda: globals())
 
 
 @pytest.mark.parametrize("costs", [UNIT, LINKS, Links(ratio=3, latency=0.1)])
@@ -186,9 +171,6 @@ def test_a_file_from_before_a_cost_existed_has_its_default(costs: Costs) -> None
             old = {name: value for name, value in costs.to_json().items() if name != missing}
             default = {field.name: field.default for field in fields(costs)}[missing]
             assert costs_from(old) == replace(costs, **{missing: default})
-
-
-# -- hosts --------------------------------------------------------------------------------------------------------
 
 
 def test_hosts_are_those_of_the_mesh_where_it_has_some() -> None:
@@ -205,9 +187,6 @@ def test_hosts_are_those_of_the_mesh_where_it_has_some() -> None:
         assert costs.on(None) is costs
         assert costs.on(Mesh({"data": 4})) is costs
     assert UNIT.on(mesh) is UNIT
-
-
-# -- the clock ----------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 1.0, 0.07]), max_size=30))

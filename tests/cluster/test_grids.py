@@ -1,7 +1,6 @@
 """A mesh as plain lists: every way to share it, each once, and what is no grid."""
 
 from math import factorial, prod
-from pathlib import Path
 
 import pytest
 
@@ -53,6 +52,6 @@ def test_a_grid_is_a_mesh() -> None:
     assert mesh_of(grid, 2) == Mesh({"replica": 1, "data": 3, "model": 2}, ranks=[0, 2, 3, 4, 1, 5], processes=2)
 
 
-test_what_is_no_grid_or_holds_nothing_is_refused = Said(Path(__file__).with_name("said") / "grids.txt").test(
+test_what_is_no_grid_or_holds_nothing_is_refused = Said(__file__, "grids").test(
     lambda: {**globals(), "Holdings": Holdings}
 )

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 from math import prod
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,12 +125,9 @@ def test_processes_own_devices_and_rows_of_data_lie_across_them() -> None:
     assert Mesh({"data": 4}, processes=[[2, 3], [0, 1]]) != Mesh({"data": 4}, processes=2)
 
 
-test_misuse_is_an_error_that_says_what_is_wrong = Said(Path(__file__).with_name("said") / "meshes.txt").test(
+test_misuse_is_an_error_that_says_what_is_wrong = Said(__file__, "meshes").test(
     lambda: {**globals(), "mesh_from": mesh_from, "Dist": Dist, "Model": Model}
 )
-
-
-# -- what a rank knows of its mesh --------------------------------------------------------------------------------
 
 
 def test_every_rank_knows_its_place_and_its_groups() -> None:

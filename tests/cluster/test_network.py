@@ -20,9 +20,6 @@ shares = st.sampled_from([Fraction(1), Fraction(1, 10), Fraction(2, 5), Fraction
 needs = st.dictionaries(st.integers(0, 4), shares, max_size=4)
 
 
-# -- paces --------------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(needs, max_size=6))
 def test_no_link_carries_more_than_it_can_and_who_is_slow_passes_a_full_one(flows: list[Shares]) -> None:
     found = paces(flows)
@@ -40,9 +37,6 @@ def test_paces_do_not_depend_on_the_order(flows: list[Shares], random: Random) -
     order = list(range(len(flows)))
     random.shuffle(order)
     assert paces([flows[i] for i in order]) == [paces(flows)[i] for i in order]
-
-
-# -- flows --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -153,9 +147,6 @@ def test_equal_flows_end_together_and_no_work_is_lost(count: int, length: int, s
     jobs = [Job(i, 0, length) for i in range(count)]
     carried({i: {"a": share} for i in range(count)}, jobs)
     assert {job.end for job in jobs} == {ceil(length * max(1, count * share))}
-
-
-# -- meshes in any order ------------------------------------------------------------------------------------------
 
 
 HSDP = fully_sharded("shard", "replica")

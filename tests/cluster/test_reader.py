@@ -91,9 +91,6 @@ def test_reading_that_nobody_awaits_is_in_memory_to_the_end() -> None:
     assert "did not await its read" in " ".join(check(model).notes)
 
 
-# -- the check ----------------------------------------------------------------------------------------------------
-
-
 async def whole(model: Model, batches: list[int], *, read: bool = True) -> Model:
     load(model)
     model.activations[0] = await model.read(batches) if read else model.get_activation(batches)
@@ -142,9 +139,6 @@ def test_bad_batches_are_refused_at_the_call() -> None:
     for batches in wrong:
         with pytest.raises(PuzzleError):
             simulate(lambda model, batches=batches: model.read(batches), batches=2, costs=COSTS)
-
-
-# -- rows of data -------------------------------------------------------------------------------------------------
 
 
 def test_the_run_says_which_axes_cut_the_data() -> None:

@@ -86,18 +86,8 @@ def nobody(scratch: Path) -> Condition:
 
 def failures(condition: Condition, arguments: list[str]) -> str:
     """What failed under a condition, one test a line; empty where nothing did."""
-    command = [
-        *condition.wrapper,
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rfE",
-        "--color=no",
-        "-p",
-        "no:cacheprovider",
-        *arguments,
-    ]
+    options = ["-m", "pytest", "-q", "-rfE", "--color=no", "-p", "no:cacheprovider"]
+    command = [*condition.wrapper, sys.executable, *options, *arguments]
     environment = {**os.environ, **condition.variables}
     if "PYTHONPATH" not in condition.variables:
         environment.pop("PYTHONPATH", None)
@@ -107,7 +97,6 @@ def failures(condition: Condition, arguments: list[str]) -> str:
 
 
 def main() -> int:
-    """Tries each condition, and says so."""
     words = sys.argv[1:]
     arguments = os.environ.get("ONLY", SELECTION).split()
     failed = 0

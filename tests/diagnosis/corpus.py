@@ -55,6 +55,7 @@ from lib import (
 )
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
+from lib.schedules.given import accumulate, by_chunk, exchange, in_turn, joined, summed
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.locations import home, reference
 from tests.support.drivers import gather
@@ -66,16 +67,20 @@ FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 ABOVE = {
     "ragged": ["shuffled"],
     "zb_v": ["in_phases"],
-    "dualpipe_v": ["start_exchange", "joined", "mail_of", "passes_of", "goes_on", "alone", "in_phases"],
-    "expert_parallel": ["cut", "joined"],
-    "moe_pipeline": ["exchange"],
-    "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
+    "dualpipe_v": [
+        *["start_exchange", "joined", "add_up", "mail_of", "load", "update", "Call", "to_be_awaited", "goes_on"],
+        *["in_phases", "passes_of", "alone"],
+    ],
+    "expert_parallel": ["cut", "joined", "exchanges", "add_up", "update"],
+    "moe_pipeline": ["exchange", "block_of", "update"],
+    "halo_conv": ["my_rows", "blocks", "output"],
     "weighted_mean": ["my_rows", "backward"],
-    "group_norm": ["my_rows", "add"],
+    "group_norm": ["my_rows", "input_half", "weight_half"],
     "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
-    "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"],
-    "redistribute": ["by_chunk", "parts_of", "joined"],
+    "neighborhood_attention": ["my_rows", "take_back"],
+    "place_inputs": ["take_apart", "forward", "backward"],
+    "redistribute": ["parts_of", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
@@ -157,20 +162,19 @@ def parse(path: Path) -> Case:
 
 
 def cases(folder: Path = FOLDER) -> list[Case]:
-    """All of them, in order."""
     return [parse(path) for path in sorted(folder.glob("*.txt"))]
 
 
 def code_of(puzzle: str, alternative: str | None = None) -> str:
-    """The function of a puzzle's reference solution, or of an alternative, and those above it in its notebook. Without
-    comments and empty lines: what they say may change."""
+    """The function of a puzzle's reference and those above it in its notebook, or all functions of an alternative.
+    Without comments and empty lines: what they say may change."""
     path = reference(puzzle)
     path = path if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
     text = path.read_text("utf-8")
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
     for node in ast.parse(text).body:
-        if isinstance(node, kinds) and node.name in wanted:
+        if isinstance(node, kinds) and (alternative is not None or node.name in wanted):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             lines += text.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
@@ -193,7 +197,8 @@ def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
     given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise)
-    namespace: dict[str, Any] = {each.__name__: each for each in given}
+    rows = (by_chunk, exchange, joined, summed, accumulate, in_turn)
+    namespace: dict[str, Any] = {each.__name__: each for each in (*given, *rows)}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +34,6 @@ def test_ranks_that_call_different_collectives_at_the_same_place_disagree(run: R
     with pytest.raises(MismatchError) as raised:
         run(differ, ranks=3)
     assert raised.value.ranks == (0, 1)
-
-
-# -- a rank that raised -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 3])
@@ -83,9 +79,6 @@ async def test_a_mismatch_hits_the_others_too() -> None:
         await model.allreduce(model.fake_grad(0, [0]), 0)
 
     assert [type(error) for error in await everybody(differ, 3)] == [RankFailed, RankFailed, MismatchError]
-
-
-# -- under asyncio only -------------------------------------------------------------------------------------------
 
 
 async def test_ranks_that_nobody_started() -> None:
@@ -178,9 +171,6 @@ async def test_two_worlds_in_one_loop_do_not_meet() -> None:
     good, bad = await asyncio.gather(everybody(reduced, 2), everybody(skip, 2))
     assert good == [None, None]
     assert [type(item) for item in bad] == [DeadlockError, type(None)]
-
-
-# -- many ranks ---------------------------------------------------------------------------------------------------
 
 
 async def reduced(model: Model) -> None:
@@ -313,7 +303,7 @@ def waits(function: Any, ranks: int = 12, **mesh: int) -> str:
     return "\n".join(said[0])
 
 
-test_what_a_group_of_ranks_waits_for = Said(Path(__file__).with_name("said") / "groups.txt").test(lambda: globals())
+test_what_a_group_of_ranks_waits_for = Said(__file__, "groups").test(lambda: globals())
 
 
 async def test_of_many_ranks_that_nobody_made() -> None:

@@ -2,8 +2,6 @@
 
 import ast
 import inspect
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -49,14 +47,3 @@ def test_a_fact_without_words_says_so() -> None:
     """A store has words of its own for these, and says what it holds."""
     with pytest.raises(NotImplementedError, match="Missing is told by the error that has it"):
         RuleError(facts.Missing(0, 1)).words()
-
-
-def test_a_correct_run_loads_no_facts() -> None:
-    """Nor does it load anything else that only a mistake needs to be told."""
-    program = (
-        "import sys; from lib import check, simulate; from lib.schedules.data_parallel import ddp\n"
-        "assert check(simulate(ddp, ranks=2, layers=2, batches=2)).correct\n"
-        "print(*[name for name in sys.modules if name.startswith('lib.diagnosis.facts')])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"

@@ -29,9 +29,6 @@ def outcome(name: str) -> Outcome:
     return run(CASES[name])
 
 
-# -- the message --------------------------------------------------------------------------------------------------
-
-
 @every_case
 def test_the_message(name: str) -> None:
     assert outcome(name).text == CASES[name].message
@@ -86,15 +83,11 @@ def test_ordinary_python_errors_keep_their_cause(name: str) -> None:
         assert re.sub(r"^rank \d+: ", "", error.what).startswith(type(error.__cause__).__name__)  # where none runs yet
 
 
-# -- the picture --------------------------------------------------------------------------------------------------
-
-
 def shown(svg: str, words: str) -> bool:
     return html.escape(words, quote=False) in svg or html.escape(words) in svg
 
 
 def drawn(event: Event) -> bool:
-    """Whether an event has a box of its own."""
     return event.op in TIMED and event.start is not None and event.op != "loss"
 
 
@@ -132,9 +125,6 @@ def test_a_run_that_ends_but_is_wrong_is_a_check_error(name: str) -> None:
     lines = [line.strip() for line in str(found.wrong).splitlines()]
     lines[1] = lines[1].removeprefix("got:").strip()
     assert [line.strip() for fault in found.verdict.faults for line in fault.splitlines()] == lines[1:]
-
-
-# -- the corpus ---------------------------------------------------------------------------------------------------
 
 
 def kind(message: str) -> str:

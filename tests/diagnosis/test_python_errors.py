@@ -5,7 +5,6 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,7 @@ def recurse(model: Model) -> None:
     recurse(model)
 
 
-SAID = Said(Path(__file__).with_name("said") / "slips.txt")
+SAID = Said(__file__, "slips")
 
 
 def fix_of(slip: Callable[[Any], Any]) -> None:
@@ -62,9 +61,6 @@ def test_every_operation_has_a_signature_that_is_true() -> None:
         assert call.startswith("await ") == (name in COMMUNICATION)
 
 
-# -- warnings -----------------------------------------------------------------------------------------------------
-
-
 def test_warnings_of_others_come_through_and_the_module_is_as_it_was() -> None:
     filters, show = list(warnings.filters), warnings.showwarning
     simulate(lambda model: None)
@@ -75,18 +71,12 @@ def test_warnings_of_others_come_through_and_the_module_is_as_it_was() -> None:
         simulate(lambda model: warnings.warn("mine", UserWarning, stacklevel=1))
 
 
-# -- what simulate is given ---------------------------------------------------------------------------------------
-
-
 def test_what_has_defaults_can_be_called() -> None:
     def student(model: Model, times: int = 2, *more: int, **other: int) -> None:
         for _ in range(times):
             model.fake_grad(0)
 
     assert len(simulate(student)[0].program.events) == 2
-
-
-# -- a cell that cannot be read -----------------------------------------------------------------------------------
 
 
 def a_notebook(monkeypatch: pytest.MonkeyPatch, *cells: str) -> Any:

@@ -37,7 +37,6 @@ def written(thing: Any, **looks: Any) -> list[Text]:
 
 
 def texts(thing: Any, **looks: Any) -> list[str]:
-    """The words of each text."""
     return [mark.text for mark in written(thing, **looks)]
 
 

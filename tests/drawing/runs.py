@@ -25,8 +25,7 @@ from lib import (
 )
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.puzzles.records import Goal
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way
 
 
 def load(model: Model) -> None:
@@ -122,8 +121,7 @@ def trace(function: Callable[[Model], Any], **sizes: Any) -> Trace:
 
 @cache
 def solved(puzzle: str) -> Trace:
-    """The run of our own solution of a puzzle."""
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    return Trace.of(simulate(way(puzzle), puzzle=puzzle))
 
 
 def quietly(function: Callable[..., Picture], *args: Any) -> tuple[Picture, str]:
@@ -170,7 +168,6 @@ VERDICT = Verdict(
 
 
 def pictures() -> dict[str, Picture]:
-    """One picture of every kind."""
     return {
         **{name: picture_of(run) for name, run in RUNS.items()},
         **{name: picture_of(value) for name, value in VALUES.items()},

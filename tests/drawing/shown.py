@@ -38,7 +38,6 @@ def drawn(bundle: dict[str, Any]) -> str:
 
 
 def data_of(html: str) -> dict[str, Any]:
-    """The data inside a page."""
     found = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
     assert found is not None
     return json.loads(found[1])

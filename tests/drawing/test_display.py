@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from drawing.canvas.picture import without_titles
 from drawing.display import error_text, student_frames
 from lib import Model, PuzzleError, simulate
 from tests.drawing.shown import drawn
@@ -117,3 +120,13 @@ def test_frames_of_students_are_theirs_alone_and_the_text_of_an_error_is_short()
     assert "  ...\n" in text
     assert text.splitlines()[-1].startswith("  fix:")
     assert "\x1b[" in error_text(error, frames, colour=True)
+
+
+@given(st.text("ab é", max_size=80), st.text("ab ", max_size=63), st.integers(0, 63))
+def test_a_title_says_how_many_letters_it_shares_with_the_one_before(rest: str, last: str, kept: int) -> None:
+    line = last[:kept] + rest
+    svg = "".join(f"<path><title>{title}</title></path>" for title in (last, line) if title)
+    *_, told = without_titles(svg)[1].split("\n")
+    if last and line:
+        shared = max(count for count in range(len(last) + 1) if line[:count] == last[:count])
+        assert told == chr(63 + shared) + line[shared:]

@@ -9,31 +9,22 @@ import chalk
 import chalk.core
 import pytest
 
-import drawing
 from drawing import draw, draw_group, picture_of
 from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, relay, trace
 from tests.drawing.shown import drawn
 from tests.support.drivers import in_asyncio
+from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.schedules import CLASSIC
-
-
-def test_public_names() -> None:
-    kinds = "attention collective curves experts figures gallery group halo memory mesh plan plans "
-    kinds += "predictions recordings ring roofline step trade_off"
-    others = {"Picture", "compare", "draw", "picture_of", "puzzle_map", "step_through"}
-    assert set(drawing.__all__) == others | {f"draw_{kind}" for kind in kinds.split()}
 
 
 def printed(name: str) -> str:
     """As the original prints it for its solution, but for float noise such as 33.29999999999999."""
     (case,) = (case for case in CLASSIC if case.name == name)
     # These two cases work out in variables what the original keeps in the stores, as our references do.
-    ours = load_function(reference(case.name), case.name) if case.name in ("basic", "grad_accum") else case.function
+    ours = way(case.name) if case.name in ("basic", "grad_accum") else case.function
     return repr(quietly(draw, in_asyncio(ours, ranks=case.ranks, layers=case.layers, batches=case.batches))[1])
 
 
@@ -167,3 +158,11 @@ def test_a_rank_that_had_not_begun_when_another_failed_says_so() -> None:
     svg = draw(caught.value.trace).svg()
     assert "ranks 1, 2 had not begun when the run stopped" in svg
     assert "had not begun" not in draw(simulate(lambda model: None, ranks=2)).svg()
+
+    async def waits(model: Model) -> None:
+        if model.rank == 0:
+            await model.receive(1)
+
+    with pytest.raises(PuzzleError, match="rank 1 has finished") as caught:
+        simulate(waits, ranks=2)
+    assert "rank 1 did nothing" in draw(caught.value.trace).svg()

@@ -136,7 +136,6 @@ def test_golden(name: str) -> None:
 
 
 def main() -> None:
-    """Writes the golden pictures."""
     GOLDEN.mkdir(exist_ok=True)
     found = pictures()
     for name in NAMES:

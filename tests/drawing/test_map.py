@@ -30,7 +30,6 @@ def curricula(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def boxes(picture: Picture) -> list[Rect]:
-    """The cards of a picture."""
     return rects(picture, width=WIDTH)
 
 
@@ -45,7 +44,6 @@ def titles(picture: Picture) -> list[str]:
 
 
 def cards(puzzles: Mapping[str, Any]) -> dict[str, Rect]:
-    """The card of each puzzle, found by its title."""
     picture = puzzle_map({name: stop._replace(title=name) for name, stop in puzzles.items()})
     return {title.partition(" ")[2]: card for title, card in zip(titles(picture), boxes(picture), strict=True)}
 

@@ -33,22 +33,6 @@ def every() -> dict[str, Picture]:
     return found
 
 
-def test_the_halves_of_a_backward_have_their_bands_at_other_edges_and_in_the_legend() -> None:
-    marks = pictures()["zero_bubble"].scene.marks
-    rows = {mark.text: mark for mark in marks if isinstance(mark, Text)}
-    boxes = [mark for mark in marks if isinstance(mark, Rect) and mark.title]
-    bands = {(mark.x, mark.y + mark.height) for mark in marks if isinstance(mark, Rect) and not mark.title}
-    tops = {(mark.x, mark.y) for mark in marks if isinstance(mark, Rect) and not mark.title}
-    for word, at_top in (("input half", True), ("weight half", False)):
-        found = [box for box in boxes if box.title.startswith(word)]
-        assert len(found) == 16
-        for box in found:
-            corner = box.x - 0.5, box.y - 0.5
-            assert (corner in tops) == at_top
-            assert ((corner[0], round(corner[1] + box.height + 1, 6)) in bands) != at_top
-    assert {"input half of backward (I)", "weight half (W)"} <= rows.keys()
-
-
 def test_no_colour_is_written_down_outside_the_palette() -> None:
     for path in (ROOT / "drawing").rglob("*.py"):
         if path.name != "palette.py":

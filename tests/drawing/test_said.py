@@ -33,6 +33,4 @@ def said(shown: Any) -> str:
 
 
 DRAW = {name: getattr(drawing, name) for name in drawing.__all__}
-test_what_pictures_say = Said(Path(__file__).with_name("said") / "pictures.txt").test(
-    lambda: {**vars(exchanges), **DRAW, **globals()}
-)
+test_what_pictures_say = Said(__file__, "pictures").test(lambda: {**vars(exchanges), **DRAW, **globals()})

@@ -4,7 +4,6 @@ import copy
 import itertools
 import json
 import pickle
-from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -55,9 +54,6 @@ def said(call: Any) -> str:
     return str(raised.value).split("\n  where:")[0]
 
 
-# -- an end -------------------------------------------------------------------------------------------------------
-
-
 def at_once(call: Any) -> str:
     """What is said of a call of a Model of 2 layers and 2 batches: in a second, and nothing is recorded."""
     started = process_time()
@@ -72,7 +68,7 @@ def at_once(call: Any) -> str:
     return text
 
 
-test_what_has_no_end_or_lies_is_refused = Said(Path(__file__).with_name("said") / "endless.txt").test(
+test_what_has_no_end_or_lies_is_refused = Said(__file__, "endless").test(
     lambda: globals() | {"itertools": itertools, "Activation": Activation}
 )
 
@@ -87,9 +83,6 @@ def test_a_million_shards_are_made_saved_and_read() -> None:
 
     trace = simulate(one, layers=1)[0].trace
     assert encode(decode(json.loads(json.dumps(encode(trace))))) == encode(trace)
-
-
-# -- plain numbers ------------------------------------------------------------------------------------------------
 
 
 def step(number: Any) -> Any:
@@ -151,12 +144,7 @@ def test_sizes_are_plain() -> None:
             Model(**wrong)  # type: ignore[arg-type]
 
 
-# -- values made by hand ------------------------------------------------------------------------------------------
-
-
 class Fat(Weight):
-    """A weight that says of itself what it likes."""
-
     __slots__ = ()
 
     def is_complete(self) -> bool:
@@ -177,8 +165,6 @@ def test_a_value_made_by_hand_is_recorded_as_what_it_is() -> None:
 
 FAT = Fat(0, 1, 0, frozenset([Evil(0)]), 2)
 
-
-# -- the world ----------------------------------------------------------------------------------------------------
 
 WORLD = [
     *("rank", "RANKS", "LAYERS", "BATCHES", "dist", "program", "shape", "sandbox", "final_weights"),

@@ -26,12 +26,12 @@ def message(make: Any) -> str:
     return str(raised.value)
 
 
-test_what_a_run_cannot_be_made_of = Said(Path(__file__).with_name("said") / "arguments.txt").test(
+test_what_a_run_cannot_be_made_of = Said(__file__, "arguments").test(
     lambda: {**globals(), "Dist": Dist, "Links": Links, "Mesh": Mesh}
 )
 
 
-WRONG = Said(Path(__file__).with_name("said") / "wrong_types.txt", kinds=True)
+WRONG = Said(__file__, "wrong_types", kinds=True)
 
 
 @pytest.mark.timeout(10)
@@ -61,8 +61,6 @@ def test_a_run_longer_than_any_trace_can_hold(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="a Trace holds times up to 1152921504 time units; this run takes longer"):
         models[0].trace.save(tmp_path / "long.json")
 
-
-# -- what is no run -----------------------------------------------------------------------------------------------
 
 RUN = "takes a Trace, a Model or a list of Models; got "
 WHO: dict[str, tuple[Any, str]] = {
@@ -103,9 +101,6 @@ def test_a_limit_is_a_number(name: str, time: Any) -> None:
     wanted = f"{name}= is the most {name} that the run may take, a number; got {name}={time!r}"
     assert message(lambda: check(models, **{name: time})) == wanted
     assert message(lambda: Model.check(models, **{name: time})) == wanted
-
-
-# -- what is no file ----------------------------------------------------------------------------------------------
 
 
 def test_where_there_is_no_file(tmp_path: Path) -> None:

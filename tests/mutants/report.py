@@ -24,8 +24,6 @@ ENOUGH = 95
 
 
 class Mutant(NamedTuple):
-    """A mutation and what became of it."""
-
     module: str
     change: str
     fate: str

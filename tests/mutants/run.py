@@ -91,7 +91,6 @@ def known(name: str) -> str:
 
 
 def run(module: str, workers: str) -> int:
-    """All mutants of a module."""
     there = ROOT / "mutants" / module
     shutil.rmtree(there, ignore_errors=True)
     there.mkdir(parents=True)

@@ -7,6 +7,7 @@ import pytest
 from lib.plan import GIB, Plan
 from lib.plan.judge import Task, judge, plan_of
 from lib.plan.records import CHOSEN
+from tests.support.said import Said
 
 GPT3 = Task("gpt3-175b", "a100", 64, 64, 2048, "megatron")
 GOOD: dict[str, Any] = {
@@ -22,31 +23,11 @@ def test_a_plan_within_its_goal() -> None:
     assert judge(GPT3, Plan(1, 1, **GOOD), 13.9) == judged, "a Plan says the same, and its GPUs are the task's"
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"sp": False, "recompute": "none"}, "113.7 GiB do not fit into 76.0: the largest part is 66.8 of activations. "
-         "One change alone: recompute = 'full' needs 53.2; recompute = 'selective' needs 84.9; sp = True needs 88.3"),
-        ({"recompute": "full"}, "a step takes 17.83 s, and the goal allows 13.9. 10.83 s of it are computation; then "
-         "computing again 3.59 s (20%)"),
-        ({"tp": 7}, "tp 7 x cp 1 x pp 8 make 56, which does not divide 64 GPUs."),
-        ({"micro": 32, "v": 3}, "interleaving takes microbatches in groups of pp 8; there are 2, so 2 are left over."),
-        ({"tp": 16, "pp": 4, "v": 6}, "tensor parallelism in the open 5.43 s (31%)"),
-        ({"sp": 1}, "sp is True or False; got 1."),
-        ({"dp": 1}, "and not 'dp'; dp is what is left of the GPUs."),
-        ({"tp": "8"}, "tp is a whole number from 1 to 1,000,000,000; got '8'."),
-        ({"tp": [8]}, "tp is a whole number"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_said_with_its_numbers(change: dict[str, Any], said: str) -> None:
-    (fault,) = judge(GPT3, GOOD | change, 13.9).faults
-    assert said in fault
+def faults(answer: object) -> str:
+    return "\n".join(judge(GPT3, answer, 13.9).faults)
 
 
-@pytest.mark.parametrize("answer", [None, 3, "tp8", [], ("tp", 8)])
-def test_what_is_no_plan_is_refused(answer: object) -> None:
-    (fault,) = judge(GPT3, answer).faults
-    assert fault.startswith("a plan is a dict of tp, cp, pp")
+test_what_is_wrong_is_said_with_its_numbers = Said(__file__, "judged").test(lambda: globals())
 
 
 def test_a_missing_key_is_named_with_what_there_would_be() -> None:

@@ -8,16 +8,16 @@ import pytest
 from lib.plan import Plan
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.function_check import judge_answers
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from lib.suite.submissions.table import ask_here
+from tests.support.puzzles import way
+from tests.support.said import Said
 
 Answer = Callable[..., Any]
 PLANS = [name for name, record in PUZZLES.items() if record.kind == "plan"]
 
 
 def right(puzzle: str) -> Answer:
-    return load_function(reference(puzzle), puzzle)
+    return way(puzzle)
 
 
 def said(puzzle: str, answer: Answer) -> str:
@@ -36,79 +36,7 @@ def instead(kind: str, factor: Callable[[dict[str, Any], dict[str, Any]], float]
     return answer
 
 
-FIT: dict[str, tuple[Answer, str]] = {
-    "gradients in bf16": (instead("gradients", lambda m, p: 0.5), "gradients are summed in fp32, in 4 bytes"),
-    "sharded too early": (
-        instead("optimizer", lambda m, p: 1 if p["zero"] else 1 / p["dp"]),
-        "12 bytes a weight, and only from zero 1 on divided by dp",
-    ),
-    "interleaved without v": (
-        instead("activations", lambda m, p: 1 if p["v"] > 1 else 1 + (p["pp"] - 1) / p["pp"]),
-        "is for interleaved schedules",
-    ),
-    "masks of two bytes": (
-        lambda m, p: (
-            right("will_it_fit")(m, p)
-            | {
-                "activations": right("will_it_fit")(m, p)["activations"]
-                + 2 * m["sequence"] * p["micro"] * m["hidden"] * m["layers"]
-            }
-        ),
-        "2·s·b·h too much a layer",
-    ),
-    "fewer layers": (instead("activations", lambda m, p: 1 / p["pp"]), "p microbatches of them in flight"),
-    "nothing": (lambda model, plan: None, "a dict of weights, gradients, optimizer, activations, in bytes"),
-}
-
-
-@pytest.mark.parametrize("mistake", FIT)
-def test_mistakes_in_bytes_are_named(mistake: str) -> None:
-    answer, words = FIT[mistake]
-    assert words in said("will_it_fit", answer)
-
-
-OTHERS: dict[str, tuple[str, Answer, str]] = {
-    "the rest forgotten": (
-        "where_do_80_go",
-        lambda state, rest, room: (
-            None if rest >= room and state else max(1, -(-state // room)) if rest <= room else None
-        ),
-        "beside the rest there is room for",
-    ),
-    "parts of a GPU": (
-        "where_do_80_go",
-        lambda state, rest, room: right("where_do_80_go")(state, rest, room) and max(1, state / max(1, room - rest)),
-        "there are no parts of a GPU",
-    ),
-    "no end": (
-        "where_do_80_go",
-        lambda state, rest, room: max(1, -(-state // max(1, room - rest))),
-        "so return None",
-    ),
-    "a card of eight": (
-        "hidden_from",
-        lambda weights, flops, rate, gradient: tuple(
-            8 * one for one in right("hidden_from")(weights, flops, rate, gradient)
-        ),
-        "the rate is that of the host already",
-    ),
-    "backward like forward": (
-        "hidden_from",
-        lambda w, flops, rate, g: (-(-flops // rate),) * 2,
-        "backward also sends a gradient out",
-    ),
-    "not rounded": (
-        "hidden_from",
-        lambda w, flops, rate, g: (flops / rate, (2 + g) * flops / 4 / rate),
-        "is to be rounded up",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", OTHERS)
-def test_mistakes_are_named(mistake: str) -> None:
-    puzzle, answer, words = OTHERS[mistake]
-    assert words in said(puzzle, answer)
+test_mistakes_are_named = Said(__file__, "mistakes").test(lambda: globals())
 
 
 @pytest.mark.parametrize("puzzle", PLANS)
@@ -128,9 +56,3 @@ def test_a_plan_has_to_do_on_other_machines_too() -> None:
     ours = right("plan_gpt3")()
     text = said("plan_gpt3", lambda: ours | {"tp": 4, "pp": 16, "micro": 4, "recompute": "full", "v": 1})
     assert "GiB" in text or "s a step" in text
-
-
-def test_a_puzzle_of_planning_that_raises_says_what_is_to_come_out() -> None:
-    text = said("plan_405b", lambda: {}["tp"])
-    assert "KeyError" in text
-    assert "return a dict with a value for each of tp, cp" in text

@@ -128,7 +128,6 @@ def _instead(node: ast.AST) -> Iterator[Any]:
 
 
 def _put(tree: ast.AST, old: ast.AST, new: ast.AST) -> None:
-    """Puts a node where another one stands."""
     for parent in ast.walk(tree):
         for name, field in ast.iter_fields(parent):
             if field is old:

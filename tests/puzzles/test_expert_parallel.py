@@ -55,7 +55,6 @@ def in_parts(parts: int, padded: bool = False) -> Any:
 
 
 async def everywhere(model: Model) -> None:
-    """All experts on all ranks."""
     weight, state = model.load_weights(1)
     tokens = model.forward(0, data := model.get_activation([model.rank]))
     results = model.forward(1, tokens, weight)

@@ -93,9 +93,6 @@ def test_how_many_sizes_a_right_answer_is_right_at(puzzle: str, capsys: pytest.C
     assert capsys.readouterr().out.splitlines()[0] == f"Correct!{words}"
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
-
-
 @schedule(messages="posted")
 def groups_of_six_and_five(rank: int, ranks: int, batches: int) -> Any:
     return load_function(reference("ragged"), "shuffled")(rank, ranks, [range(6), range(6, 11)])
@@ -135,7 +132,7 @@ def ends_where_it_is_not_solved(model: Model) -> Any:
     return way("ddp")(model)
 
 
-test_texts = Said(Path(__file__).with_name("said") / "hidden_sizes.txt").test(lambda: globals())
+test_texts = Said(__file__, "hidden_sizes").test(lambda: globals())
 
 
 def test_what_ranks_print_elsewhere_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

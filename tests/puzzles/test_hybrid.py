@@ -1,7 +1,6 @@
 """hsdp and hsdp_zero: what lies inside a host, and what between hosts, in the figures that their notebooks state."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,9 +36,7 @@ def came_to(function: Function, mesh: Mesh | None = MESH) -> str:
     return f"time {there.time:g}, or {flat.time:g}; memory {flat.memory:,.0f}"
 
 
-test_flat_costs_cannot_teach_it = Said(Path(__file__).with_name("said") / "hybrid.txt").test(
-    lambda: vars(data_parallel) | globals()
-)
+test_flat_costs_cannot_teach_it = Said(__file__, "hybrid").test(lambda: vars(data_parallel) | globals())
 
 
 def figures(verdict: Verdict) -> tuple[float, float]:
@@ -90,9 +87,6 @@ def test_the_bound_does_not_speak_of_weights_from_another_host() -> None:
     assert "to allgather with another host" in (lower_bound("hsdp").excuse(trace) or "")
 
 
-# -- the optimizer over all ranks ---------------------------------------------------------------------------------
-
-
 def test_the_optimizer_over_all_ranks_saves_an_eighth_of_every_layer_at_no_time() -> None:
     hybrid, zero = judged(HYBRID), judged(way("hsdp_zero", "step_by_step"))
     assert zero.time == hybrid.time
@@ -109,6 +103,3 @@ def test_one_replica_is_fsdp_and_one_shard_is_the_first_stage_of_zero() -> None:
     assert alone.memory == 1_572_864
     first = judged(way("hsdp_zero"), Mesh({"replica": 8, "shard": 1}))
     assert first.memory > 6 * 262_144
-
-
-# -- for nothing --------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ def came_to(function: Any, **changed: Any) -> str:
     return f"time {verdict.time:g}, memory {verdict.memory:,.0f}"
 
 
-test_how_far_ahead_is_far_enough = Said(Path(__file__).with_name("said") / "ahead.txt").test(lambda: globals())
+test_how_far_ahead_is_far_enough = Said(__file__, "ahead").test(lambda: globals())
 
 
 @pytest.mark.parametrize(("name", "goal"), [("", "passes"), ("one_ahead", "fetches ahead")])
@@ -53,9 +52,6 @@ def test_the_formula_of_what_nothing_hides(collective: float) -> None:
         await within_a_direction(model, ahead=False)
 
     assert judged(waiting, costs=costs).time == pytest.approx(compute + 3 + 18 * collective)
-
-
-# -- one exposed all-gather a direction ---------------------------------------------------------------------------
 
 
 async def within_a_direction(model: Model, *, ahead: bool = True) -> None:
@@ -91,9 +87,6 @@ def test_the_classic_costs_leave_one_exposed_gather_a_direction() -> None:
     assert gathers == [0, 5]
     assert all(gap.length == 3 * TICKS // 10 for gap in waits)
     assert judged(within_a_direction, costs=UNIT).time == 12 + 2 * 0.3 + 6 * 0.3 + 3
-
-
-# -- the picture --------------------------------------------------------------------------------------------------
 
 
 def test_the_picture_of_time_against_memory() -> None:

@@ -1,7 +1,6 @@
 """The puzzles whose answer is an order: what their notebooks state, and that no goal is reached for nothing."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,12 +94,9 @@ def nothing(change: Callable[[Words, int], Any]) -> str:
     return "\n".join(said)
 
 
-test_figures = Said(Path(__file__).with_name("said") / "orders.txt").test(
+test_figures = Said(__file__, "orders").test(
     lambda: vars(generators) | vars(legality) | vars(lowering) | globals() | {"Costs": Costs}
 )
-
-
-# -- breadth-first --------------------------------------------------------------------------------------------------
 
 
 def test_the_formulas_hold_for_more_stages() -> None:
@@ -113,9 +109,6 @@ def test_the_formulas_hold_for_more_stages() -> None:
         around = 0.8 * ranks * (chunks - 1)
         assert verdict.time == pytest.approx(9 * chunks * ranks + 3.8 * (ranks - 1) + around + 0.5 * chunks)
         assert verdict.memory / 131_072 == 6 * chunks + ranks * (chunks + 1) + 4
-
-
-# -- ragged numbers -------------------------------------------------------------------------------------------------
 
 
 def short_last(ranks: int, batches: int) -> list[range]:
@@ -148,12 +141,6 @@ def test_which_groups_end_in_a_circle() -> None:
                 circles.append(str(error))
     assert len(circles) == 30
     assert all("wait for each other" in text for text in circles)
-
-
-# -- zero bubble ----------------------------------------------------------------------------------------------------
-
-
-# -- breadth-first with FSDP ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("puzzle", ORDERS)

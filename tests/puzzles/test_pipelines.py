@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 from lib import PUZZLES, Model, Uneven, check, simulate, stages
@@ -19,8 +18,6 @@ from lib.suite.submissions.locations import reference
 from tests.support.puzzles import came_to_goal, figures, judged, way
 from tests.support.said import Said
 
-# -- 1F1B -----------------------------------------------------------------------------------------------------------
-
 
 def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
     puzzle = "one_f_one_b"
@@ -30,9 +27,6 @@ def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
     exec(body.replace("model.RANKS - model.rank)", "max(1, model.RANKS - model.rank - 1))"), given)
     assert figures(given[puzzle], puzzle) == (83.8, 2_490_368, None)
     assert not judged(program_of(gpipe(4, 8)), puzzle).passed
-
-
-# -- checkpointing --------------------------------------------------------------------------------------------------
 
 
 def test_segments_are_as_long_as_each_other_or_longer_by_one() -> None:
@@ -52,9 +46,6 @@ def test_no_goal_of_checkpointing_is_reached_without_it() -> None:
     assert all(goal.memory < least for goal in record.goals)
     accumulated = check(simulate(way("grad_accum"), ranks=1, layers=8, batches=4))
     assert accumulated.memory == least
-
-
-# -- layers and ranks that are not alike -----------------------------------------------------------------------------
 
 
 def ends(counts: Sequence[int], *weights: float) -> str:
@@ -80,11 +71,10 @@ def deep(function: Any) -> str:
     return f"{(verdict.memory - 2 * 64 * 262_144) / 524_288:g}"
 
 
-test_figures = Said(Path(__file__).with_name("said") / "pipelines.txt").test(lambda: vars(data_parallel) | globals())
+test_figures = Said(__file__, "pipelines").test(lambda: vars(data_parallel) | globals())
 
 
 def shares(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
-    """All ways to cut layers into stages."""
     for cuts in combinations(range(1, layers), stages - 1):
         borders = (0, *cuts, layers)
         yield tuple(end - first for first, end in pairwise(borders))

@@ -1,7 +1,6 @@
 """place_inputs: the three placements, in the figures that were published and in those that its notebook states."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ def run(function: Any, placement: str | None = None, **sizes: Any) -> Trace:
 
 
 def given(trace: Trace, rank: int) -> int:
-    """Elements of input that a device is given."""
     program = trace.programs[rank]
     made = [event.outputs for event in program.events if event.op == "get_activation"]
     return sum(int(value.elements()) for ids in made for value in program.values_of(ids))
@@ -44,9 +42,7 @@ def came_to(function: Any, placement: str | None = None) -> str:
     return f"{figures}; {counted} collectives, {elements:,} elements of input"
 
 
-test_figures = Said(Path(__file__).with_name("said") / "place_inputs.txt").test(
-    lambda: {**vars(data_parallel), **globals(), "way": way}
-)
+test_figures = Said(__file__, "place_inputs").test(lambda: {**vars(data_parallel), **globals(), "way": way})
 
 
 def test_the_crossing_is_where_the_link_is_as_fast_as_the_host() -> None:

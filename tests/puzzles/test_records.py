@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,7 +109,7 @@ def test_a_row_may_ask_for_an_error(book: dict[str, dict[str, Any]]) -> None:
     assert PUZZLES["two"].table == (none, Row((1,), raises="KeyError"), Row((2,), "raises "))
 
 
-SAID = Said(Path(__file__).with_name("said") / "records.txt")
+SAID = Said(__file__, "records")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)

@@ -1,7 +1,5 @@
 """All our ways to solve puzzles: their figures, and the goals they reach."""
 
-from pathlib import Path
-
 import pytest
 
 from lib.suite.course.solutions import alternatives
@@ -9,7 +7,7 @@ from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES, judged, way
 from tests.support.said import Said
 
-SAID = Said(Path(__file__).with_name("said") / "ways.txt")
+SAID = Said(__file__, "ways")
 
 
 def ways(puzzle: str) -> str:

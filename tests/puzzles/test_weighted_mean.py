@@ -15,7 +15,6 @@ FORWARD, HEAD, MEAN, UPDATE = Fraction("0.5"), Fraction("0.03125"), Fraction("0.
 
 
 def ring(numbers: int, ranks: int = 4) -> Fraction:
-    """How long an all-reduce takes."""
     return 2 * (ranks - 1) * (LATENCY + Fraction(numbers, ranks) * EACH)
 
 

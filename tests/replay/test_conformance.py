@@ -7,29 +7,21 @@ from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Trace, simulate
+from lib import Trace, simulate
 from lib.replay import ReplayResult, replay
 from lib.schedules.pipelines.action import places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.program import Messages, program_of
 from tests.replay.schedules import CASES, CLASSIC, besides, compared, fitting, overlapped, trace
 from tests.support.profiles import sample
+from tests.support.puzzles import SCHEDULES as PUZZLES
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 GPUS = torch.cuda.device_count()
 SMALL: dict[str, Any] = {"hidden": 32, "length": 16, "timeout": 120}
-NAMES = [
-    *CLASSIC,
-    *CASES,
-    *(name for name in PUZZLES if not PUZZLES[name].is_function and name not in {*CLASSIC, *CASES}),
-]
-TRANSPORTS = {
-    "local": {},
-    "gloo": {},
-    "gloo on a GPU": {"transport": "gloo", "device": "cuda"},
-    "nccl": {},
-}
+NAMES = [*CLASSIC, *CASES, *(name for name in PUZZLES if name not in {*CLASSIC, *CASES})]
+TRANSPORTS = {"local": {}, "gloo": {}, "gloo on a GPU": {"transport": "gloo", "device": "cuda"}, "nccl": {}}
 EVERYWHERE = [
     pytest.param(
         name,
@@ -38,9 +30,10 @@ EVERYWHERE = [
         marks=pytest.mark.skipif("GPU" in where and not GPUS, reason="there is no GPU here"),
     )
     for place, (where, choices) in enumerate(TRANSPORTS.items())
-    for name in (NAMES if where == "local" else sample(NAMES[place:]))
+    for name in (dict.fromkeys([*CLASSIC, *CASES, *sample(NAMES)]) if where == "local" else sample(NAMES[place:]))
 ]
-"""All schedules in this process, some of them on each of the other transports, and not the same ones."""
+"""In this process all that are made for it and some puzzles' (all of them in `make test-all`); on each of the other
+transports some, and not the same ones."""
 
 
 def correct(result: ReplayResult, schedule: Trace) -> None:
@@ -146,8 +139,6 @@ def test_a_fresh_python_starts_the_ranks_where_this_one_cannot_be_forked(monkeyp
     monkeypatch.setattr("lib.replay.rank.forked.fork_is_safe", lambda: False)
     correct(replay(trace("ahead"), **SMALL), trace("ahead"))
 
-
-# -- schedules with a name ------------------------------------------------------------------------------------------
 
 TINY: dict[str, Any] = {"hidden": 16, "length": 4, "timeout": 120}
 ALIKE = {"zb_h1": "ScheduleInterleavedZeroBubble"}

@@ -26,7 +26,6 @@ pytestmark = [
 
 
 def numbers(*sizes: int) -> Any:
-    """The same random numbers on all ranks."""
     import torch
 
     return torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=torch.float64)

@@ -51,7 +51,7 @@ def kill() -> None:
     ("act", "op", "said"),
     [
         (lambda: os._exit(3), "forward", r"^rank 2 ended with exit status 3, in event {}, forward of layer 1 "),
-        (kill, "allgather", "^rank 2 was killed by SIGKILL, .* in event {}, allgather of layer 1 with"),
+        (kill, "allgather", "^rank 2 was killed by SIGKILL, .* in event {}, all-gather of layer 1 over"),
     ],
     ids=["by itself", "by a signal"],
 )

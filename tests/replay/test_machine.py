@@ -36,9 +36,6 @@ def times(ranks: int, sizes: Sizes = SIZES["cuda"]) -> list[Timed]:
     return [one._replace(seconds=predicted(one, MACHINE, ranks)) for one in made]
 
 
-# -- the fit --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_the_constants_come_out_of_made_up_times(ranks: int) -> None:
     like = replace(CLUSTERS["h100"], source="made up")
@@ -84,9 +81,6 @@ def test_times_that_do_not_grow_give_no_rate(kind: str) -> None:
         fitted(odd, MACHINE, 2, sheet=True)
 
 
-# -- the measurement ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_all_kinds_are_timed_at_all_sizes(ranks: int) -> None:
     threads = torch.get_num_threads()
@@ -103,9 +97,6 @@ def test_all_that_is_timed_has_a_form_and_every_device_times_all_of_it() -> None
     for sizes in SIZES.values():
         assert set(sizes) == set(calibration.RATES)
     assert all(predicted(one, MACHINE, 2) > 0 for one in times(2))
-
-
-# -- the command ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -56,12 +56,10 @@ def test_the_command_replays_with_them(tmp_path: Path) -> None:
     assert "Not compared" in found.output
     assert '"hidden": 16' in (tmp_path / "figures.json").read_text()
     refused = CliRunner().invoke(app, [*arguments, "--dtype", "int8"])
-    assert refused.exit_code == 1
-    assert "dtype is one of float64, float32, bfloat16; got 'int8'" in refused.output
+    assert refused.exit_code == typer.BadParameter.exit_code
+    assert "--dtype is one of float64, float32, bfloat16; got 'int8'" in refused.output
     assert CliRunner().invoke(app, [*arguments, "--steps", "0"]).exit_code == typer.BadParameter.exit_code
 
-
-# -- what it needs --------------------------------------------------------------------------------------------------
 
 BLOCKED = """
 import sys

@@ -45,9 +45,6 @@ def test_where_columns_and_features_lie() -> None:
         assert length(list(sizes.parts(value).values())[-1]) == 2
 
 
-# -- halves of backward ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "backward"),
     [("pipeline", "autograd"), ("zero bubble", "explicit"), ("sharded", "explicit"), *product(["parts"], BACKWARDS)],

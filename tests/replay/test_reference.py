@@ -120,6 +120,6 @@ def test_every_operation_has_a_kernel() -> None:
 def test_an_operation_without_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(KERNELS, "loss")
     monkeypatch.delitem(COLLECTIVE_KERNELS, "allgather")
-    for puzzle, op in (("basic", "loss"), ("fsdp", "allgather")):
-        with pytest.raises(RankRaised, match=rf"rank \d failed in event \d+, {op} of .*: no kernel for {op}"):
+    for puzzle, op, said in (("basic", "loss", "loss"), ("fsdp", "allgather", "all-gather")):
+        with pytest.raises(RankRaised, match=rf"rank \d failed in event \d+, {said} .*: no kernel for {op}"):
             replay(trace(puzzle), transport="local", hidden=24, length=8)

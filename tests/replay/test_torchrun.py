@@ -117,7 +117,7 @@ def test_a_rank_that_waits_in_vain_says_in_what() -> None:
     """And all end, without an agent that would see to it."""
     said, _ = as_torchrun(2, waiting)
     assert re.match(
-        r"RankRaised rank 0 failed in event \d+, wait for allreduce of layer 1 with ranks 0, 1 \(.*\): ", said
+        r"RankRaised rank 0 failed in event \d+, wait for all-reduce of layer 1 over ranks 0 and 1 \(.*\): ", said
     )
 
 

@@ -41,7 +41,6 @@ def rnd(seed: int, *shape: int) -> Tensor:
 
 
 def same(tensor: Tensor, expected: Sequence[Any]) -> None:
-    """Whether a tensor has a checksum."""
     shape, *numbers = expected
     assert [*tensor.shape] == shape
     flat = tensor.flatten()
@@ -105,7 +104,6 @@ class Found:
         assert result.ok, result.text()
 
     def whole(self, kind: type[Any], number: int) -> Tensor:
-        """All of a tensor, which the ranks have together."""
         found = self.wholes[kind, number]
         assert not found.isnan().any(), "some rank has each element of it"
         return found

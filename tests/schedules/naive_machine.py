@@ -37,8 +37,6 @@ class Impossible(Exception):
 
 
 class Machine:
-    """All ranks, and what they have."""
-
     def __init__(self, order: list[list[str]]) -> None:
         self.order = order
         words = [read(word) for row in order for word in row]

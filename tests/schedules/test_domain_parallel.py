@@ -89,47 +89,6 @@ def test_a_cube_is_cut_along_each_of_its_dims(axes: dict[str, int]) -> None:
     assert play(simulate(domain_parallel(), layers=cube(8, 8), mesh=Mesh(axes), batches=2)[0].trace) > 20
 
 
-@pytest.mark.parametrize(
-    ("sizes", "kernel", "said"),
-    [
-        ([4, 4, 4], 11, "place 0 along rows needs row 8, which those beside it do not have"),
-        ([6, 6], 3, "parts of rows are 3 whole numbers that add up to 12; got [6, 6]"),
-        ([6, 8, -2], 3, "parts of rows are 3 whole numbers that add up to 12; got [6, 8, -2]"),
-        ([4.0, 4, 4], 3, "parts of rows are 3 whole numbers that add up to 12; got [4.0, 4, 4]"),
-        ("444", 3, "parts of rows are 3 whole numbers that add up to 12; got '444'"),
-        ([], 3, "parts of rows are 3 whole numbers that add up to 12; got []"),
-    ],
-)
-def test_parts_that_cannot_be_are_named_before_any_rank_waits(sizes: Any, kernel: int, said: str) -> None:
-    layers = [Layer("convolution", 3, 3, 12, kernel=kernel, padding=kernel // 2)]
-    with pytest.raises(Exception, match="rank 0") as raised:
-        simulate(domain_parallel({"rows": sizes}), layers=layers, mesh=Mesh({"rows": 3}))
-    assert said in str(raised.value)
-
-
-def test_a_stride_that_leaves_a_rank_without_outputs_is_named_before_any_rank_waits() -> None:
-    layers = [Layer("convolution", 3, 3, 16, kernel=3, padding=1, stride=4)]
-    with pytest.raises(Exception, match="none of its 4 outputs along rows belongs to place 1, which has rows 2, 3"):
-        simulate(domain_parallel(), layers=layers, mesh=Mesh({"rows": 8}))
-
-
-@pytest.mark.parametrize("parts", [{}, {"columns": [2, 2]}])
-def test_a_mesh_that_cuts_what_there_is_not_is_named(parts: dict[str, Sequence[int]]) -> None:
-    layers, axes = [Layer("convolution", 3, 3, 12, kernel=3, padding=1)], {"rows" if parts else "columns": 2}
-    with pytest.raises(Exception, match="there is no columns to cut"):
-        simulate(domain_parallel(parts), layers=layers, mesh=Mesh(axes))
-    with pytest.raises(Exception, match="and data, along which batches are shared; got stage"):
-        simulate(domain_parallel(), layers=layers, mesh=Mesh({"rows": 2, "stage": 2}))
-
-
-def test_an_exchange_that_there_is_not_is_named() -> None:
-    with pytest.raises(ValueError, match="edges travel by halo, alltoall, allgather; got exchange='p2p'"):
-        domain_parallel(exchange="p2p")
-
-
-# -- networks and parts of chance ---------------------------------------------------------------------------------
-
-
 def net_of_chance(draw: Random, space: dict[str, Any]) -> list[Layer]:
     """A few layers of a grid, one after the other, those that make sense of a size."""
     layers = [Layer("norm", 2, 2, **space)]

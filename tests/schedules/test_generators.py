@@ -142,9 +142,6 @@ def test_a_schedule_of_the_table_is_told_what_it_takes(row: Named) -> None:
             row.order(4, 8, limit=1.5)
 
 
-# -- in the shape of a V ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ranks", range(2, 13))
 def test_what_blocks_hold_grows_with_the_ranks_by_a_half_and_by_a_third(ranks: int) -> None:
     """In microbatches of activations, of which 1F1B has as many as there are ranks: with enough microbatches, and one
@@ -155,8 +152,6 @@ def test_what_blocks_hold_grows_with_the_ranks_by_a_half_and_by_a_third(ranks: i
     assert ranks / 3 <= third <= ranks / 3 + 1.5
     assert max(timed(SCHEDULES["zb_v"], ranks, batches).peaks) == ranks
 
-
-# -- with the times that were measured for the published rates ------------------------------------------------------
 
 RATES: list[dict[str, Any]] = json.loads((DATA / "zero_bubble_rates.json").read_text("utf-8"))
 NAMES = {"1F1B": "one_f_one_b", "ZB-H1": "zb_h1", "ZB-H2": "zb_h2"}

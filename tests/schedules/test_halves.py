@@ -8,11 +8,11 @@ from lib import ActivationGrad, Model, Trace, check, simulate
 from lib.analysis import figures
 from lib.analysis.bounds.limits import lower_bound
 from lib.analysis.waiting.critical_path import critical_path
+from lib.checker.notes import left_out
 from lib.schedules.steps import accumulate, load, step
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from lib.trace.retiming import retime
 from tests.support.profiles import sample
+from tests.support.puzzles import in_parts, way
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -47,7 +47,7 @@ def test_every_schedule_takes_halves(case: Case, monkeypatch: pytest.MonkeyPatch
 def test_lower_bounds_do_not_speak_of_halves(halves: None) -> None:
     """They may be below them: what waits for a backward waits for half of it only."""
     for puzzle in ("basic", "fsdp", "gpipe"):
-        models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+        models = simulate(way(puzzle), puzzle=puzzle)
         assert check(models, puzzle=puzzle).correct
         excuse = lower_bound(puzzle).excuse(Trace.of(models))
         assert excuse is not None
@@ -86,3 +86,28 @@ def test_no_goal_counts_without_the_input_halves(monkeypatch: pytest.MonkeyPatch
         if skipped:
             assert "weight halves without their input halves: layer 0, batch" in told[0]
     assert times == [times[0], times[0] - 0.5, times[0] - 2]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_input_half_that_is_done_again_is_not_that_of_other_rows(again: bool) -> None:
+    """Each rank has half the rows. Rank 0 leaves out its input half of layer 0 or not; rank 1 does its own twice."""
+
+    async def shared(model: Model) -> None:
+        load(model)
+        x = model.get_activation(range(model.BATCHES)).cut("rows", 128 * model.rank, 128 * model.rank + 128)
+        grad = model.loss(model.forward(0, x, model.weights[0]))
+        for _ in range(2 if model.rank else not again):
+            model.backward_input(0, x, grad, model.weights[0])
+        model.grad_weights[0] = await model.allreduce(model.backward_weight(0, x, grad), 0)
+        step(model, 0)
+
+    trace = Trace.of(simulate(shared, ranks=2, layers=1, batches=2))
+    assert check(trace).correct
+    said = left_out(trace, set())
+    assert said is None if not again else said is not None and "layer 0, batches 0 and 1" in said
+
+
+def test_a_rank_without_rows_leaves_nothing_out() -> None:
+    trace = in_parts("halo_conv", "", {"sizes": [22, 22, 20, 0]})
+    assert {event.op for _, event in trace.events()} >= {"backward_input", "backward_weight"}
+    assert left_out(trace, set()) is None

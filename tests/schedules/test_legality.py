@@ -73,9 +73,6 @@ def test_a_changed_order_is_legal_if_it_can_be_done(level: str) -> None:
     assert named > 0.8 * counts[False], "most name a rank that was changed"
 
 
-# -- what is said of mistakes -----------------------------------------------------------------------------------
-
-
 def one_stage_each(rows: Sequence[list[str]]) -> Order:
     """Words that name no stage are of that with the number of their rank."""
     return tuple(parse(row, rank) for rank, row in enumerate(rows))
@@ -143,9 +140,6 @@ def test_the_largest_schedules_are_judged_at_once() -> None:
     order = one_f_one_b(32, 512)
     assert sum(map(len, order)) == 32_768
     assert illegal(order) is None
-
-
-# -- lowering ---------------------------------------------------------------------------------------------------
 
 
 def test_a_stage_is_whole_while_a_rank_works_on_it() -> None:

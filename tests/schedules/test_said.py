@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from lib import Mesh, Trace, Uneven, schedule, simulate, stages
+from lib import Layer, Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
 from lib.schedules.formats.kineto import read_slices
+from lib.schedules.mesh_parallel import domain_parallel
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way
 from tests.support.said import Said
 
-FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
+FILES = {name: Said(__file__, name, kinds=True) for name in ("files", "orders", "sweeps", "written")}
 ROOMS = (gallery, steps, orders, trace, action, generators, legality, lowering, program, timing)
 NAMES = {name: value for room in ROOMS for name, value in vars(room).items()}
 STUDENTS = """
@@ -38,16 +38,24 @@ def recorded(data: bytes) -> Any:
 
 
 def official(puzzle: str) -> Trace:
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    return Trace.of(simulate(way(puzzle), puzzle=puzzle))
 
 
 def written(function: Any, batches: int = 2, mesh: Mesh | None = None) -> Any:
-    """A student's function of the actions of a rank."""
     return simulate(schedule(function), ranks=None if mesh else 2, layers=2, batches=batches, mesh=mesh, budget=500)
 
 
+def refused(
+    parts: Any = None, rows: int = 12, kernel: int = 3, stride: int = 1, axes: dict[str, int] | None = None
+) -> str:
+    """What is said on a mesh, of three ranks along rows unless it is another one, before any rank waits."""
+    layers = [Layer("convolution", 3, 3, rows, kernel=kernel, padding=kernel // 2, stride=stride)]
+    with pytest.raises(Exception, match="rank 0") as raised:
+        simulate(domain_parallel(parts or {}), layers=layers, mesh=Mesh(axes or {"rows": 3}))
+    return "\n".join(line for line in str(raised.value).splitlines() if not line.startswith("  where:"))
+
+
 def staged(function: Any) -> Any:
-    """A student's function of the stages."""
     costs = Uneven(layers=(1, 1, 1, 1, 1, 3))
     return simulate(stages(one_f_one_b)(function), ranks=2, layers=6, batches=2, costs=costs)
 

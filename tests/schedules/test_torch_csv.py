@@ -101,8 +101,6 @@ def test_torch_takes_ours(row: Named, tmp_path: Path) -> None:
         assert batches_of(back) == 8
 
 
-# -- action for action ------------------------------------------------------------------------------------------
-
 EQUAL = ["gpipe", "interleaved", "interleaved_zero_bubble", "zb_v", "dualpipe_v"]
 """Their 1F1B is not among them: in torch 2.13 its last rank does a backward before its forward."""
 

@@ -14,12 +14,13 @@ from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.schedules.mutations import random_order
+from tests.support.puzzles import way
 
 SIZES = [(2, 3), (3, 5), (4, 4), (4, 8)]
 
 
 def _official(puzzle: str) -> Trace:
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    return Trace.of(simulate(way(puzzle), puzzle=puzzle))
 
 
 def _again(order: Order) -> Order:

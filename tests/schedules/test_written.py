@@ -126,9 +126,6 @@ def test_it_does_what_a_program_of_the_same_order_does() -> None:
     assert Trace.of(simulate(alternating, **size)).text() == ours.text()  # pyright: ignore[reportArgumentType]
 
 
-# -- stages ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_function_may_say_the_stages_alone() -> None:
     given: list[tuple[list[float], list[float]]] = []
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lib import Dist, Mesh, Model, Trace, simulate
-from tests.support.drivers import DRIVERS, encoded, gather
-from tests.support.schedules import CLASSIC, Case, ddp, pipeline_fsdp
+from lib import Dist, Mesh, Model, Trace
+from tests.support.drivers import DRIVERS, gather
+from tests.support.schedules import ddp, pipeline_fsdp
 
 
 async def test_as_the_original_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,21 +23,6 @@ async def test_as_the_original_runs_it(capsys: pytest.CaptureFixture[str]) -> No
     assert [model.rank for model in out] == [0, 1, 2, 3]
     Model.check(out)
     assert capsys.readouterr().out.splitlines()[0] == "Correct!"
-
-
-@pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
-async def test_models_made_in_any_order(case: Case) -> None:
-    """Tasks begin in the order in which they are made; that is one more stepping order."""
-    dist = Dist(case.ranks, mesh=case.mesh, costs=case.costs)
-    models = {rank: Model(rank, dist, case.layers, case.batches) for rank in reversed(range(case.ranks))}
-
-    async def run(model: Model) -> None:
-        result = case.function(model)
-        if result is not None:
-            await result
-
-    await asyncio.gather(*[run(model) for model in models.values()])
-    assert encoded(list(models.values())) == encoded(case.run(simulate))
 
 
 def test_the_collector_looks_seldom_while_ranks_run_and_then_as_before() -> None:
@@ -54,15 +39,6 @@ def test_the_collector_looks_seldom_while_ranks_run_and_then_as_before() -> None
     finally:
         gc.set_threshold(*ours)
     assert (min(meanwhile), after) == (100_000, usual)
-
-
-async def test_a_group_of_tasks() -> None:
-    dist = Dist(4)
-    models = [Model(rank, dist, 2, 4) for rank in range(4)]
-    async with asyncio.TaskGroup() as group:
-        for model in models:
-            group.create_task(ddp(model))
-    assert encoded(models) == encoded(simulate(ddp, ranks=4, layers=2, batches=4))
 
 
 async def test_two_tasks_may_await_one_work() -> None:

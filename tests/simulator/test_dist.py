@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -33,9 +32,6 @@ def work(model: Model, steps: int) -> None:
 
 def starts(model: Model, typ: str = "pass") -> list[float]:
     return [event.time for event in model.log if event.typ == typ]
-
-
-# -- messages -----------------------------------------------------------------------------------------------------
 
 
 plain = st.recursive(
@@ -217,9 +213,6 @@ def test_messages_are_ordered_for_each_source_and_target(ranks: int, data: st.Da
         assert numbers == [number for number, other in enumerate(plan) if other == pair]
 
 
-# -- bare receives ------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_bare_receives_do_not_depend_on_the_order_of_steps(delays: list[int], random: Any) -> None:
     got: list[list[int]] = []
@@ -286,9 +279,6 @@ def test_a_bare_receive_under_way_leaves_a_named_one_its_message() -> None:
         assert [p.values for p in again.programs] == [p.values for p in trace.programs]
 
 
-# -- groups -------------------------------------------------------------------------------------------------------
-
-
 def test_a_broadcast_names_its_root_by_rank(run: Run) -> None:
     async def half(model: Model) -> None:
         if model.rank >= 2:
@@ -328,10 +318,7 @@ def test_the_same_ranks_are_one_stream_however_they_are_ordered(run: Run, costs:
     assert len(ends) == 1
 
 
-# -- who may ------------------------------------------------------------------------------------------------------
-
-
-SAID = Said(Path(__file__).with_name("said") / "targets.txt")
+SAID = Said(__file__, "targets")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

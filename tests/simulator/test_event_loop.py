@@ -11,7 +11,7 @@ import pytest
 from lib import BudgetError, DeadlockError, Dist, Model, PuzzleError, RankFailed, Trace, simulate
 from lib.simulator import engine
 from lib.simulator.event_loop import OwnLoop
-from tests.support.drivers import encoded, in_asyncio, python, without_places
+from tests.support.drivers import encoded, in_asyncio, without_places
 from tests.support.drivers import gather as gather_ranks
 
 
@@ -165,9 +165,6 @@ def test_a_timeout_and_an_unfinished_generator_are_the_students_business(run: An
     assert [model.time for model in run(patient, ranks=2, batches=2)] == [0.3, 0.3]
 
 
-# -- what goes wrong ----------------------------------------------------------------------------------------------
-
-
 def line(function: Any, number: int) -> int:
     return function.__code__.co_firstlineno + number
 
@@ -275,9 +272,6 @@ def test_an_await_that_was_forgotten_is_still_found() -> None:
         simulate(forget, ranks=2)
 
 
-# -- loops that ask again and again -------------------------------------------------------------------------------
-
-
 async def asks(model: Model) -> None:
     if model.rank == 1:
         model.load_weights(0)
@@ -376,9 +370,6 @@ async def test_a_cell_in_which_ranks_are_played_by_hand_is_never_ended() -> None
     assert await models[1].receive(0) == "hello"
 
 
-# -- which functions need it --------------------------------------------------------------------------------------
-
-
 async def polite(model: Model) -> None:
     await asyncio.sleep(0)
     await sleep(0)
@@ -411,12 +402,3 @@ def test_who_asks_for_a_loop_after_another_rank_has_failed_gets_one() -> None:
         with pytest.raises(RankFailed, match="at 1") as raised:
             simulate(late, ranks=2, layers=1, batches=2, order=order)
         assert [len(program.events) for program in raised.value.trace.programs] == [3, 4]
-
-
-def test_asyncio_is_imported_only_for_who_needs_it() -> None:
-    code = (
-        "import sys; from lib import simulate\n"
-        "async def plain(model): await model.allreduce(model.fake_grad(0), 0)\n"
-        "simulate(plain, ranks=2); print('asyncio' in sys.modules)\n"
-    )
-    assert python(code) == "False\n"

@@ -1,7 +1,6 @@
 """Model: a student's desk, with the names and the behaviour that readers of the original know."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +9,9 @@ from lib import HIDDEN, LENGTH, Dist, Model, RuleError, WeightGrad, simulate
 from lib.schedules.steps import load
 from lib.simulator.model import LogEvent
 from tests.support.said import Said
-from tests.support.schedules import basic, ddp
+from tests.support.schedules import ddp
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
-
-
-# -- a sandbox ----------------------------------------------------------------------------------------------------
 
 
 def test_a_sandbox_needs_no_arguments_and_may_have_any_rank_and_size() -> None:
@@ -42,9 +38,6 @@ async def test_values_made_by_hand_may_be_reduced() -> None:
     grads = [WeightGrad(0, 1, {rank}, 4) for rank in range(4)]  # type: ignore[arg-type]
     got = await asyncio.gather(*[model.allreduce(grad, 0) for model, grad in zip(models, grads, strict=True)])
     assert got == [WeightGrad(0, 1, {0, 1, 2, 3}, 4)] * 4  # type: ignore[arg-type]
-
-
-# -- memory, status, log ------------------------------------------------------------------------------------------
 
 
 def test_status_prints_every_key_and_value(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,9 +92,6 @@ def test_the_log_is_the_originals() -> None:
     ]
 
 
-# -- final weights and check --------------------------------------------------------------------------------------
-
-
 def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = Model.check(simulate(ddp, puzzle="ddp"), puzzle="ddp")
     out = capsys.readouterr().out
@@ -118,14 +108,6 @@ def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.Captu
         "    time   [########################]         5.6 of 5.6\n"
         "    memory [########################]   1,835,008 of 1,835,008\n"
     )
-
-
-def test_check_takes_one_model_or_many() -> None:
-    model = Model(layers=2, batches=4)
-    basic(model)
-    assert Model.check(model) is not None
-    assert Model.check([model]) is not None
-    assert Model.check((model,)) is not None
 
 
 def test_the_trace_of_one_rank_is_that_of_all() -> None:
@@ -148,7 +130,7 @@ class Many:
         return "Many()"
 
 
-SAID = Said(Path(__file__).with_name("said") / "strange.txt")
+SAID = Said(__file__, "strange")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

@@ -13,9 +13,6 @@ def run(request: pytest.FixtureRequest) -> Run:
     return DRIVERS[request.param]
 
 
-# -- a Work by itself ------------------------------------------------------------------------------------------------
-
-
 def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:
     async def twice(model: Model) -> None:
         coming = model.allreduce(model.fake_grad(0), 0)
@@ -30,8 +27,6 @@ def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_onc
     (model, _) = run(twice, ranks=2)
     assert [event.op for event in model.program.events] == ["fake_grad", "allreduce"]
 
-
-# -- forgotten await ----------------------------------------------------------------------------------------------
 
 PLACES: dict[str, Any] = {
     "store": lambda model, work: model.weights.__setitem__(0, work),

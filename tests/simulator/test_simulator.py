@@ -51,9 +51,6 @@ def shuffled(random: Random) -> Any:
     return order
 
 
-# -- one function, one Trace --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
 @examples(10)
 @given(randoms)
@@ -83,9 +80,6 @@ def test_the_hash_seed_changes_nothing() -> None:
     first, other = [python(code, PYTHONHASHSEED=seed) for seed in ("0", "31337")]
     assert len(first.splitlines()) == len(EVERYTHING)
     assert other == first
-
-
-# -- time ---------------------------------------------------------------------------------------------------------
 
 
 def check_times(trace: Trace) -> None:
@@ -150,9 +144,6 @@ def test_a_message_arrives_after_it_was_sent(schedule: Schedule) -> None:
                 assert other.start >= one.end
 
 
-# -- a Trace says all there is ------------------------------------------------------------------------------------
-
-
 @given(RUNS)
 def test_values_and_times_follow_from_the_operations(one: Case | Schedule) -> None:
     trace = traced(one)
@@ -168,9 +159,6 @@ def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs:
     served = [[event.arg for _, event in trace.events() if event.op in READS] for trace in (there, again)]
     if served[0] == served[1]:  # else the readers would have served their requests in another order
         assert serial.encode(again) == serial.encode(there)
-
-
-# -- sizes, puzzles, functions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
@@ -262,9 +250,6 @@ def test_runs_that_nobody_has_any_more_are_found() -> None:
     assert 1 <= int(found[1]) <= 10
 
 
-# -- runs that do not end -----------------------------------------------------------------------------------------
-
-
 @given(schedules(), st.data())
 def test_a_rank_that_leaves_something_out_gets_a_trace_that_can_be_read(
     schedule: Schedule, data: st.DataObject
@@ -324,9 +309,6 @@ def test_a_collective_that_nobody_waits_for_and_others_never_call_is_no_deadlock
     assert figures.end(trace) == 0
 
 
-# -- what is none of ours -----------------------------------------------------------------------------------------
-
-
 def test_something_else_to_await_is_refused() -> None:
     class Thing:
         def __await__(self) -> Any:
@@ -360,7 +342,35 @@ def test_a_coroutine_that_catches_its_error_goes_on() -> None:
     assert simulate(careful, ranks=2)[0].time == 0.3
 
 
-# -- what would end Python ----------------------------------------------------------------------------------------
+def test_a_run_that_is_over_is_one_trace_until_somebody_writes_on() -> None:
+    """What follows from it is worked out once for all its pictures; and a Trace that was taken stays what it was."""
+    left: list[Any] = []
+
+    async def leaves_its_send(model: Model) -> None:
+        if model.rank == 0:
+            assert model.trace is not model.trace  # ranks still run
+            left.append(model.pass_to(1, model.get_activation([0])))
+        else:
+            await model.receive(0)
+
+    out = simulate(leaves_its_send, ranks=2, layers=1, batches=1)
+    trace = Trace.of(out)
+    assert Trace.of([*reversed(out)]).programs == out[0].trace.programs
+    assert out[0].trace is Trace.of(out)
+    assert Trace.of(out[:1]).programs[1].events == ()
+
+    async def comes_late() -> None:
+        await left[0]  # nothing is written down, but that nobody did anything else before
+
+    asyncio.run(comes_late())
+    assert Trace.of(out) is not trace
+    later = Trace.of(out)
+    out[1].load_weights(0)
+    assert (
+        len(Trace.of(out).programs[1].events) == len(later.programs[1].events) + 1 == len(trace.programs[1].events) + 1
+    )
+    model = Model(layers=1, batches=1)
+    assert model.trace is not model.trace
 
 
 @pytest.mark.parametrize("loop", [False, True], ids=["our driver", "an event loop"])

@@ -128,9 +128,6 @@ Stores.TestCase.settings = settings(stateful_step_count=25)
 TestStores = Stores.TestCase
 
 
-# -- one by one ---------------------------------------------------------------------------------------------------
-
-
 def test_moves_stand_before_the_next_event() -> None:
     model = Model(layers=2)
     model.weights[0], model.opt_states["state"] = model.load_weights(0)

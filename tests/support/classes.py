@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from random import Random
 from typing import Any
 
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, simulate
@@ -115,45 +114,36 @@ def asked(puzzle: str) -> Asked:
 
 
 def class_of(students: int, puzzles: Sequence[str]) -> tuple[Gradebook, InMemory]:
-    """A gradebook of so many students, and the schedules in it."""
-    draw = Random(1)
-    traces: dict[str, bytes] = {}
-    pools = {puzzle: _pool(puzzle, traces) for puzzle in puzzles}
-    rows: list[Student] = []
-    for number in range(students):
-        name = f"{draw.choice(FIRST)} {draw.choice(LAST)} {number:03d}"
-        diligence = draw.random()
-        scores = [_score(puzzle, pools[puzzle], draw, diligence, number) for puzzle in puzzles]
-        rows.append(Student(name, tuple(scores)))
-    rows.sort(key=lambda row: row.name)
+    """A gradebook of so many students, and the schedules in it: each hands in another way than the one before."""
+    found = [way for puzzle in puzzles for way in ways(puzzle) if way.trace is not None]
+    traces = {way.own.schedule: schedule_of(way.trace).packed for way in found if way.trace is not None}
+    rows = [
+        Student(
+            f"{FIRST[number % len(FIRST)]} {LAST[number % len(LAST)]} {number:03d}",
+            tuple(_score(puzzle, number + 3 * place, number) for place, puzzle in enumerate(puzzles)),
+        )
+        for number in range(students)
+    ]
     refused = (
         Refused("late/empty.ipynb", "the file is empty: nothing was saved in it"),
         Refused("photo.heic", "neither a notebook (.ipynb) nor Python (.py) nor a zip of them"),
     )
     isolation = ("user namespaces: no network, no other process is seen", "limits on processor time and memory")
-    book = Gradebook(tuple(map(asked, puzzles)), tuple(rows), refused, isolation, "0.1.0")
-    return book, InMemory(traces)
+    rows.sort(key=lambda row: row.name)
+    return Gradebook(tuple(map(asked, puzzles)), tuple(rows), refused, isolation, "0.1.0"), InMemory(traces)
 
 
-def _pool(puzzle: str, traces: dict[str, bytes]) -> list[Way]:
-    for way in ways(puzzle):
-        if way.trace is not None:
-            traces[way.own.schedule] = schedule_of(way.trace).packed
-    return list(ways(puzzle))
-
-
-def _score(puzzle: str, pool: Sequence[Way], draw: Random, diligence: float, number: int) -> Score:
-    luck = draw.random()
-    file = f"{number:03d}/{PUZZLES[puzzle].stem}.ipynb"
-    if luck > 0.5 + diligence:
+def _score(puzzle: str, turn: int, number: int) -> Score:
+    """Nothing, the gap as it was, or one of the ways, in turn."""
+    place, file = turn % (len(ways(puzzle)) + 2), f"{number:03d}/{PUZZLES[puzzle].stem}.ipynb"
+    if place == 0:
         return Score(puzzle, "absent", Result("", "absent"))
-    if luck > 0.3 + diligence:
-        message = "the gap is still as it was handed out"
-        return Score(puzzle, "unsolved", Result(pool[0].own.size, "unsolved", message=message), file=file)
-    right = [way for way in pool if way.own.correct]
-    way = draw.choice(right if luck < 0.2 + diligence * 0.7 else [way for way in pool if not way.own.correct] or right)
-    source = sha256(f"{way.name} {draw.randrange(60)}".encode()).hexdigest()[:16]
-    return Score(puzzle, way.state, way.own, way.hidden, file, source, draw.choice((None, 0, 1, 3)))
+    if place == 1:
+        own = Result(ways(puzzle)[0].own.size, "unsolved", message="the gap is still as it was handed out")
+        return Score(puzzle, "unsolved", own, file=file)
+    way = ways(puzzle)[place - 2]
+    source = sha256(f"{way.name} {number % 5}".encode()).hexdigest()[:16]
+    return Score(puzzle, way.state, way.own, way.hidden, file, source, (None, 0, 1, 3)[number % 4])
 
 
 FIRST = ("Anna", "Ben", "Chiamaka", "Duc", "Émile", "Fatima", "Göran", "Hana", "Íris", "José", "Keiko", "Łukasz", "Mei")

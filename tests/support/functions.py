@@ -3,8 +3,7 @@
 from typing import Any
 
 from lib import Model, NotSolved, simulate
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way
 
 
 def good(model: Model) -> None:
@@ -51,5 +50,4 @@ def run(function: Any, **sizes: Any) -> list[Model]:
 
 
 def official(puzzle: str) -> list[Model]:
-    """The Models of the reference solution of a puzzle."""
-    return simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+    return simulate(way(puzzle), puzzle=puzzle)

@@ -46,12 +46,10 @@ def judged(function: Any, puzzle: str) -> Verdict:
 
 
 def figures(function: Any, puzzle: str) -> tuple[float, float, str | None]:
-    """Time, memory and the best goal."""
     verdict = judged(function, puzzle)
     return verdict.time, verdict.memory, verdict.best
 
 
 def came_to_goal(function: Any, puzzle: str) -> str:
-    """The same in words."""
     time, memory, best = figures(function, puzzle)
     return f"time {time:g}, memory {memory:,.0f}: {best or 'no goal'}"

@@ -51,7 +51,6 @@ class Schedule:
         await self.follow(model, self.steps)
 
     async def follow(self, model: Model, steps: list[Step]) -> None:
-        """Does the steps that are this rank's."""
         pending: list[tuple[int, Awaitable[Any]]] = []
         for step in steps:
             if model.rank not in step.ranks:

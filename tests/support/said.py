@@ -12,9 +12,11 @@ import pytest
 
 
 class Said:
-    """The texts of a file: by expression, in its order. `kinds`: with the names of the errors."""
+    """The texts of a file, by expression, in its order: of a path, or of the name of one beside a test's `__file__`.
+    `kinds`: with the names of the errors."""
 
-    def __init__(self, path: Path, *, kinds: bool = False) -> None:
+    def __init__(self, here: str | Path, name: str = "", *, kinds: bool = False) -> None:
+        path = Path(here).parent / "said" / f"{name}.txt" if name else Path(here)
         self.path, self.kinds = path, kinds
         self.texts: dict[str, str] = {}
         for part in path.read_text("utf-8").split("### ")[1:]:

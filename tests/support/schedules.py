@@ -21,8 +21,6 @@ Function = Callable[[Model], Any]
 
 
 class Case(NamedTuple):
-    """A schedule and a size to run it at."""
-
     name: str
     function: Function
     ranks: int
@@ -34,9 +32,6 @@ class Case(NamedTuple):
     def run(self, driver: Callable[..., list[Model]], **more: Any) -> list[Model]:
         sizes = {key: value for key, value in self._asdict().items() if key not in ("name", "function")}
         return driver(self.function, **(sizes | more))
-
-
-# -- one device ---------------------------------------------------------------------------------------------------
 
 
 def basic(model: Model) -> None:
@@ -52,9 +47,6 @@ def grad_accum(model: Model) -> None:
         compute(model, [batch])
     for layer in range(model.LAYERS):
         step(model, layer)
-
-
-# -- data parallel ------------------------------------------------------------------------------------------------
 
 
 async def ddp(model: Model) -> None:
@@ -146,9 +138,6 @@ async def fsdp(model: Model) -> None:
         del model.weights["whole"], model.activations[layer], model.grad_activations[layer]
     for layer in range(model.LAYERS):
         step(model, layer)
-
-
-# -- pipelines ----------------------------------------------------------------------------------------------------
 
 
 class Stage:
@@ -257,9 +246,6 @@ async def pipeline_fsdp(model: Model) -> None:
         step(model, layer)
 
 
-# -- other ways to bring gradients together -----------------------------------------------------------------------
-
-
 async def star(model: Model) -> None:
     """Rank 0 receives everybody's gradients in whatever order they come, sums, updates, and broadcasts the weights."""
     load(model)
@@ -345,8 +331,6 @@ async def split_features(model: Model) -> None:
             model.weights[layer] = await model.allgather(model.weights[layer], layer)
         model.set_final_weight(layer, model.weights[layer])
 
-
-# -- everything, at sizes that take milliseconds --------------------------------------------------------------------
 
 CLASSIC = [
     Case("basic", basic, 1, 2, 4),

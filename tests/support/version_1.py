@@ -23,7 +23,6 @@ def _row(value: Value) -> list[Any]:
 
 
 def encode(run: Trace) -> dict[str, Any]:
-    """The run as data of version 1."""
     places: dict[Any, int] = {None: -1}
     groups: dict[tuple[int, ...], int] = {(): -1}
     texts: dict[frozenset[int], str] = {}

@@ -44,7 +44,6 @@ class Warm:
         return self
 
     def wait(self, timeout: float | None = None) -> int:
-        """How the last process ended."""
         if self._status is None:
             self._control.settimeout(timeout)
             try:
@@ -57,7 +56,6 @@ class Warm:
         return self._status
 
     def kill(self) -> None:
-        """Ends the last process, if it has not ended."""
         if self._status is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

@@ -168,6 +168,15 @@ def test_what_a_page_cannot_do_is_said(site: Path, cell: str, said: str) -> None
     assert text(outputs).splitlines()[-1] == said
 
 
+def test_what_nobody_has_any_more_goes_while_nothing_is_to_be_done(site: Path) -> None:
+    cells = (
+        "import gc, weakref\ngc.disable()\nclass Loop:\n    pass\n",
+        "loop = Loop()\nloop.own = loop\nfound = weakref.ref(loop)\ndel loop",
+        "before = found() is None\nget_ipython().rest()\nbefore, found() is None",
+    )
+    assert text(answers(site, *cells)[2][1]) == "(False, True)"
+
+
 def test_prints_without_end_are_cut(site: Path) -> None:
     ((fine, outputs),) = answers(site, "for number in range(200_000):\n    print(number)")
     assert fine

@@ -48,9 +48,6 @@ def test_the_help_for_the_leanest_changes_nothing(size: Size) -> None:
     assert _claims(leanest(size, ALONE, helped=False)) == _claims(find(size, "leanest"))
 
 
-# -- the model and the simulator --------------------------------------------------------------------------------------
-
-
 def _times(size: Size, orders: list[list[Action]], trace: Trace) -> dict[Action, int]:
     """When the operations of a run started, in tenths of a step; with overlap, when its messages were called for."""
     found: dict[Action, int] = {}

@@ -37,9 +37,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("traces")
 
 
-# -- there and back -----------------------------------------------------------------------------------------------
-
-
 @given(RUNS)
 def test_what_is_saved_comes_back(folder: Path, one: Case | Schedule) -> None:
     trace = traced(one)
@@ -91,7 +88,6 @@ def test_files_of_both_versions_are_read_for_ever(name: str, folder: Path) -> No
 
 
 def column(name: str, *path: Any, to: Any) -> Any:
-    """A damaged file of columns."""
     data = json.loads(json.dumps(serial.encode(TRACES[name])))
     here = data
     for key in path[:-1]:
@@ -123,9 +119,6 @@ def test_a_short_file_does_not_share_without_end(folder: Path, monkeypatch: pyte
     assert serial.encode(serial.decode(serial.encode(wide))) == serial.encode(wide) != whole
 
 
-# -- saving -------------------------------------------------------------------------------------------------------
-
-
 def test_a_disk_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
     TRACES["star"].save(path)
@@ -150,9 +143,6 @@ def test_a_folder_that_is_not_there_is_made_and_a_file_that_is_not_an_os_error(t
         Trace.load(tmp_path / "nowhere.json")
     with pytest.raises(OSError, match="directory"):
         Trace.load(tmp_path)
-
-
-# -- whatever else may lie there ----------------------------------------------------------------------------------
 
 
 def use(trace: Trace) -> None:
@@ -234,14 +224,13 @@ BLOCKING = [event[12] for event in AT_ONCE].index(True)
 
 
 def waited(name: str, place: int, target: int) -> Any:
-    """A Trace with one more wait."""
     data = copy.deepcopy(DATA[name])
     wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
     data["programs"][0]["events"].insert(place, wait)
     return data
 
 
-SAID = Said(Path(__file__).with_name("said") / "damage.txt")
+SAID = Said(__file__, "damage")
 
 
 @pytest.mark.parametrize("call", SAID.texts)
@@ -264,7 +253,7 @@ def test_parts_of_many_rows_are_read_as_runs_like_parts_of_a_few(
     """No more numbers are listed for a million tokens than for sixteen; but runs are limited too."""
     one = PROGRAMS[name]
     layers = [dataclasses.replace(layer, rows=10**6) for layer in one.layers]
-    trace = simulate(one.make(""), layers=layers, ranks=one.ranks, batches=1)[0].trace
+    trace = one.run(layers=layers, batches=1)[0].trace
     monkeypatch.setattr(reader, "MAX_SET_ITEMS", 100)
     trace.save(folder / "trace.json")
     for again in (Trace.load(folder / "trace.json"), Trace.parse(trace.text())):

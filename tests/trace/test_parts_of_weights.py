@@ -1,7 +1,6 @@
 """Columns, features and partial sums in files and texts: they come back, and what there cannot be is refused."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ def test_the_form_of_a_file() -> None:
     assert Trace.parse(TRACE.text()).text() == TRACE.text()
 
 
-SAID = Said(Path(__file__).with_name("said") / "parts.txt")
+SAID = Said(__file__, "parts")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

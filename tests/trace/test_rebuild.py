@@ -91,6 +91,26 @@ def test_what_an_event_is_about_follows_from_its_values(case: Case) -> None:
     assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
 
 
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_without_times_all_else_is_the_same(case: Case) -> None:
+    """A check at hidden sizes asks for no times; those that the run states stay, whatever they are."""
+    trace = Trace.of(case.run(simulate))
+    for _, one in trace.events():
+        assert one.copy() == one
+        assert one.copy() is not one
+        one.issued += 7
+    timed, plain = rebuild(trace), rebuild(trace, timed=False)
+    assert plain.flaws == timed.flaws
+    assert {key: found[1:] for key, found in plain.finals.items()} == {
+        key: found[1:] for key, found in timed.finals.items()
+    }
+    for one, other, stated in zip(plain.run.programs, timed.run.programs, trace.programs, strict=True):
+        assert one.values == other.values
+        pairs = zip(one.events, other.events, stated.events, strict=True)
+        assert [mine.at(0, 0, 0) for mine, _, _ in pairs] == [event.at(0, 0, 0) for event in other.events]
+        assert [event.issued for event in one.events] == [event.issued for event in stated.events]
+
+
 def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> None:
     async def hands(model: Model) -> None:
         if model.rank == 0:

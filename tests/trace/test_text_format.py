@@ -1,7 +1,5 @@
 """A schedule as text: one line a rank, there and back again, and `<-- here` where it is wrong."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +17,6 @@ TEXTS = {name: trace.text() for name, trace in TRACES.items()}
 
 def same(one: Trace, other: Trace) -> bool:
     return without_places(one) == without_places(other)
-
-
-# -- there and back -----------------------------------------------------------------------------------------------
 
 
 @given(RUNS)
@@ -86,12 +81,10 @@ def test_spaces_and_empty_lines_do_not_matter() -> None:
         assert Trace.parse(loose).text() == text
 
 
-# -- wrong text ---------------------------------------------------------------------------------------------------
-
 characters = st.sampled_from("0123456789 ,./>@%~:+-|WFBXUAREPCKZSR=Q\n")
 HEAD = "llm-training-puzzles 1 layers=1 batches=1 ranks=1\n"
 
-test_a_mistake_is_named = Said(Path(__file__).with_name("said") / "texts.txt").test(lambda: globals())
+test_a_mistake_is_named = Said(__file__, "texts").test(lambda: globals())
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.data())

@@ -77,8 +77,6 @@ def _shared(value: Value, parts: dict[str, Part]) -> int:
 
 
 class _Fuzz:
-    """One program that goes on by chance."""
-
     def __init__(self, net: str, seed: int) -> None:
         self.random = random.Random(f"{net} {seed}")
         layers = NETS[net]
@@ -164,7 +162,6 @@ class _Fuzz:
 
 
 def fuzzed(net: str, seed: int, steps: int = 90) -> _Fuzz:
-    """A random program that has run."""
     fuzz = _Fuzz(net, seed)
     for _ in range(6 * steps):
         if len(fuzz.model.program.events) > steps:

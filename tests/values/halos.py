@@ -1,4 +1,5 @@
-"""Steps of convolutions of three rows whose grid is dealt out by rows, by each way to fetch those of neighbours."""
+"""Steps of convolutions of three rows whose grid is dealt out by rows, by each way to fetch those of neighbours, and
+with mistakes. Other ways are those of the puzzle halo_conv."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -6,7 +7,7 @@ from typing import Any
 
 from lib import Model
 
-__all__ = ["gathered", "overlapped", "step"]
+__all__ = ["Part", "step"]
 
 Value = Any
 
@@ -28,12 +29,10 @@ class Part:
 
     @property
     def edges(self) -> list[int]:
-        """Its rows that neighbours need."""
         return self.beside(self.low, self.high - 1)
 
     @property
     def halo(self) -> list[int]:
-        """Rows of the neighbours that it needs."""
         return self.beside(self.low - 1, self.high)
 
     def row(self, value: Value, row: int) -> Value:
@@ -91,79 +90,6 @@ def step(sizes: Sequence[int], way: str = "halo", *, last_back: bool = True, mis
                 g = own
             dw = await model.allreduce(dw, layer)
             model.set_final_weight(layer, model.update(layer, dw, model.weights[layer], states[layer])[0])
-        return model
-
-    return function
-
-
-def overlapped(sizes: Sequence[int]) -> Any:
-    """Inner rows forward while those of the neighbours travel; backward the edges first, so that the gradients of the
-    halo travel while the inner rows are worked on."""
-
-    async def function(model: Model) -> Model:
-        part, weights, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
-        for layer in range(model.LAYERS):
-            weights[layer], model.opt_states[layer] = model.load_weights(layer)
-        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
-        for layer in range(model.LAYERS):
-            coming = model.halo([part.row(x, row) for row in part.edges], layer, part.members)
-            y = model.forward(layer, x, weights[layer])
-            for edge in await coming:
-                x = x.combine(edge)
-            for row in part.edges:
-                y = y.combine(model.forward(layer, part.around(x, row), weights[layer]))
-            kept[layer], x = x, y
-        g = model.loss(x)
-        for layer in reversed(range(model.LAYERS)):
-            x, outer, dw, coming = kept.pop(layer), list[Value](), None, None
-            for row in part.edges:
-                more, dx = model.backward(layer, part.around(x, row), part.row(g, row), weights[layer])
-                outer.append(dx)
-                dw = more if dw is None else dw + more
-            if layer:
-                out = zip(outer, part.halo, strict=True)
-                coming = model.halo([part.row(dx, row) for dx, row in out], layer, part.members)
-            more, g = model.backward(layer, part.inner(x, 0), part.inner(g, 1), weights[layer])
-            dw = more if dw is None else dw + more
-            if coming is not None:
-                own = part.inner(g, 2)
-                for row, dx, more in zip(part.edges, outer, await coming, strict=True):
-                    next_one = row + (1 if row == part.low and not part.first else -1)
-                    own = own.combine(part.row(g, row) + part.row(dx, row) + more)
-                    own = own.combine(part.row(g, next_one) + part.row(dx, next_one))
-                g = own
-            dw = await model.allreduce(dw, layer)
-            model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
-        return model
-
-    return function
-
-
-def gathered(sizes: Sequence[int]) -> Any:
-    """Every rank has all rows of each input, and of each gradient: nothing has to go home. Of the gradient it takes its
-    own rows and one more on each side, as all that its rows were needed for."""
-
-    async def function(model: Model) -> Model:
-        part, weights, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
-        wide = int(part.high > part.low)
-
-        def near(value: Value, by: int) -> Value:
-            return value.cut("rows", max(part.low - by * wide, 0), min(part.high + by * wide, part.rows))
-
-        for layer in range(model.LAYERS):
-            weights[layer], model.opt_states[layer] = model.load_weights(layer)
-        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
-        for layer in range(model.LAYERS):
-            kept[layer] = near(await model.allgather(x, layer), 2)
-            x = model.forward(layer, near(kept[layer], 1), weights[layer])
-        g = model.loss(x)
-        for layer in reversed(range(model.LAYERS)):
-            x = kept.pop(layer)
-            dw = model.backward_weight(layer, near(x, 1), g)
-            whole = await model.allgather(g, layer)
-            g = part.inner(model.backward_input(layer, x, near(whole, 1), weights[layer]), 0)
-            dw = await model.allreduce(dw, layer)
-            model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
         return model
 
     return function

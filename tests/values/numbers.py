@@ -49,7 +49,6 @@ def within(outer: Place, inner: Place) -> Index:
     return (slice(None), *at)
 
 
-# -- the mathematics of the kinds -----------------------------------------------------------------------------------
 # Arrays have one more dim in front: 1, or of a running sum 3, which are the sum, its maximum and the sum that divides.
 
 
@@ -70,7 +69,6 @@ class Math:
         return grad
 
     def merge(self, one: Array, other: Array) -> Array:
-        """The sum of two parts."""
         return one + other
 
     def finish(self, array: Array) -> Array:
@@ -565,10 +563,10 @@ class Undivided:
 
     def taken(self, number: int) -> tuple[Array, Array, Place, Place | None]:
         """What a layer takes: arrays, and the places that they have."""
-        kind, of = self.shape.kinds[number], self.shape.of(number)
-        x, at = self.x[of[0]], self.shape.activations[of[0]].whole
+        kind, of, edges = self.shape.kinds[number], self.shape.of(number), self.shape.activations
+        x, at = self.x[of[0]], edges[min(of[0], len(edges) - 1)].whole  # of layers that are alike one stands for all
         if kind.takes == "activation":
-            return x, self.x[of[1]], at, self.shape.activations[of[1]].whole
+            return x, self.x[of[1]], at, edges[of[1]].whole
         return x, self.weights.get(number), at, None if kind.weight is None else kind.weight.whole
 
     def whole(self, value: Value) -> Array:
@@ -606,7 +604,6 @@ class _Play:
             self.compared += 1
 
     def sum(self, values: Sequence[Value], arrays: Sequence[Array]) -> Array:
-        """What a reduce gives."""
         some = [array for value, array in zip(values, arrays, strict=True) if not value.place.zero] or arrays[:1]
         total = some[0]
         for array in some[1:]:
@@ -614,7 +611,6 @@ class _Play:
         return total
 
     def united(self, values: Sequence[Value], arrays: Sequence[Array], whole: Place) -> Array:
-        """What a gather gives."""
         made = np.zeros((len(arrays[0]), *[len(items(part)) for part in whole.dims]))
         for value, array in zip(values, arrays, strict=True):
             made[within(whole, value.place)] = array
@@ -662,7 +658,6 @@ class _Play:
             self.put(rank, number, array)
 
     def meet(self, members: Sequence[tuple[int, Any]]) -> list[list[Array]]:
-        """What each member of a collective gets."""
         row = COLLECTIVES[members[0][1].op]
         values = [[self.value(rank, number) for number in event.inputs] for rank, event in members]
         arrays = [[self.arrays[rank][number] for number in event.inputs] for rank, event in members]

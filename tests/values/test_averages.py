@@ -1,6 +1,6 @@
 """Numbers for a whole grid of which each rank has a part: weighted means, moments, and a norm by groups of features."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -10,13 +10,13 @@ from lib import Activation, Layer, Model, PuzzleError, check, simulate
 from lib.values.layers import Shape
 from lib.values.rules import forward
 from lib.values.values import made
+from tests.support.said import Said
 from tests.values.numbers import play
 
 UNEVEN = [4, 8, 12, 16]
 
 
 def parts(value: Any, sizes: Sequence[int]) -> list[Any]:
-    """A value cut into so many rows each."""
     ends = [0, *accumulate(sizes)]
     return [value.cut("rows", low, high) for low, high in pairwise(ends)]
 
@@ -59,59 +59,44 @@ def net(rows: int) -> list[Layer]:
     ]
 
 
-@pytest.mark.parametrize("sizes", [UNEVEN, [5, 5, 5, 5], [3, 3, 3, 0]])
-def test_in_numbers_every_value_that_is_done_is_its_part_of_the_whole(sizes: list[int]) -> None:
-    models = simulate(norm(sizes), layers=net(sum(sizes)), ranks=len(sizes), batches=2)
+@pytest.mark.parametrize(
+    ("sizes", "mean"), [(UNEVEN, ""), ([5, 5, 5, 5], ""), ([3, 3, 3, 0], ""), ([5, 5, 5, 5], "mean of means")]
+)
+def test_in_numbers_every_value_that_is_done_is_its_part_of_the_whole(sizes: list[int], mean: str) -> None:
+    models = simulate(norm(sizes, mean), layers=net(sum(sizes)), ranks=len(sizes), batches=2)
     assert check(models).correct
     assert play(models[0].trace) > 10 * len(sizes)
 
 
-def test_equal_parts_may_be_averaged() -> None:
-    models = simulate(norm([5] * 4, "mean of means"), layers=net(20), ranks=4, batches=2)
-    assert check(models).correct
-    assert play(models[0].trace) > 40
+def averaged(what: Callable[[Model, Any], Any]) -> str:
+    """What is said of a mean over two ranks, each with a half of the weight, of something that is no mean."""
 
-
-@pytest.mark.parametrize("what", ["gradient", "activation", "partial"])
-def test_what_is_no_mean_is_not_averaged(what: str) -> None:
     async def average(model: Model) -> None:
         weight, _ = model.load_weights(0, model.rank, 2)
-        x = model.get_activation([0])
-        other = {"gradient": model.fake_grad(0, [model.rank]), "activation": x}
-        partial = model.forward(0, model.shard(x, "features", model.rank, 2), weight) if what == "partial" else None
-        await model.allreduce_mean(other.get(what, partial), 0)
+        await model.allreduce_mean(what(model, weight), 0)
 
-    with pytest.raises(PuzzleError, match="that is no mean cannot be averaged") as raised:
-        simulate(average, ranks=2, batches=2)
-    assert {"gradient": "divide by nothing", "activation": "take it as it is", "partial": "model.allreduce"}[
-        what
-    ] in str(raised.value)
+    return said(average, ranks=2, batches=2)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("other features", "features"),
-        ("no point", "grid columns"),
-        ("other rows", "rows"),
-        ("half a group", "group"),
-    ],
-)
-def test_backward_takes_what_belongs_together(wrong: str, said: str) -> None:
+def taken(wrong: Callable[..., Any]) -> str:
+    """What is said of a model with moments and a group norm where it is given what does not belong together."""
+
     async def function(model: Model) -> None:
         x = model.get_activation([0])
         moments = model.forward(0, x)
         g = model.loss(model.forward(1, x, moments))
         by_moments, _ = model.backward(1, x, g, moments)
-        if wrong == "other features":
-            model.backward(0, model.shard(x, "features", 0, 2), model.shard(by_moments, "features", 1, 2))
-        elif wrong == "no point":
-            model.backward(0, x, by_moments.cut("columns", 0, 0))
-        elif wrong == "other rows":
-            model.backward(1, x.cut("rows", 0, 2), g.cut("rows", 2, 4), moments)
-        else:
-            model.forward(1, model.shard(x, "features", 0, 4), model.shard(moments, "features", 0, 4))
+        wrong(model, x, moments, g, by_moments)
 
-    layers = [Layer("moments", 4, 4, 4, columns=3), Layer("group_norm", 4, 4, 4, columns=3, of=(0, 1))]
-    with pytest.raises(PuzzleError, match=said):
-        simulate(function, layers=layers)
+    return said(
+        function, layers=[Layer("moments", 4, 4, 4, columns=3), Layer("group_norm", 4, 4, 4, columns=3, of=(0, 1))]
+    )
+
+
+def said(function: Any, **sizes: Any) -> str:
+    with pytest.raises(PuzzleError) as raised:
+        simulate(function, **sizes)
+    return "\n".join(line for line in str(raised.value).splitlines() if not line.startswith("  where:"))
+
+
+test_what_is_no_mean_and_what_does_not_belong_together = Said(__file__, "averages").test(lambda: globals())

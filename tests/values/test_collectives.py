@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,9 +31,6 @@ def buckets(n: int) -> list[list[WeightGrad]]:
 
 def results(op: str, values: list[Any], root: int = 0) -> list[Any]:
     return COLLECTIVES[op].results(values, root)
-
-
-# -- what each gets -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -109,9 +105,6 @@ def test_a_bucket_costs_one_latency_and_the_bytes_of_all() -> None:
     costs, row, whole = Links(latency=0.15), COLLECTIVES["allreduce_bucket"], 512 * 512
     times = [units(costs.communicate(row, layers * whole, range(4))) for layers in (1, 2, 4, 8)]
     assert times == [1.5, 2.1, 3.3, 5.7]
-
-
-# -- what moves ---------------------------------------------------------------------------------------------------
 
 
 PARTS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
@@ -203,9 +196,6 @@ def test_sizes_of_a_replay_are_those_that_it_says() -> None:
     assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
 
 
-# -- who may join -------------------------------------------------------------------------------------------------
-
-
 def members(*calls: tuple[str, int, Any]) -> list[Member]:
     return [Member(rank, op, layer, value, 0) for rank, (op, layer, value) in enumerate(calls)]
 
@@ -232,9 +222,9 @@ def join(op: str, *values: Any, pair: tuple[int, int]) -> None:
 
 
 HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
-test_members_that_do_not_go_together_are_shown_side_by_side = Said(
-    Path(__file__).with_name("said") / "groups.txt"
-).test(lambda: {**globals(), "bring": bring})
+test_members_that_do_not_go_together_are_shown_side_by_side = Said(__file__, "groups").test(
+    lambda: {**globals(), "bring": bring}
+)
 
 
 def test_what_nobody_sums_is_nobodys_mismatch() -> None:

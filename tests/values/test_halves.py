@@ -1,7 +1,6 @@
 """The two halves of backward: what they give and take together is what backward gives and takes, of any part."""
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ BACKWARD, INPUT, WEIGHT = (OPERATIONS[name] for name in ("backward", "backward_i
 
 
 def cut(draw: st.DrawFn) -> tuple[set[int], int]:
-    """Some neighbouring pieces of a dim, perhaps all."""
     total = draw(st.sampled_from([1, 2, 4]))
     first = draw(st.integers(0, total - 1))
     return set(range(first, draw(st.integers(first, total - 1)) + 1)), total
@@ -84,4 +82,4 @@ OPEN: dict[Any, Any] = {
 }
 
 
-test_what_they_refuse = Said(Path(__file__).with_name("said") / "halves.txt").test(lambda: globals())
+test_what_they_refuse = Said(__file__, "halves").test(lambda: globals())

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lib import UNIT, Layer, PuzzleError, Trace, check, retime, simulate
+from lib import UNIT, Layer, Trace, check, retime, simulate
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
 from lib.values.rules import load_weights
@@ -18,14 +18,9 @@ SEEDS = 500 if THOROUGH else 36
 """Programs of each net."""
 
 
-def run(name: str, mistake: str = "") -> Any:
-    one = PROGRAMS[name]
-    return simulate(one.make(mistake), layers=one.layers, ranks=one.ranks, batches=one.batches)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_right_in_numbers_and_for_the_check(name: str) -> None:
-    models = run(name)
+    models = PROGRAMS[name].run()
     verdict = check(models)
     assert verdict.correct, verdict.faults
     assert play(models[0].trace) > 20
@@ -33,22 +28,13 @@ def test_a_program_is_right_in_numbers_and_for_the_check(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_comes_back_from_a_file_and_from_text(name: str, tmp_path: Any) -> None:
-    trace = run(name)[0].trace
+    trace = PROGRAMS[name].run()[0].trace
     trace.save(tmp_path / "run.json")
     loaded, parsed = Trace.load(tmp_path / "run.json"), Trace.parse(trace.text())
     assert loaded.text() == parsed.text() == trace.text()
     assert check(loaded).time == check(parsed).time == check(trace).time
     assert check(loaded).correct
     assert check(parsed).correct
-
-
-@pytest.mark.parametrize(("name", "mistake"), [(name, each) for name, one in PROGRAMS.items() for each in one.mistakes])
-def test_a_mistake_is_noticed(name: str, mistake: str) -> None:
-    try:
-        fixes = "\n".join(check(run(name, mistake)).faults)
-    except PuzzleError as error:
-        fixes = str(error)
-    assert "fix: " in fixes
 
 
 @pytest.mark.parametrize("net", NETS)

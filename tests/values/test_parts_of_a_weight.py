@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,9 +48,6 @@ def test_what_a_part_of_a_part_gives() -> None:
     )
 
 
-# -- the laws ---------------------------------------------------------------------------------------------------
-
-
 def test_a_sum_is_done_by_itself_and_is_then_the_one_that_no_part_was_missing_from() -> None:
     one, two = (value(Activation, 2, [0, 1], ("terms", {i}, 2)) for i in range(2))
     done = reduce(one, two)
@@ -88,7 +84,7 @@ def refused(law: Callable[..., Any], values: list[Any]) -> str:
     return "\n".join(said)
 
 
-test_what_the_laws_refuse = Said(Path(__file__).with_name("said") / "apart.txt").test(lambda: globals())
+test_what_the_laws_refuse = Said(__file__, "apart").test(lambda: globals())
 
 
 def test_batches_are_cut_in_order_and_gathered_again() -> None:
@@ -102,9 +98,6 @@ def test_batches_are_cut_in_order_and_gathered_again() -> None:
         with pytest.raises(RuleError) as raised:
             cut(some, 0, n)
         assert raised.value.fact == Undivided(some, "batches", 4, n)
-
-
-# -- collectives, prices, forms ----------------------------------------------------------------------------------
 
 
 def test_collectives_of_parts() -> None:

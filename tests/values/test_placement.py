@@ -7,7 +7,6 @@ import weakref
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,9 +45,6 @@ def together(of: list[tuple[frozenset[int], int]]) -> Part:
 def enumerated(*of: tuple[frozenset[int], int]) -> set[int]:
     """The same parts, each of them written down."""
     return {shard * (COMMON // total) + i for shards, total in of for shard in shards for i in range(COMMON // total)}
-
-
-# -- parts --------------------------------------------------------------------------------------------------------
 
 
 @given(some, some)
@@ -122,9 +118,6 @@ def test_two_coprime_numbers_of_shards_are_no_work() -> None:
     assert not a.covers(b)
     together = union([a.first, b.first])
     assert Fraction(together.size, together.dim.size) == Fraction(1, 10**6) + Fraction(1, 999_983)
-
-
-# -- places -------------------------------------------------------------------------------------------------------
 
 
 grids = st.integers(1, 12)
@@ -257,15 +250,12 @@ EXPERTS = [
 ]
 
 
-# -- layers -------------------------------------------------------------------------------------------------------
-
-
 def test_a_description_reads_back() -> None:
     for layer in (PRICED, Layer("linear", 8, 8, 3), CONVOLUTION, *EXPERTS):
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
 
 
-test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_name("said") / "layers.txt").test(
+test_a_description_that_there_cannot_be_is_refused = Said(__file__, "layers").test(
     lambda: {**globals(), "lib": lib, "load_weights": rules.load_weights}
 )
 
@@ -273,9 +263,6 @@ test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_na
 def test_layers_that_are_alike_are_one_with_one_table_of_places() -> None:
     kinds = Shape(8, 1, [PRICED, Layer("attention", heads=4)] * 4).kinds
     assert [kinds.index(kind) for kind in kinds] == [0, 1, 2, 1, 2, 1, 2, 7]  # data are no sum, nor what the loss takes
-
-
-# -- what a check makes of shards -----------------------------------------------------------------------------------
 
 
 def test_a_file_holds_as_many_shards_as_a_call_may_name() -> None:

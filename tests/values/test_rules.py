@@ -1,7 +1,6 @@
 """What an operation may do to values, and what it says to those it cannot work with."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,9 +52,6 @@ def beside(layer: int, by: int) -> int:
     return max(layer + by, -1)
 
 
-# -- what operations make -----------------------------------------------------------------------------------------
-
-
 @given(layers, shifts, st.just(frozenset(range(4))) | batch_sets, shard_sets, shard_sets, shard_sets, shifts)
 def test_update(layer: int, by: int, batches: frozenset[int], g: Any, w: Any, o: Any, also: int) -> None:
     of_grad, step, of_state = beside(layer, by), 1, 1 + also
@@ -77,12 +73,10 @@ def test_update(layer: int, by: int, batches: frozenset[int], g: Any, w: Any, o:
             rules.update(SHAPE, layer, grad, part, state)
 
 
-# -- what they say ------------------------------------------------------------------------------------------------
-
 whole = WeightGrad(0, 3, range(4), 4)
 
 
-test_a_mistake_explains_itself = Said(Path(__file__).with_name("said") / "rules.txt").test(
+test_a_mistake_explains_itself = Said(__file__, "rules").test(
     lambda: {**globals(), "itertools": itertools, "COLLECTIVES": COLLECTIVES}
 )
 
@@ -103,9 +97,6 @@ def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients
     with pytest.raises(RuleError, match="the layer is not a whole number") as raised:
         rules.named_layer(SHAPE, "0", "allgather")
     assert raised.value.fact == facts.NotALayer("allgather", "0", 3)
-
-
-# -- as a student meets them --------------------------------------------------------------------------------------
 
 
 def test_a_failed_operation_moves_no_clock_and_records_nothing() -> None:

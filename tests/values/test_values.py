@@ -4,23 +4,13 @@ import copy
 import pickle
 from dataclasses import FrozenInstanceError
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib import (
-    HIDDEN,
-    Activation,
-    ActivationGrad,
-    Model,
-    OptState,
-    RuleError,
-    Weight,
-    WeightGrad,
-)
+from lib import HIDDEN, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
 from lib.values.laws import cut, gather, reduce, total_elements
 from lib.values.values import KINDS, Value, describe, fields_of, value_of
 from tests.support.said import Said
@@ -73,9 +63,6 @@ def parts(draw: st.DrawFn, whole: frozenset[int]) -> list[frozenset[int]]:
     return [frozenset(item for item in whole if owner[item] == i) for i in range(3)]
 
 
-# -- the two laws -------------------------------------------------------------------------------------------------
-
-
 @given(values, st.data())
 def test_gather_is_associative_and_commutative_and_loses_nothing(value: Value, data: st.DataObject) -> None:
     field = split_field(value)
@@ -105,9 +92,6 @@ def test_gather_takes_disjoint_shards_of_the_same_thing_and_nothing_else(a: Any,
     else:
         with pytest.raises(RuleError):
             a.combine(b)
-
-
-# -- plain data ---------------------------------------------------------------------------------------------------
 
 
 @given(values)
@@ -170,9 +154,6 @@ def test_the_sum_of_sizes_is_exact(some: list[Value]) -> None:
     assert total_elements(some) == sum((value.elements() for value in some), 0)
 
 
-# -- words --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -212,9 +193,7 @@ class Delivery:
         yield
 
 
-test_other_things_are_described_in_few_words = Said(Path(__file__).with_name("said") / "things.txt").test(
-    lambda: {**globals(), "partial": partial}
-)
+test_other_things_are_described_in_few_words = Said(__file__, "things").test(lambda: {**globals(), "partial": partial})
 
 
 def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
@@ -222,14 +201,10 @@ def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
     assert [cls.kind for cls in KINDS.values()] == list(KINDS)
 
 
-# -- errors -------------------------------------------------------------------------------------------------------
-
 grad = WeightGrad(1, 2, [0, 1], 4)
 
 
-test_a_broken_law_explains_itself = Said(Path(__file__).with_name("said") / "laws.txt").test(
-    lambda: {**globals(), "reduce": reduce}
-)
+test_a_broken_law_explains_itself = Said(__file__, "laws").test(lambda: {**globals(), "reduce": reduce})
 
 
 MOST = 10**6
@@ -244,8 +219,6 @@ def test_a_value_made_by_hand_is_one_that_there_could_be(value: Value) -> None:
 
 
 class Mine(Value):
-    """A class of the student's."""
-
     def __init__(self) -> None:
         for name, item in (("home", None), ("number", -1), ("updates", 0)):
             object.__setattr__(self, name, item)

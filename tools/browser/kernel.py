@@ -34,8 +34,9 @@ COMMAND: Final = re.compile(r"\s*(?:!|%{1,2}[a-z])", re.IGNORECASE)
 NO_COMMANDS: Final = "This page runs Python only: a line that begins with ! or % is a command of Jupyter's."
 ABSENT: Final = "This page has no {}: it has Python's standard library, `lib` and `drawing`."
 OURS: Final = ("lib", "drawing")
-YOUNG: Final = 20_000
-"""New objects after which the collector looks for those that nobody has: a run makes many, and keeps most of them."""
+YOUNG: Final = 200_000
+"""New objects after which the collector looks for those that nobody has while a cell runs: a look takes as long as the
+check of a puzzle, so it is mostly left to `rest`."""
 CONTAINERS: Final[tuple[type, ...]] = (dict, list, tuple, set, frozenset)
 """What is shown with a line for each thing in it, where one line is too long."""
 
@@ -159,6 +160,12 @@ class Kernel:
         named = (self.user_ns.get(name) for name in code.co_names)
         self._last = next((one for one in named if _is_run(one)), self._last)
         return value
+
+    def rest(self) -> None:
+        """Do while nobody waits what would keep somebody waiting: look for objects that nobody has, and import what the
+        first check needs."""
+        gc.collect()
+        from lib.checker import hidden_sizes, notes  # pyright: ignore[reportUnusedImport] # noqa: F401
 
     def last_run(self) -> str | None:
         """Return the run that a cell named last, as the text of a Trace file; None where there was none."""

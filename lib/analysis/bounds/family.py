@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
-from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, these
 from lib.puzzles.records import Puzzle, Size, Sized
@@ -114,7 +113,7 @@ class Family:
 
     def differences(self, run: Trace) -> Iterator[str]:
         """In what a run, whose values have been made anew, is no schedule of this family."""
-        return _differences(run, self)
+        return _Otherwise(run, self).differences()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,106 +217,160 @@ def excuse(run: Trace, family: Schedules) -> str | None:
     return next(family.differences(rebuilt), None)
 
 
-def _differences(run: Trace, family: Family) -> Iterator[str]:
-    owners: dict[tuple[int, int], int] = {}
-    yield from _computed(run, family, owners)
-    place = {rank: family.stage(layer) for (layer, _), rank in owners.items()}
-    yield from _shared_out(family, owners, place)
-    for program, lives in zip(run.programs, run.lifetimes(), strict=True):
-        yield from _given(program, lives, family, place[program.rank])
-    sent: set[tuple[str, int, int]] = set()
-    for program in run.programs:
-        for event in program.events:
-            if event.op in COLLECTIVES or event.op == "pass_to":
-                yield from _between_hosts(program, event, family, run.mesh)
-            if event.op in COLLECTIVES:
-                yield from _collective(program, event, family, place)
-            elif event.op == "pass_to":
-                yield from _message(program, event, family, (owners, place), sent)
+class _Otherwise:
+    """What a run, whose values have been made anew, does otherwise than a family."""
 
+    def __init__(self, run: Trace, family: Family) -> None:
+        self.run, self.family = run, family
+        self.owners: dict[tuple[int, int], int] = {}
+        """The rank that computes a layer on a batch."""
+        self.place: dict[int, int] = {}
+        """The stage of each rank."""
+        self.sent: set[tuple[str, int, int]] = set()
 
-# -- who computes what ----------------------------------------------------------------------------------------------
+    def differences(self) -> Iterator[str]:
+        """Tell what it does otherwise, the first thing first."""
+        yield from self.computed()
+        self.place = {rank: self.family.stage(layer) for (layer, _), rank in self.owners.items()}
+        yield from self.shared_out()
+        for program, lives in zip(self.run.programs, self.run.lifetimes(), strict=True):
+            yield from self.given(program, lives)
+        for program in self.run.programs:
+            for event in program.events:
+                if event.op in COLLECTIVES or event.op == "pass_to":
+                    yield from self.between_hosts(program, event)
+                    yield from (self.message if event.op == "pass_to" else self.collective)(program, event)
 
+    # -- who computes what ------------------------------------------------------------------------------------------
 
-def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) -> Iterator[str]:
-    """Tell whether everything is computed once, forward and backward in one place; `owners` gets the rank of each."""
-    done: set[tuple[str, int, int]] = set()
-    for rank, event in run.events():
-        if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch or event.layer is None:
-            continue
-        what = f"{event.op} of layer {event.layer}"
-        size = len(event.batches)
-        if (event.op in BY_WEIGHT) != (event.op in BY_INPUT):
-            yield f"rank {rank} splits the backward of layer {event.layer} in two halves"
-        if any(not value.is_complete() for value in run.programs[rank].values_of(event.inputs)):
-            yield f"rank {rank} runs {what} with a part of the weight"
-        if family.grouping == "one" and size > 1:
-            yield f"rank {rank} runs {what} on {these('batch', event.batches)} together"
-        if family.grouping == "all" and size < family.mine:
-            yield f"rank {rank} runs {what} on {these('batch', event.batches)} alone"
-        for batch in sorted(event.batches):
-            if (event.op, event.layer, batch) in done:
-                yield f"{what} on batch {batch} is computed more than once, the last time on rank {rank}"
-            done.add((event.op, event.layer, batch))
-            owner = owners.setdefault((event.layer, batch), rank)
-            if owner != rank:
-                yield f"layer {event.layer} goes forward and backward on batch {batch} on different ranks"
-    if len(owners) < family.layers * family.batches:
-        yield "it leaves out batches"
+    def computed(self) -> Iterator[str]:
+        """Tell whether everything is computed once, forward and backward in one place."""
+        done: set[tuple[str, int, int]] = set()
+        for rank, event in self.run.events():
+            if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch or event.layer is None:
+                continue
+            what, size = f"{event.op} of layer {event.layer}", len(event.batches)
+            if (event.op in BY_WEIGHT) != (event.op in BY_INPUT):
+                yield f"rank {rank} splits the backward of layer {event.layer} in two halves"
+            if any(not value.is_complete() for value in self.run.programs[rank].values_of(event.inputs)):
+                yield f"rank {rank} runs {what} with a part of the weight"
+            if self.family.grouping == "one" and size > 1:
+                yield f"rank {rank} runs {what} on {these('batch', event.batches)} together"
+            if self.family.grouping == "all" and size < self.family.mine:
+                yield f"rank {rank} runs {what} on {these('batch', event.batches)} alone"
+            for batch in sorted(event.batches):
+                if (event.op, event.layer, batch) in done:
+                    yield f"{what} on batch {batch} is computed more than once, the last time on rank {rank}"
+                done.add((event.op, event.layer, batch))
+                if self.owners.setdefault((event.layer, batch), rank) != rank:
+                    yield f"layer {event.layer} goes forward and backward on batch {batch} on different ranks"
+        if len(self.owners) < self.family.layers * self.family.batches:
+            yield "it leaves out batches"
 
+    def shared_out(self) -> Iterator[str]:
+        """Tell whether each rank has one stage, and its share of the batches."""
+        batches: dict[int, set[int]] = defaultdict(set)
+        for (layer, batch), rank in sorted(self.owners.items()):
+            stage = self.family.stage(layer)
+            if self.place[rank] != stage:
+                yield f"rank {rank} computes layers of several stages"
+            if self.owners[stage * self.family.each, batch] != rank:
+                yield f"batch {batch} is on several ranks in layers that belong together"
+            batches[rank].add(batch)
+        for rank in range(self.family.ranks):
+            if len(batches[rank]) != self.family.mine:
+                yield f"rank {rank} computes {len(batches[rank])} batches, and not {self.family.mine}"
 
-def _shared_out(family: Family, owners: dict[tuple[int, int], int], place: dict[int, int]) -> Iterator[str]:
-    """Tell whether each rank has one stage, and its share of the batches."""
-    batches: dict[int, set[int]] = defaultdict(set)
-    for (layer, batch), rank in sorted(owners.items()):
-        stage = family.stage(layer)
-        if place[rank] != stage:
-            yield f"rank {rank} computes layers of several stages"
-        if owners[stage * family.each, batch] != rank:
-            yield f"batch {batch} is on several ranks in layers that belong together"
-        batches[rank].add(batch)
-    for rank in range(family.ranks):
-        if len(batches[rank]) != family.mine:
-            yield f"rank {rank} computes {len(batches[rank])} batches, and not {family.mine}"
+    # -- what was given, and stays ----------------------------------------------------------------------------------
 
+    def given(self, program: Program, lives: Lifetimes) -> Iterator[str]:
+        """Tell whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it
+        itself."""
+        family, events, stage = self.family, program.events, self.place[program.rank]
+        mine = range(stage * family.each, (stage + 1) * family.each)
+        used = {number for event in events for number in event.inputs}
+        loaded: dict[int, tuple[list[Value], list[Value]]] = defaultdict(lambda: ([], []))
+        for event in events:
+            for number, values in zip(
+                event.outputs, loaded[event.layer or 0] if event.op in LOADS else (), strict=False
+            ):
+                values.extend(program.values_of([number] if number in used else []))
+        for layer, (weights, states) in sorted(loaded.items()):
+            if weights and layer not in mine:
+                yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
+            if total_elements(weights) > family.layer.weight * family.share and family.sharded:
+                yield f"rank {program.rank} loads more of layer {layer} than its shard"
+            if total_elements(states) > family.layer.weight * family.state_share and family.lends:
+                yield f"rank {program.rank} loads more of the {OptState.kind} of layer {layer} than its shard"
+        for layer in mine:
+            updates = [i for i, event in enumerate(events) if event.op == "update" and event.layer == layer]
+            if _part([program.values_of(events[i].inputs)[1] for i in updates]) < family.state_share:
+                yield f"rank {program.rank} does not itself update {_what(family.state_share)} of layer {layer}"
+            last, until = updates[0], "update"
+            if family.lends:
+                backwards = (i for i, event in enumerate(events) if event.op == "backward" and event.layer == layer)
+                last, until = max(backwards), "last backward"
+            for kind, share, end, word in (
+                (Weight, family.share, last, until),
+                (OptState, family.state_share, updates[0], "update"),
+            ):
+                if not _stays(program, lives, kind, layer, end, share):
+                    yield (
+                        f"rank {program.rank} does not hold {_what(share)} of the {kind.kind} of layer {layer} "
+                        f"from its first forward to the {word}"
+                    )
 
-# -- what was given, and stays --------------------------------------------------------------------------------------
+    # -- what travels -----------------------------------------------------------------------------------------------
 
+    def between_hosts(self, program: Program, event: Event) -> Iterator[str]:
+        """Yield where weights are gathered inside a host: one that leaves it before its update, or does not leave it
+        after."""
+        if self.family.copies == 1 or (mesh := self.run.mesh) is None:
+            return
+        ranks = event.group if event.peer is None else (program.rank, event.peer)
+        hosts = {mesh.host(rank) for rank in ranks}
+        for value in program.values_of(event.inputs):
+            if isinstance(value, Weight) and value.step == 0 and len(hosts) > 1:
+                yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} with another host"
+            if isinstance(value, Weight) and value.step > 0 and len(hosts) < len(ranks):
+                yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} inside its host"
 
-def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> Iterator[str]:
-    """Tell whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it
-    itself."""
-    mine = range(stage * family.each, (stage + 1) * family.each)
-    used = {number for event in program.events for number in event.inputs}
-    loaded: dict[int, tuple[list[Value], list[Value]]] = defaultdict(lambda: ([], []))
-    for event in program.events:
-        for number, values in zip(event.outputs, loaded[event.layer or 0] if event.op in LOADS else (), strict=False):
-            values.extend(program.values_of([number] if number in used else []))
-    for layer, (weights, states) in sorted(loaded.items()):
-        if weights and layer not in mine:
-            yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
-        if total_elements(weights) > family.layer.weight * family.share and family.sharded:
-            yield f"rank {program.rank} loads more of layer {layer} than its shard"
-        if total_elements(states) > family.layer.weight * family.state_share and family.lends:
-            yield f"rank {program.rank} loads more of the {OptState.kind} of layer {layer} than its shard"
-    for layer in mine:
-        updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]
-        done = [program.values_of(program.events[i].inputs)[1] for i in updates]
-        if _part(done) < family.state_share:
-            yield f"rank {program.rank} does not itself update {_what(family.state_share)} of layer {layer}"
-        last, until = updates[0], "update"
-        if family.lends:
-            events = enumerate(program.events)
-            last, until = max(i for i, e in events if e.op == "backward" and e.layer == layer), "last backward"
-        for kind, share, end, word in (
-            (Weight, family.share, last, until),
-            (OptState, family.state_share, updates[0], "update"),
-        ):
-            if not _stays(program, lives, kind, layer, end, share):
-                yield (
-                    f"rank {program.rank} does not hold {_what(share)} of the {kind.kind} of layer {layer} "
-                    f"from its first forward to the {word}"
-                )
+    def collective(self, program: Program, event: Event) -> Iterator[str]:
+        """Tell whether a collective is of weights and their gradients, among the ranks of their stage."""
+        if event.op not in PRICED:
+            yield f"rank {program.rank} uses {event.op}"
+        for value in program.values_of(event.inputs):
+            if isinstance(value, Activation | ActivationGrad):
+                yield f"rank {program.rank} brings an activation to {event.op}"
+            elif self.family.lends and isinstance(value, OptState):
+                yield f"rank {program.rank} brings an optimizer state to {event.op}"
+            elif {self.place[rank] for rank in event.group} != {self.family.stage(value.layer)}:
+                yield f"{event.op} of layer {value.layer} has members that are not of its stage"
+
+    def message(self, program: Program, event: Event) -> Iterator[str]:
+        """Tell whether a message is one activation (or gradient) on its way to the next stage, for the first time, or
+        goes to a rank of the same stage."""
+        family, rank, target = self.family, program.rank, event.peer
+        values = program.values_of(event.inputs)
+        for value in values:
+            what = definite(describe(value))
+            if not isinstance(value, Activation | ActivationGrad):
+                if target is None or not self.place[rank] == self.place[target] == family.stage(value.layer):
+                    yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
+                if (family.lends and isinstance(value, OptState)) or (family.adds_up and isinstance(value, WeightGrad)):
+                    yield f"rank {rank} sends {what} in a message"
+                continue
+            if len(values) > 1:
+                yield f"rank {rank} sends {what} and more in one message"
+            step = 1 if isinstance(value, Activation) else -1
+            edge = (self.place[rank] + (step > 0)) * family.each - (step < 0)
+            for batch in sorted(value.batches):
+                inside = 0 <= value.layer < family.layers
+                if value.layer != edge or not inside or self.owners[value.layer, batch] != target:
+                    yield f"rank {rank} sends {what} to rank {target}, which is not where it is needed next"
+                if (value.kind, value.layer, batch) in self.sent:
+                    yield f"{what} is sent more than once"
+                self.sent.add((value.kind, value.layer, batch))
 
 
 def _what(share: Fraction) -> str:
@@ -364,67 +417,3 @@ def _part(values: Iterable[Value]) -> Fraction:
     """Return which part of a layer some shards are together, those that overlap counted once."""
     shards = [value.place.first for value in values if isinstance(value, Weight | OptState) and value.step == 0]
     return Fraction(union(shards).size, shards[0].dim.size) if shards else Fraction(0)
-
-
-# -- what travels ---------------------------------------------------------------------------------------------------
-
-
-def _collective(program: Program, event: Event, family: Family, place: dict[int, int]) -> Iterator[str]:
-    if event.op not in PRICED:
-        yield f"rank {program.rank} uses {event.op}"
-    for value in program.values_of(event.inputs):
-        if isinstance(value, Activation | ActivationGrad):
-            yield f"rank {program.rank} brings an activation to {event.op}"
-        elif family.lends and isinstance(value, OptState):
-            yield f"rank {program.rank} brings an optimizer state to {event.op}"
-        elif {place[rank] for rank in event.group} != {family.stage(value.layer)}:
-            yield f"{event.op} of layer {value.layer} has members that are not of its stage"
-
-
-def _between_hosts(program: Program, event: Event, family: Family, mesh: Mesh | None) -> Iterator[str]:
-    """Yield where weights are gathered inside a host: one that leaves it before its update, or does not leave it
-    after."""
-    if family.copies == 1 or mesh is None:
-        return
-    ranks = event.group if event.peer is None else (program.rank, event.peer)
-    hosts = {mesh.host(rank) for rank in ranks}
-    for value in program.values_of(event.inputs):
-        if isinstance(value, Weight) and value.step == 0 and len(hosts) > 1:
-            yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} with another host"
-        if isinstance(value, Weight) and value.step > 0 and len(hosts) < len(ranks):
-            yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} inside its host"
-
-
-def _message(
-    program: Program,
-    event: Event,
-    family: Family,
-    placing: tuple[dict[tuple[int, int], int], dict[int, int]],
-    sent: set[tuple[str, int, int]],
-) -> Iterator[str]:
-    """Tell whether a message is one activation (or gradient) on its way to the next stage, for the first time, or goes
-    to a rank of the same stage."""
-    owners, place = placing
-    rank, target = program.rank, event.peer
-    values = program.values_of(event.inputs)
-    for value in values:
-        what = definite(describe(value))
-        if not isinstance(value, Activation | ActivationGrad):
-            if target is None or not place[rank] == place[target] == family.stage(value.layer):
-                yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
-            if family.lends and isinstance(value, OptState):
-                yield f"rank {rank} sends {what} in a message"
-            if isinstance(value, WeightGrad) and family.adds_up:
-                yield f"rank {rank} sends {what} in a message"
-            continue
-        if len(values) > 1:
-            yield f"rank {rank} sends {what} and more in one message"
-        step = 1 if isinstance(value, Activation) else -1
-        edge = (place[rank] + (step > 0)) * family.each - (step < 0)
-        for batch in sorted(value.batches):
-            inside = 0 <= value.layer < family.layers
-            if value.layer != edge or not inside or owners[value.layer, batch] != target:
-                yield f"rank {rank} sends {what} to rank {target}, which is not where it is needed next"
-            if (value.kind, value.layer, batch) in sent:
-                yield f"{what} is sent more than once"
-            sent.add((value.kind, value.layer, batch))

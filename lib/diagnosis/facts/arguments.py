@@ -172,6 +172,15 @@ def wrong_layer(fact: Fact, program: Running) -> Advice | None:
     if made is not None and made.op == "allreduce_bucket":
         order = " and ".join(str(one.layer) for one in program.values_of(made.outputs))
         return f"{titled(made)} gives its sums in the order in which the gradients went in: layers {order}"
+    if made is not None and made.op == "allgather":
+        waits = {event.arg for event in program.events if event.op == "wait"}
+        posted = [event for n, event in enumerate(program.events) if not event.blocking and (n,) not in waits]
+        is_there = any(one.layer == layer and one.is_complete() for one in store_of(program, 0).values())
+        why = f"{titled(made)} brought this, of layer {made.layer}, and"
+        if any(event.op == made.op and event.layer == layer for event in posted):
+            return f"{why} that of layer {layer} is not awaited yet:\nawait gathers in the order in which they are used"
+        if not made.blocking and not is_there:
+            return f"{why} none of layer {layer} is on its way:\nstart gathers in the order in which they are used"
     for number, other in [*enumerate(program.values)] if fact.op == "loss" else ():
         if type(other) is Activation and other.layer == layer and is_held(program, number):
             keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]

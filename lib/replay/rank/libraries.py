@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,7 @@ from lib.replay.plan import Plan
 from lib.replay.rank.interpreter import RankContext
 from lib.schedules.formats.kineto import our_name
 from lib.schedules.formats.orders import to_csv
-from lib.schedules.formats.trace import pipeline_of
+from lib.schedules.formats.trace import Pipeline, pipeline_of
 from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import compute_only
@@ -71,7 +71,7 @@ def _layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
     if name != TORCH:
         return tuple(range(plan.trace.layers))
     pipeline = _pipeline(plan.trace)
-    return tuple(layer for stage in pipeline.stages(rank) for layer in pipeline.layers_of[stage])
+    return tuple(layer for stage in _stages_of(pipeline, rank) for layer in pipeline.layers_of[stage])
 
 
 def _microbatches_of(plan: Plan, name: str, rank: int) -> Sequence[Sequence[int]]:
@@ -93,36 +93,27 @@ def _microbatches_of(plan: Plan, name: str, rank: int) -> Sequence[Sequence[int]
     return (range(rank, plan.trace.batches, plan.ranks),)
 
 
-class _Pipeline(NamedTuple):
-    """A pipeline as torch is told of it: its order, the layers of each stage, the batches of each microbatch, and the
-    class of torch.distributed.pipelining that has this schedule, if any."""
-
-    order: Order
-    layers_of: Sequence[range]
-    microbatches: Sequence[Sequence[int]]
-    torch: str | None
-
-    def stages(self, rank: int) -> list[int]:
-        return [stage for stage, place in places(self.order).items() if place == rank]
-
-
 @kept
-def _pipeline(trace: Trace) -> _Pipeline:
-    """Return the pipeline that a Trace is. ReplayError where it is none, or none for torch."""
+def _pipeline(trace: Trace) -> Pipeline:
+    """Return the pipeline that a Trace is, as torch is told of it. ReplayError where it is none, or none for torch."""
     try:
-        order, layers, microbatches = pipeline_of(trace)
+        found = pipeline_of(trace)
     except ValueError as error:
         raise ReplayError(f"{TORCH} cannot train beside this Trace: {error}") from None
-    if len(order) != trace.ranks:
+    if len(found.order) != trace.ranks:
         raise ReplayError(f"{TORCH} is one pipeline, and this Trace has several beside each other")
-    if len(set(map(len, microbatches))) > 1:
+    if len(set(map(len, found.microbatches))) > 1:
         raise ReplayError(f"{TORCH} needs microbatches of one size: torch fixes the shape of what stages pass on")
-    order = compute_only(order)
-    return _Pipeline(order, layers, microbatches, _class_of_torch(order, len(layers), len(microbatches)))
+    return found._replace(order=compute_only(found.order))
 
 
-def _class_of_torch(order: Order, stages: int, batches: int) -> str | None:
+def _stages_of(pipeline: Pipeline, rank: int) -> list[int]:
+    return [stage for stage, place in places(pipeline.order).items() if place == rank]
+
+
+def _class_of_torch(pipeline: Pipeline) -> str | None:
     """Name the class of torch's that has an order as its own, if our schedule of that name is this order."""
+    order, stages, batches = pipeline.order, len(pipeline.layers_of), len(pipeline.microbatches)
 
     def words(order: Order) -> list[list[str]]:  # the parts of a pair each on its own, as a Trace has them
         return [[str(action) for action in parts_of(actions)] for actions in order]
@@ -314,7 +305,7 @@ class Pipelined(LibraryStep):
         self.pipeline = _pipeline(self.context.plan.trace)
         count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * self.context.options.length
         output = torch.empty(rows, self.x.shape[1], dtype=self.context.initial.dtype, device="meta").requires_grad_()
-        self.stages, at, mine = list[pipelining.PipelineStage](), 0, self.pipeline.stages(self.context.rank)
+        self.stages, at, mine = list[pipelining.PipelineStage](), 0, _stages_of(self.pipeline, self.context.rank)
         for stage in mine:
             after = at + len(self.pipeline.layers_of[stage])
             shapes: dict[str, Any] = {"input_args": (output if stage else output.detach(),), "output_args": (output,)}
@@ -329,10 +320,10 @@ class Pipelined(LibraryStep):
         """Make torch's own class, where it has this schedule, and takes this size."""
         from torch.distributed.pipelining import schedules
 
-        if self.pipeline.torch is None:
+        if (name := _class_of_torch(self.pipeline)) is None:
             return None
-        self.by = self.pipeline.torch
-        kind: Any = getattr(schedules, self.by)
+        self.by = name
+        kind: Any = getattr(schedules, name)
         single = issubclass(kind, schedules.PipelineScheduleSingle)
         with suppress(ValueError):
             return kind(self.stages[0] if single else self.stages, **told)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from lib.values.table import table
@@ -109,10 +110,13 @@ def parse(text: str | Iterable[str], stage: int | None = None) -> tuple[Action, 
     """Return the actions of one rank from their words: a list, or a text with blanks between. Words that name no stage,
     such as F0, are of `stage`, if one is given. ValueError names a word that is none."""
     words = text.split() if isinstance(text, str) else text
-    return tuple(_action(word, stage) for word in words)
+    # Their letters alone: one of a class of a student's own may be equal to whatever it likes.
+    return tuple([_action(str.__str__(word), stage) for word in words])
 
 
+@lru_cache(maxsize=4096)
 def _action(word: str, stage: int | None) -> Action:
+    """Ranks, sizes and the next run have mostly the same words."""
     if (pair := _PAIR.fullmatch(word)) is not None:
         parts = _action(pair[1], stage), _action(pair[2], stage)
         return Action(parts[0].stage, PAIR, parts[0].microbatch, parts)
@@ -142,8 +146,10 @@ def places(order: Order) -> dict[int, int]:
     out."""
     found: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for rank, actions in enumerate(order):
-        for stage, passes in Counter(stage for stage, kind, _, _ in parts_of(actions) if kind in PASSES).items():
-            found[stage][rank] = passes
+        for action in actions:
+            for stage, kind, _, _ in action.parts or (action,):
+                if kind in PASSES:
+                    found[stage][rank] += 1
     return {stage: min(ranks, key=lambda rank: (-ranks[rank], rank)) for stage, ranks in sorted(found.items())}
 
 

@@ -111,10 +111,8 @@ def _counted(batches: int, phases: Sequence[Sequence[tuple[int, str]]]) -> Order
 PERIOD: Final = 6
 """A block is all that a rank does for a microbatch: two forwards, two input halves, two weight halves, a slot each."""
 
-Lines = list[list[int]]
-"""The slots of what a rank does, for every microbatch: of the forwards down and up, of the input halves up and down,
-and of the weight halves, in the order of the input halves, if it is said where they are."""
-LINES: Final = "FFIIW"
+Row = dict[int, Action]
+"""What a rank does, by slot."""
 
 
 def v_half(ranks: int, batches: int) -> Order:
@@ -136,77 +134,78 @@ def v_min(ranks: int, batches: int) -> Order:
 
 
 def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
-    """Return a block for every microbatch, six slots after the one before; weight halves in what is free. At both ends,
-    where blocks are missing, all is squeezed together, as far as that takes no more memory.
+    """Return a block for every microbatch, six slots after the one before; weight halves in what is free. A block says
+    for each rank the slots of its forwards down and up, and of its input halves up and down. At both ends, where blocks
+    are missing, all is squeezed together, as far as that takes no more memory.
 
     First the beginning, until the first rank has the first gradient of its first stage, with the weight halves where
     they are. Then, as soon as it has begun its last microbatch, the end, with weight halves again in what is free.
     """
-    ranks = [[[first + PERIOD * m for m in range(batches)] for first in firsts] for firsts in block]
-    for lines in ranks:
-        lines.append(_weight_halves(lines))
-    limit = max(_most(_row(lines), fill=False) for lines in ranks)
-    begun = ranks[0][3][0]
-    _squeeze(ranks, lambda slot, rank: slot < begun, lambda row: _most(row[:begun], fill=False) <= limit)
-    ranks = _timed(ranks)
-    begun, last = ranks[0][3][0], ranks[0][0][-1]
-    _squeeze(ranks, lambda slot, rank: slot > begun and (slot, rank) > (last, 0), lambda row: _most(row) <= limit)
-    return _order(ranks)
+    rows: list[Row] = []
+    for rank, firsts in enumerate(block):
+        down, up = rank, 2 * len(block) - 1 - rank
+        passes = zip(firsts, ((down, "F"), (up, "F"), (up, "I"), (down, "I")), strict=True)
+        rows.append({first + PERIOD * m: Action(*one, m) for first, one in passes for m in range(batches)})
+        rows[rank] |= _weight_halves(rows[rank])
+    limit = max(_most(row, max(row), fill=False) for row in rows)
+    begun = _slots(rows)[Action(0, "I", 0)]
+    _squeeze(rows, lambda slot, rank: slot < begun, lambda row: _most(row, begun - 1, fill=False) <= limit)
+    times = zip(_order(rows), time_order(_order(rows)).starts, strict=True)
+    rows = [{int(start): one for one, start in zip(*both, strict=True) if one.kind != "W"} for both in times]
+    begun, last = (_slots(rows)[one] for one in (Action(0, "I", 0), Action(0, "F", batches - 1)))
+    after = max((begun, len(rows)), (last, 0))
+    _squeeze(rows, lambda slot, rank: (slot, rank) > after, lambda row: _most(row, max(row), fill=True) <= limit)
+    return _order([row | _weight_halves(row) for row in rows])
 
 
-def _squeeze(ranks: list[Lines], chosen: Callable[[int, int], bool], fits: Callable[[list[str]], bool]) -> None:
+def _slots(rows: Sequence[Row]) -> dict[Action, int]:
+    return {action: slot for row in rows for slot, action in row.items()}
+
+
+def _order(rows: Sequence[Row]) -> Order:
+    return tuple(tuple(row[slot] for slot in sorted(row)) for row in rows)
+
+
+def _squeeze(rows: Sequence[Row], chosen: Callable[[int, int], bool], fits: Callable[[Row], bool]) -> None:
     """Put what is chosen, by slot and rank, into the first slot that is free, after what it needs, and fits."""
-    rows = [_row(lines) for lines in ranks]
-    passes = [
-        (slot, r, k, m) for r, lines in enumerate(ranks) for k, line in enumerate(lines) for m, slot in enumerate(line)
-    ]
-    for slot, rank, line, microbatch in sorted(passes):
-        if not chosen(slot, rank):
-            continue
-        # It needs the microbatch before, and the same on the rank before, what turns round to it here, or its half.
-        lines, row = ranks[rank], rows[rank]
-        needs = [lines[line][microbatch - 1]] if microbatch else []
-        if line == 4:
-            needs.append(sorted(lines[2] + lines[3])[microbatch])
-        else:
-            before = rank - 1 if line in (0, 2) else rank + 1
-            needs += [ranks[before][line][microbatch]] if 0 <= before < len(ranks) else []
-            needs += [lines[line - 1][microbatch]] if line else []
-        for earlier in range(max(needs, default=-1) + 1, slot):
-            if row[earlier]:
-                continue
-            row[earlier], row[slot] = LINES[line], ""
+    at, behind = _slots(rows), [-1] * len(rows)  # where the weight half before is, on each rank
+    for slot, rank in sorted((slot, rank) for rank, row in enumerate(rows) for slot in row if chosen(slot, rank)):
+        row, action = rows[rank], rows[rank][slot]
+        stage, kind, microbatch, _ = action
+        if kind == "W":
+            needs = [behind[rank], at[Action(stage, "I", microbatch)]]
+        else:  # the microbatch before, and the pass of the stage before; at the turn to the backward its own forward
+            before = Action(stage - 1, "F", microbatch) if kind == "F" else Action(stage + 1, "I", microbatch)
+            turned = Action(stage, "F", microbatch) if kind == "I" else before
+            needs = [at.get(one, -1) for one in (Action(stage, kind, microbatch - 1), before, turned)]
+        for earlier in (one for one in range(max(needs) + 1, slot) if one not in row):
+            row[earlier] = row.pop(slot)
             if fits(row):
-                lines[line][microbatch] = earlier
+                at[action] = earlier
                 break
-            row[earlier], row[slot] = "", LINES[line]
+            row[slot] = row.pop(earlier)
+        if kind == "W":
+            behind[rank] = at[action]
 
 
-def _row(lines: Lines) -> list[str]:
-    """Return what a rank does in each slot, or nothing."""
-    row = [""] * (1 + max(map(max, lines)))
-    for kind, line in zip(LINES, lines, strict=False):
-        for slot in line:
-            row[slot] = kind
-    return row
-
-
-def _weight_halves(lines: Lines) -> list[int]:
-    """Return the slots that are free after the input halves, one for each."""
-    found: list[int] = []
-    row = _row(lines)
-    for half in sorted(lines[2] + lines[3]):
-        slot = max([half, *found[-1:]]) + 1
-        while slot < len(row) and row[slot]:
+def _weight_halves(row: Row) -> Row:
+    """Return the weight halves, in slots that are free after the input halves."""
+    found: Row = {}
+    slot = -1
+    for half in sorted(slot for slot, action in row.items() if action.kind == "I"):
+        slot = max(half, slot) + 1
+        while slot in row:
             slot += 1
-        found.append(slot)
+        found[slot] = row[half]._replace(kind="W")
     return found
 
 
-def _most(row: list[str], *, fill: bool = True) -> int:
-    """Return the most activations of a rank. `fill`: a weight half is done in each free slot, if there is one to do."""
+def _most(row: Row, last: int, *, fill: bool) -> int:
+    """Return the most activations of a rank up to a slot. `fill`: a weight half is done in each free slot, if there is
+    one to do."""
     held = most = halves = 0
-    for kind in row:
+    for slot in range(last + 1):
+        kind = row[slot].kind if slot in row else ""
         if kind == "F":
             held += 1
             most = max(most, held)
@@ -216,37 +215,6 @@ def _most(row: list[str], *, fill: bool = True) -> int:
             halves -= 1
             held -= 1
     return most
-
-
-def _order(ranks: list[Lines]) -> Order:
-    """Return what all ranks do, by slot."""
-    found: list[tuple[Action, ...]] = []
-    for rank, lines in enumerate(ranks):
-        down, up = rank, 2 * len(ranks) - 1 - rank
-        passes = [
-            (slot, Action(stage, kind, m))
-            for stage, kind, line in zip((down, up, up, down), LINES, lines, strict=False)
-            for m, slot in enumerate(line)
-        ]
-        halves = [action for _, action in sorted(passes) if action.kind == "I"]
-        slots = lines[4] if len(lines) > 4 else _weight_halves(lines)
-        passes += [(slot, action._replace(kind="W")) for slot, action in zip(slots, halves, strict=True)]
-        found.append(tuple(action for _, action in sorted(passes)))
-    return tuple(found)
-
-
-def _timed(ranks: list[Lines]) -> list[Lines]:
-    """Return the slots in which all but the weight halves are done, if all go on as soon as they can."""
-    order = _order(ranks)
-    found: list[Lines] = []
-    for actions, starts in zip(order, time_order(order).starts, strict=True):
-        lines: Lines = [[], [], [], []]
-        for action, start in zip(actions, starts, strict=True):
-            up = action.stage >= len(ranks)
-            if action.kind != "W":
-                lines["FI".index(action.kind) * 2 + (up == (action.kind == "F"))].append(int(start))
-        found.append(lines)
-    return found
 
 
 # -- the table --------------------------------------------------------------------------------------------------------

@@ -306,10 +306,12 @@ def _batch(facts: _Facts, rank: int) -> Iterator[Said]:
 def _twice(facts: _Facts, rank: int) -> Iterator[Said]:
     done = facts.done[rank]
     for position, action in facts.ranks[rank]:
-        same = action._replace(kind=SAME.get(action.kind, action.kind))
         if done[action] < position and action.kind not in ("UNSHARD", "RESHARD"):
             yield position, f"{_told(action)} was done already, at position {done[action]}"
-        elif done.get(same, position) < position and action.kind in SAME:
+        elif action.kind in SAME:
+            same = Action(action.stage, SAME[action.kind], action.microbatch)
+            if done.get(same, position) >= position:
+                continue
             text = f"{_told(action)}: the same backward was done as {same.kind} at position {done[same]}"
             yield position, text, "B is both halves: write B, or I and later W"
 
@@ -327,6 +329,10 @@ def _before(facts: _Facts, rank: int) -> Iterator[Said]:
                 what = "activation" if lacks.kind == "F" else "gradient"
                 source = f"stage {lacks.stage}, on the same rank"
                 cause = f"stage {action.stage} gets its {what} from {source}: do {lacks} first"
+            elif cause is None and lacks.kind == "F" and facts.done[rank].get(lacks) == position + 1:
+                forwards = [one for one in facts.done[rank] if one.kind == "F"]
+                if all(one._replace(kind=action.kind) in facts.done[rank] for one in forwards):  # else it is a number
+                    cause = f"in a turn with both of them the forward comes first: {lacks}, then {action}"
             yield position, f"{action}{facts.needs(rank, lacks)}", cause
 
 
@@ -342,7 +348,7 @@ def _lacks(facts: _Facts, rank: int, position: int, action: Action) -> Action | 
     """Return what a pass needs of its own rank, and does not find done before it."""
     row, lacks = KINDS[action.kind], None
     if row.after:
-        lacks = facts.lacks(rank, position, action._replace(kind=row.after))
+        lacks = facts.lacks(rank, position, Action(action.stage, row.after, action.microbatch))
     if lacks is None and row.needs and facts.place.get(other := action.stage + KINDS[row.needs].towards) == rank:
         makers = [Action(other, maker, action.microbatch) for maker in MAKERS[_sent(row.needs)]]
         lacks = facts.lacks(rank, position, *makers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -40,15 +40,21 @@ def with_messages(order: Order) -> Order:
     """
     place = places(order)
     channels: dict[tuple[int, int], deque[Action]] = defaultdict(deque)
+    followed: list[list[list[Action]]] = []
+    """The sends after each action of each rank."""
     for source, actions in enumerate(order):
+        sends: list[list[Action]] = []
         for action in actions:
-            for other, _, brings in _outputs(action, source, place):
+            outputs = [*_outputs(action, source, place)]
+            sends.append([sent for _, sent, _ in outputs])
+            for other, _, brings in outputs:
                 channels[source, other].append(brings)
+        followed.append(sends)
     lowered: list[tuple[Action, ...]] = []
     for rank, actions in enumerate(order):
         found: list[Action] = []
         received: set[Action] = set()
-        for action in actions:
+        for action, sent in zip(actions, followed[rank], strict=True):
             for source, wanted in _inputs(action, rank, place):
                 while wanted not in received:
                     if not channels[source, rank]:
@@ -56,7 +62,7 @@ def with_messages(order: Order) -> Order:
                     found.append(channels[source, rank].popleft())
                     received.add(found[-1])
             found.append(action)
-            found.extend(sent for _, sent, _ in _outputs(action, rank, place))
+            found += sent
         lowered.append(tuple(found))
     return tuple(lowered)
 
@@ -94,11 +100,10 @@ def posted(order: Order) -> Order:
     A send is awaited before the next one to the same rank, or at the end. Where ranks could not go on so, receives are
     issued earlier.
     """
-    late, ahead, longest = with_messages(order), AHEAD, max(map(len, order), default=0)
-    place = places(late)
+    late, ahead, longest, place = with_messages(order), AHEAD, max(map(len, order), default=0), places(order)
     while True:
         found = tuple(_posted_on(actions, ahead, place) for actions in late)
-        if ahead > longest or not waits_for_room(found):
+        if ahead > longest or not waits_for_room(found, place):
             return found
         ahead *= 2
 
@@ -112,12 +117,13 @@ def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -
     for action, number in zip(actions, passes, strict=True):
         while receives and receives[0][0] < number + ahead:
             found.append(receives.popleft()[1])
-        if action.kind in MESSAGES:
-            wait = Action(action.stage, WAITS[action.kind], action.microbatch)
-            if action.kind not in SENDS:
+        stage, kind, microbatch, _ = action
+        if kind in MESSAGES:
+            wait = Action(stage, WAITS[kind], microbatch)
+            if kind not in SENDS:
                 found.append(wait)
                 continue
-            other = place[action.stage + KINDS[action.kind].towards]
+            other = place[stage + KINDS[kind].towards]
             if other in last:
                 found.append(last[other])
             last[other] = wait
@@ -162,10 +168,11 @@ def held_up(todo: Sequence[Sequence[Call]]) -> dict[int, tuple[int, Any]]:
     return held
 
 
-def waits_for_room(order: Order) -> dict[int, Action]:
+def waits_for_room(order: Order, place: Mapping[int, int] | None = None) -> dict[int, Action]:
     """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
-    not received yet between two ranks, and the action that each is at."""
-    place, count = places(order), defaultdict[tuple[int, int, bool], int](int)
+    not received yet between two ranks, and the action that each is at. `place` is where its stages are, if that is
+    known."""
+    place, count = places(order) if place is None else place, defaultdict[tuple[int, int, bool], int](int)
     towards = {kind: KINDS[kind].towards for kind in WAITS}
     todo: list[list[Call]] = []
     for rank, actions in enumerate(order):

@@ -25,11 +25,18 @@ from lib.schedules.pipelines.action import (
 )
 from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
-from lib.simulator.recorder import Recorder, Work
+from lib.simulator.recorder import Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
 
 MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "posted": posted}
 """How messages are put into an order that has none."""
+AT_HAND = frozenset(
+    pair
+    for kind, row in KINDS.items()
+    for pair in ((kind, row.passes), (row.needs, kind), (WAITS.get(row.needs, ""), kind))
+    if all(pair)
+)
+"""Which action sends what the one before it has made, or needs what it has received."""
 AXIS = "stage"
 """The axis of a mesh along which a pipeline lies. Along all others there are pipelines like it, with other data."""
 
@@ -70,28 +77,23 @@ def program_of(
         batches = share.batches(model, microbatches, count)
         rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded)
         handlers, words, program = rank.handlers(), None if said is None else said[share.rank], model.program
-        told = _tell(program, 0, None) if words else 0
+        told = program.placed(0, None) if words else 0
         for kind, stage, microbatch, taken, kept, number in plans[share.rank]:
             work = handlers[kind](stage, microbatch, taken, kept)
             if words is not None:
-                told = _tell(program, told, words[number])
-            if work is not None and (message := await work) is not None:
+                told = program.placed(told, words[number])
+            if work is None:
+                continue
+            if (message := await work) is not None:
                 rank.take(kind[-1], stage, microbatch, kept, message)
-            if words is not None:
-                told = _tell(program, told, words[number])
+            if words is not None:  # a wait may have come
+                told = program.placed(told, words[number])
         for stage in rank.layers:
             await rank.update(stage)
         if words is not None:
-            _tell(program, told, None)
+            program.placed(told, None)
 
     return run
-
-
-def _tell(program: Recorder, since: int, place: Place | None) -> int:
-    """Say where in the order it is what a rank has recorded since then."""
-    for event in program.events[since:]:
-        event.source = place
-    return len(program.events)
 
 
 def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
@@ -185,30 +187,24 @@ def _steps(actions: Sequence[Action]) -> list[Step]:
     """Return what a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the
     first pass after an UNSHARD waits for it."""
     behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
-    at_hand: set[tuple[str, str]] = set()
-    """Which action sends what the one before it has made, or needs what it has received."""
-    for kind, row in KINDS.items():
-        if row.passes:
-            at_hand.add((kind, row.passes))
-        if row.needs:
-            at_hand.update(((row.needs, kind), (WAITS[row.needs], kind)))
     gathering: set[int] = set()
     found: list[Step] = []
-    last, last_step = Action(-1, ""), -1
-    for number, action in ((number, part) for number, one in enumerate(actions) for part in one.parts or (one,)):
-        stage, kind, microbatch, _ = action
-        taken = stage == last.stage and microbatch == last.microbatch and (last.kind, kind) in at_hand
-        begins = kind in MESSAGES and (kind, stage, microbatch) in behind
-        if taken:
-            found[last_step] = (*found[last_step][:4], True, found[last_step][5])
-        if kind == "UNSHARD":
-            gathering.add(stage)
-        elif stage in gathering and KINDS[kind].computes:
-            gathering.remove(stage)
-            found.append(("WAIT_UNSHARD", stage, -1, False, False, number))
-        if BEGINS.get(kind) not in SENDS:  # such a wait has nothing to do with what is at hand
-            last, last_step = Action(-1, "") if begins and kind not in SENDS else action, len(found)
-        found.append((f"BEGIN_{kind}" if begins else kind, stage, microbatch, taken, False, number))
+    last, last_step = ("", -1, -1), -1
+    for number, one in enumerate(actions):
+        for stage, kind, microbatch, _ in one.parts or (one,):
+            this = kind, stage, microbatch
+            taken = (last[0], kind) in AT_HAND and this[1:] == last[1:]
+            begins = this in behind
+            if taken:
+                found[last_step] = (*found[last_step][:4], True, found[last_step][5])
+            if kind == "UNSHARD":
+                gathering.add(stage)
+            elif stage in gathering and KINDS[kind].computes:
+                gathering.remove(stage)
+                found.append(("WAIT_UNSHARD", stage, -1, False, False, number))
+            if BEGINS.get(kind) not in SENDS:  # such a wait has nothing to do with what is at hand
+                last, last_step = ("", -1, -1) if begins and kind not in SENDS else this, len(found)
+            found.append((f"BEGIN_{kind}" if begins else kind, stage, microbatch, taken, False, number))
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,11 @@ def fail(text: str, status: int = 1) -> NoReturn:
 
     console(stderr=True).print(Panel(Text(text), title="Error", title_align="left", border_style="red"))
     raise typer.Exit(status)
+
+
+def as_typed(error: Exception) -> str:
+    """Write what an error says of arguments as they are typed: --rank for rank=, --op update for op='update'."""
+    return re.sub(r"\b(\w+)=(?:'(\w+)'|(\d\S*))?", r"--\1 \2\3", str(error)).replace(" ,", ",").replace("  ", " ")
 
 
 def numbers(*names: str) -> list[Column]:

@@ -202,7 +202,7 @@ def _answer(ask: Callable[[], Any], output: Path | None) -> None:
     try:
         answer = ask()
     except ValueError as error:
-        fail(str(error))
+        fail(options.as_typed(error).replace("--time ", "--at "))
     if answer is not None:
         say(answer.text())
         draw_thing(answer, output)
@@ -259,9 +259,7 @@ def what_if(
     rank: Annotated[list[int] | None, option("What this rank computes (or these).")] = None,
     op: Annotated[str | None, option("An operation, or compute, messages, collectives.")] = None,
     layer: Annotated[int | None, option("This layer.")] = None,
-    link: Annotated[
-        tuple[int, int] | None, option("What these two ranks send each other.", metavar="RANK RANK")
-    ] = None,
+    link: Annotated[tuple[int, int] | None, option("What these two send each other.", metavar="RANK RANK")] = None,
     group: Annotated[str | None, option("Collectives along this axis of the mesh.")] = None,
     faster: Annotated[float | None, option("How many times as fast; else it takes no time.")] = None,
     output: options.Output = None,
@@ -271,8 +269,10 @@ def what_if(
     """Time a run anew with something faster, its order as it is. Say what."""
     from lib.analysis.waiting.what_if import what_if as suppose
 
-    trace = run_subject(what, puzzle=puzzle, limit=limit).trace
     chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
+    if all(value is None for value in chosen.values()):
+        raise typer.BadParameter("say what is to be faster: --rank, --op, --layer, --link or --group")
+    trace = run_subject(what, puzzle=puzzle, limit=limit).trace
     _answer(lambda: suppose(trace, **chosen, faster=faster), output)
 
 
@@ -296,6 +296,10 @@ def replay(
             draw_thing(draw_both(simulated=result.simulated, measured=result.measured), output)
 
     outputs = Outputs(json, save, perfetto)
+    try:
+        ReplayOptions(**chosen)
+    except ValueError as error:
+        raise typer.BadParameter(options.as_typed(error)) from None
     raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 

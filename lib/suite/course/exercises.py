@@ -126,8 +126,7 @@ class Quantity:
 
 def _peaks(trace: Trace) -> list[float]:
     """The peak memory of each rank."""
-    every = (figures.samples(trace, rank) for rank in range(trace.ranks))
-    return [max((float(sample.total) for sample in samples), default=0.0) for samples in every]
+    return [0.0 if best is None else float(best[0]) for best in figures.peaks(trace)]
 
 
 def _highest(trace: Trace) -> list[int]:

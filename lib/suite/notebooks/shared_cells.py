@@ -326,6 +326,8 @@ A_MINUTE = 200
 A_LINE = 0.52
 """Minutes for a line of the answer, of at most 88 columns: to have the idea, write it, run it, and read what came of
 it. Many lines look alike, and some are there for the harder goals only."""
+A_LINE_READ = 0.06
+"""Minutes for a line of code that is given, where its cell is not folded."""
 AROUND = 8
 """Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
 ROUND = 5
@@ -338,11 +340,15 @@ FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 def estimate(source: str) -> float:
     """Estimate the minutes that a source takes a reader who knows PyTorch, and does no more than to pass: of its texts
-    all words count that are not folded, without the cells that all notebooks share, and the lines to be written."""
+    all words count that are not folded, without the cells that all notebooks share, the lines to be written, and those
+    to be read."""
     cells = re.split(r"^# %%", FOLDED.sub("", source), flags=re.MULTILINE)[1:]
-    texts = [cell.partition("\n")[2].replace("\n#", "\n") for cell in cells if cell.startswith(" [markdown]")]
-    words = sum(len(text.split()) for text in texts)
-    return AROUND + words / A_MINUTE + A_LINE * sum(map(int, LINES.findall(source)))
+    heads = [cell.partition("\n")[::2] for cell in cells]
+    words = sum(len(text.replace("\n#", "\n").split()) for head, text in heads if head == " [markdown]")
+    given = [text for head, text in heads if not re.search(r"markdown|source_hidden|judge", head)]
+    written = sum(map(int, LINES.findall(source)))
+    read = sum(bool(line.strip()) for text in given for line in text.splitlines()) - written
+    return AROUND + words / A_MINUTE + A_LINE * written + A_LINE_READ * read
 
 
 def near(minutes: int, estimated: float) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.limits import bound_of, lower_bound
 from lib.schedules import data_parallel
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.support import schedules
+from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.schedules import fsdp
 
@@ -48,10 +46,7 @@ ONE = Family(1, 2, 2)
 DDP = Family(2, 2, 2)
 FSDP = Family(2, 2, 2, sharded=True)
 PIPE = Family(2, 4, 3, stages=2, grouping="one")
-GPIPE = load_function(reference("gpipe"), "gpipe")
-
-
-# -- who computes what ----------------------------------------------------------------------------------------------
+GPIPE = way("gpipe")
 
 
 def test_fsdp_in_the_puzzle_of_the_pipeline() -> None:
@@ -88,9 +83,6 @@ def ddp(share: Callable[[int], list[int]]) -> Function:
     return run
 
 
-# -- what was given ---------------------------------------------------------------------------------------------------
-
-
 async def state_lent(model: Model) -> None:
     weights, states, *_ = model.storage()
     for layer in range(model.LAYERS):
@@ -117,9 +109,6 @@ async def layer_lent(model: Model) -> None:
     if model.rank == 0:
         await model.receive(1)
     await GPIPE(model)
-
-
-# -- what travels -----------------------------------------------------------------------------------------------------
 
 
 async def told(model: Model) -> None:
@@ -197,11 +186,8 @@ async def take(model: Model) -> Any:
 
 
 async def sharded_over_all(model: Model) -> None:
-    await load_function(reference("pipeline_fsdp"), "pipeline_fsdp")(model)
+    await way("pipeline_fsdp")(model)
     await model.allreduce(model.fake_grad(0), 0)
-
-
-# -- runs that no bound speaks of -------------------------------------------------------------------------------------
 
 
 def test_runs_that_are_not_correct() -> None:
@@ -224,9 +210,6 @@ def test_a_trace_that_is_no_program(what: str) -> None:
     else:
         event.peer = 0
     assert excuse(trace, PIPE) == "it is not one correct training step"
-
-
-# -- only the optimizer states are sharded --------------------------------------------------------------------------
 
 
 STATES = Family(2, 2, 2, sharded=True, copies=2)
@@ -271,9 +254,7 @@ async def late(model: Model) -> None:
         model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "family.txt").test(
-    lambda: vars(data_parallel) | vars(schedules) | globals()
-)
+test_what_is_said = Said(__file__, "family").test(lambda: vars(data_parallel) | vars(schedules) | globals())
 
 
 def test_least_memory_of_the_stages_of_zero() -> None:

@@ -13,11 +13,10 @@ from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.limits import bound_of
 from lib.analysis.bounds.optima import Size
 from lib.analysis.figures import end, peak, traffic
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.support.optima import find
 from tests.support.pipeline_orders import figures, merges, random_orders, run
 from tests.support.profiles import sample
+from tests.support.puzzles import way
 
 DUST = 1e-9
 SEEDS = st.integers(0, 2**32 - 1)
@@ -34,9 +33,6 @@ def _holds(trace: Trace, family: Family) -> None:
     assert max(sent for sent, _ in traffic(trace)) >= bound.sent.value - DUST * bound.sent.value
 
 
-# -- pipelines ------------------------------------------------------------------------------------------------------
-
-
 @given(st.integers(2, 4), st.integers(1, 2), st.integers(1, 4), st.booleans(), SEEDS)
 def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, seed: int) -> None:
     size = Size(stages, stages * each, batches, overlap)
@@ -50,8 +46,6 @@ def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, 
     assert last > quick.end or top >= quick.peak
     assert top > lean.peak or last >= lean.end
 
-
-# -- one device -----------------------------------------------------------------------------------------------------
 
 Group = tuple[int, ...]
 
@@ -141,9 +135,6 @@ def test_one_device_in_all_orders(layers: int, groups: list[Group]) -> None:
         assert min(tried) == single
 
 
-# -- data parallel --------------------------------------------------------------------------------------------------
-
-
 def _data_parallel(seed: int, *, sharded: bool, mine: int) -> Any:
     """DDP or FSDP that decides by chance, alike on all ranks, what it gathers when, how and when gradients are summed,
     what it waits for when, and when it updates."""
@@ -223,7 +214,7 @@ def test_random_data_parallel(ranks: int, layers: int, mine: int, sharded: bool,
 
 @given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 2))
 def test_pipelines_of_shards(stages: int, data: int, each: int) -> None:
-    function = load_function(reference("pipeline_fsdp"), "pipeline_fsdp")
+    function = way("pipeline_fsdp")
     mesh = Mesh({"data": data, "stage": stages})
     trace = Trace.of(simulate(function, layers=stages * each, batches=data, mesh=mesh))
     _holds(trace, Family(stages * data, stages * each, data, stages, sharded=True))

@@ -78,8 +78,6 @@ def test_what_there_is_to_compute_and_which_runs_may_be_below() -> None:
     assert work_time(SharedWork(2, 1, 3), Uneven(ranks=(1, 2))).value == pytest.approx((3 * 2 + 2 * 0.5) / 1.5)
 
 
-# -- layers that stay whole -----------------------------------------------------------------------------------------
-
 WHOLE = [name for name, record in PUZZLES.items() if record.bound is not None and record.bound.whole]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,9 +199,7 @@ async def lazy(model: Model) -> None:
         compute(model, 1)
 
 
-test_what_is_said_of_gaps = Said(Path(__file__).with_name("said") / "gaps.txt").test(
-    lambda: vars(lib) | globals() | {"nothing": lambda model: None}
-)
+test_what_is_said_of_gaps = Said(__file__, "gaps").test(lambda: vars(lib) | globals() | {"nothing": lambda model: None})
 
 
 def test_time_that_nothing_accounts_for_in_a_measured_run() -> None:

@@ -11,7 +11,7 @@ from lib.trace.order import meetings
 from tests.analysis.waiting.test_chain import longer
 from tests.analysis.waiting.test_gaps import compute
 from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -34,18 +34,9 @@ def check_slack(trace: Trace, number: int) -> None:
     assert makespan(longer(trace, (rank, place), late + 1)) == makespan(trace) + 1
 
 
-PLAIN = [case for case in EVERYTHING if not case.costs.shared]
-
-
-@given(st.sampled_from(PLAIN), st.integers(0, 10**6))
-def test_it_is_exact(case: Case, number: int) -> None:
-    check_slack(Trace.of(case.run(simulate)), number)
-
-
-@given(schedules(), st.integers(0, 10**6))
-def test_so_it_is_in_any_schedule(schedule: Schedule, number: int) -> None:
-    if not schedule.costs.shared:
-        check_slack(Trace.of(run(schedule)), number)
+@given(RUNS.filter(lambda one: not one.costs.shared), st.integers(0, 10**6))
+def test_it_is_exact(one: Case | Schedule, number: int) -> None:
+    check_slack(traced(one), number)
 
 
 @pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
@@ -77,6 +68,5 @@ def test_what_nobody_waits_for_may_last_to_the_end() -> None:
 
 
 def found(trace: Trace, op: str) -> list[int | None]:
-    """The slack of all events of an operation."""
     pairs = (zip(p.events, left, strict=True) for p, left in zip(trace.programs, slack(trace), strict=True))
     return [late for pair in pairs for event, late in pair if event.op == op]

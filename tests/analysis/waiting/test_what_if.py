@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,7 +93,7 @@ def test_a_group_is_a_row_of_the_mesh_or_some_ranks() -> None:
     assert lengths == [[3, 3], [3, 1], [1, 3], [1, 1]]
 
 
-SAID = Said(Path(__file__).with_name("said") / "what_if.txt")
+SAID = Said(__file__, "what_if")
 
 
 @pytest.mark.parametrize("call", SAID.texts)

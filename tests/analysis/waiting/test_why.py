@@ -1,7 +1,6 @@
 """why: what is said of a gap, of a rank that does not idle, and of questions that make no sense."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def nothing(model: Model) -> None:
     pass
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "why.txt").test(
+test_what_is_said = Said(__file__, "why").test(
     lambda: vars(runs) | vars(test_gaps) | globals() | {"models": simulate(down, ranks=2, batches=2)}
 )
 

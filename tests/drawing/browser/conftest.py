@@ -92,12 +92,10 @@ def settle(page: Page | Frame) -> None:
 
 
 def press(page: Page, key: str, times: int = 1) -> None:
-    """Presses a key, as a person would."""
     for _ in range(times):
         page.keyboard.press(key)
     settle(page)
 
 
 def rgb(colour: str) -> str:
-    """A colour as a browser says it."""
     return "rgb({}, {}, {})".format(*(int(colour[at : at + 2], 16) for at in (1, 3, 5)))

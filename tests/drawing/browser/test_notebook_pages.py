@@ -16,8 +16,8 @@ from tests.drawing.runs import RUNS
 from tests.suite.cli.grading.test_report import small, written
 
 pytestmark = pytest.mark.xdist_group("browser")
-LIGHT = ["", "data-jp-theme-light=true", "class=vscode-light", "theme=light"]
-DARK = ["data-jp-theme-light=false", "class=vscode-dark", "class=vscode-high-contrast", "theme=dark"]
+LIGHT, DARK = ["", "data-jp-theme-light=true"], ["data-jp-theme-light=false", "class=vscode-dark"]
+"""Pages by the side that they take; all of those that pictures ask for are in test_pictures."""
 SEEN = 50
 """How often it is looked whether a frame is painted, a tenth of a second apart."""
 

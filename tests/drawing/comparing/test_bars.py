@@ -98,7 +98,6 @@ def test_a_goal_of_time_alone_has_no_bar_for_memory() -> None:
 
 
 def bars(verdict: Verdict) -> dict[float, list[Rect]]:
-    """The bars of each column, by its left."""
     found: dict[float, list[Rect]] = {}
     for mark in picture_of(verdict).scene.marks:
         if isinstance(mark, Rect) and mark.height in (15, 14) and mark.fill != PAPER:

@@ -16,10 +16,9 @@ from lib.analysis.figures import most_sent
 from lib.analysis.recording import Recording, Span
 from lib.schedules.formats.trace import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
 from tests.drawing.marks import polys, rects, texts
 from tests.drawing.runs import RUNS, ddp, overlapped, solved, trace
+from tests.support.puzzles import way
 
 FRAME = 2.2
 """How much wider than its box a frame is."""
@@ -44,7 +43,7 @@ def test_runs_of_different_sizes_are_told_apart_and_not_judged() -> None:
 
 
 def test_a_schedule_that_is_over_or_has_fewer_ranks() -> None:
-    picture = compare(RUNS["alone"], RUNS["ddp"], RUNS["deadlock"], names=["a", "b", "c"])
+    picture = compare(a=RUNS["alone"], b=RUNS["ddp"], c=RUNS["deadlock"])
     assert picture.words.splitlines()[4] == (
         "a and b first differ on rank 1, from 0: a does nothing more; b has forward, layer 0, batch 1 (at 0)"
     )
@@ -57,17 +56,16 @@ def test_runs_may_come_with_names_in_many_ways_and_figures_without_timelines() -
     models = simulate(ddp, ranks=4, layers=2, batches=4)
     words = compare(a=models, b=RUNS["overlapped"]).words
     assert compare({"a": models, "b": RUNS["overlapped"]}).words == words
-    assert compare(models, RUNS["overlapped"], names=["a", "b"]).words == words
     assert compare(models, b=RUNS["overlapped"]).words.startswith("run 1: end 5.6")
     bars = draw_figures(a=models, b=RUNS["overlapped"])
     assert bars.words.splitlines() == words.splitlines()[:2]
     assert bars.scene.height < 200
-    assert draw_figures([], names=["mine"]).words == compare([], names=["mine"]).words
+    assert draw_figures(mine=[]).words == compare(mine=[]).words
 
 
 def test_what_is_sent_is_to_scale_and_the_better_one_is_marked() -> None:
-    runs = [solved("wsdp"), Trace.of(simulate(load_function(reference("fsdp"), "fsdp"), puzzle="wsdp"))]
-    picture = compare(*runs, names=["wsdp", "fsdp"])
+    runs = [solved("wsdp"), Trace.of(simulate(way("fsdp"), puzzle="wsdp"))]
+    picture = compare(wsdp=runs[0], fsdp=runs[1])
     widths: dict[float, float] = defaultdict(float)
     for part in rects(picture):
         if part.title.startswith(("all-gather: ", "all-reduce: ", "reduce-scatter: ")):

@@ -98,7 +98,6 @@ MESH = Mesh({"data": 2, "shard": 2})
 
 
 def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Trace:
-    """The Trace of one of these on few ranks."""
     return trace(function, **{"ranks": ranks, "layers": 2, "batches": ranks * ranks, **sizes})
 
 

@@ -99,9 +99,6 @@ def test_one_is_chosen_by_name_word_title_and_layer() -> None:
             assert (one.op, one.layer if layer else None) == (op, layer)
 
 
-# -- tiles ------------------------------------------------------------------------------------------------------
-
-
 @given(st.floats(0, 300), st.floats(0, 300), st.floats(1, 120), st.floats(1, 120), st.integers(1, 8), st.floats(0, 50))
 def test_stripes_fill_a_box_and_nothing_else(
     x: float, y: float, width: float, height: float, count: int, back: float

@@ -14,7 +14,8 @@ from drawing.canvas.scene import Poly, Rect
 from lib import Layer, Model, Trace
 from tests.drawing.marks import fits, polys, rects, texts
 from tests.drawing.runs import trace
-from tests.values.halos import Part, overlapped, step
+from tests.support.puzzles import in_parts
+from tests.values.halos import Part, step
 
 FOUR = [4, 8, 12, 40]
 
@@ -134,7 +135,7 @@ RUNS = {
         for way in ("halo", "alltoall")
         for sizes in (FOUR, [5, 4, 11, 4])
     },
-    "overlapped": (run(overlapped(FOUR), FOUR), FOUR),
+    "overlapped": (in_parts("halo_conv", "", {"sizes": FOUR}, 2), FOUR),
     "16 ranks": (SIXTEEN, [4] * 16),
     "of many batches one picture": (by_batches([4] * 16, "messages", batches=8), [4] * 16),
     "none on rank 1": (run(step([4, 0, 5]), [4, 0, 5]), [4, 0, 5]),
@@ -247,21 +248,6 @@ def test_without_a_halo_nothing_is_lent() -> None:
     picture = draw_halo(run(step(FOUR, mistake="no halo"), FOUR))
     assert "In forward nobody borrows anything." in texts(picture)
     assert arrows(picture, back=False) == []
-
-
-def test_a_rank_that_failed_before_its_forward_still_lends() -> None:
-    async def forgets(model: Model) -> None:
-        part, weight = Part(model, [4, 5]), model.load_weights(0)[0]
-        x = part.inner(model.get_activation([0]), 0)
-        (edge,) = await model.halo([part.row(x, row) for row in part.edges], 0)
-        if model.rank:
-            model.forward(0, x.combine(edge), weight)
-        else:
-            model.forward(0, weight, x)  # type: ignore[arg-type]
-
-    picture = draw_halo(trace(forgets, layers=two(9)[1:], ranks=2, batches=1))
-    assert shown(picture, [4, 5], back=False) == [(0, 1, 3)]
-    assert "Backward of this layer has not run on rank 1." in picture.words
 
 
 def test_a_halo_that_is_asked_for_before_there_are_any_rows_is_borrowed() -> None:

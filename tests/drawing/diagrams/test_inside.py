@@ -13,7 +13,7 @@ from drawing.canvas.scene import Rect
 from drawing.diagrams.exchange import chosen
 from drawing.diagrams.tiles import Origin
 from drawing.values import picture_of_value
-from lib import Model, simulate
+from lib import Model
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value
 from tests.drawing.marks import polys, rects, texts
@@ -22,8 +22,7 @@ from tests.support.inside import PROGRAMS
 
 @cache
 def run_of(name: str) -> list[Model]:
-    one = PROGRAMS[name]
-    return simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    return PROGRAMS[name].run()
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
@@ -51,9 +50,6 @@ def test_each_value_is_drawn(models: list[Model]) -> None:
     values = {str(value): value for value in models[0].program.values if value is not None}
     for value in values.values():
         assert picture_of_value(value).svg()
-
-
-# -- what somebody saw in them --------------------------------------------------------------------------------------
 
 
 def value(words: str, name: str, rank: int = 1) -> Value:
@@ -141,8 +137,7 @@ def test_each_pair_of_a_query_and_a_key_is_worked_on_by_one_rank_in_one_step(nam
 
 
 def test_heads_of_the_same_pairs_are_woven() -> None:
-    one = PROGRAMS["ulysses"]
-    picture = draw_attention(simulate(one.make(""), layers=one.layers, ranks=2, batches=2))
+    picture = draw_attention(run_of("ulysses"))
     assert {mark.fill for mark in polys(picture)} >= set(ORIGINS[:2])
     assert "step 1" not in texts(picture)
 

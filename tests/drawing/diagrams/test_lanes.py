@@ -22,7 +22,6 @@ CUT = Stages(
 
 
 def boxes(shown: Stages) -> dict[int, Rect]:
-    """The box of each stage."""
     return {int(box.title.split()[1]): box for box in rects(shown) if box.title.startswith("stage ")}
 
 

@@ -99,9 +99,6 @@ def test_pieces_have_the_numbers_of_the_shards_whoever_brings_them() -> None:
     assert "Rank 0 has piece 2. Rank 1 has piece 1. Rank 2 has piece 0." in picture.words
 
 
-# -- the page ---------------------------------------------------------------------------------------------------
-
-
 def page(name: str) -> Page:
     found = draw_ring(EXCHANGES[name])
     assert isinstance(found, Page)

@@ -35,7 +35,6 @@ async def prefetch(model: Model) -> None:
 
 
 async def unread(model: Model) -> None:
-    """Rank 0 sends twice and rank 1 reads once."""
     if model.rank == 0:
         for batch in range(2):
             await model.pass_to(1, model.get_activation([batch]))
@@ -65,7 +64,6 @@ TRACES: dict[str, Trace] = {
 
 
 def hostile() -> Trace:
-    """A Trace in which every text is hostile."""
     place = Place(HOSTILE, 1, HOSTILE, HOSTILE)
     nothing: frozenset[int] = frozenset()
     load = Event("load_weights", 0, nothing, (), (0,), 0, 0, 0, place)
@@ -81,5 +79,4 @@ def still() -> Trace:
 
 @cache
 def large() -> View:
-    """16 ranks with 200 events each."""
     return step_through(simulate(program_of(one_f_one_b(16, 29)), ranks=16, layers=16, batches=29))

@@ -18,7 +18,7 @@ from drawing.canvas.picture import json_in_html
 from drawing.pages.data import encode, gifts, legend, shown_ranks, style, words_of
 from drawing.pages.view import View, step_through
 from drawing.timeline.boxes import Box, boxes
-from lib import Layer, Model, Trace, simulate
+from lib import Layer, Model, Trace
 from lib.analysis import figures
 from lib.cluster.costs import units
 from lib.schedules.gallery import gallery
@@ -234,8 +234,7 @@ def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) ->
 
 def test_parts_of_sums_and_layers_without_a_weight_are_known() -> None:
     program = PROGRAMS["ring"]
-    models = simulate(program.make(""), ranks=program.ranks, batches=program.batches, layers=list(program.layers))
-    data = encode([("", Trace.of(models))])
+    data = encode([("", Trace.of(program.run()))])
     assert data["runs"][0]["weighted"] == [int(layer.kind != "attention") for layer in program.layers]
     partial = {row["words"]: row["partial"] for row in rows(data, "value", data["values"])}
     assert any(partial.values())

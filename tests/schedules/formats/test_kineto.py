@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lib.analysis.recording import Recording, departures
+from lib.analysis.recording import Recording, Span, departures
 from lib.errors.exceptions import TraceError
 from lib.schedules.formats.kineto import our_name, read_profile, read_slices
 from lib.schedules.formats.trace import order_of_recording, recording_of_order
@@ -82,9 +82,7 @@ def gaps(name: str, other: str) -> str:
     )
 
 
-test_what_is_read = Said(Path(__file__).with_name("said") / "profiles.txt").test(
-    lambda: globals() | {"our_name": our_name, "Recording": Recording}
-)
+test_what_is_read = Said(__file__, "profiles").test(lambda: globals() | {"our_name": our_name, "Recording": Recording})
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -140,3 +138,12 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
         read_slices(path)
     with pytest.raises(TraceError, match="cannot be read"):
         read_slices(tmp_path / "missing.json")
+
+
+def test_what_a_rank_does_at_the_same_time_keeps_it_busy_once() -> None:
+    """Profilers put ranges in ranges, and runs have two streams of kernels."""
+    times = ((0, 10, "forward"), (2, 5, ""), (8, 12, "backward"), (20, 30, "forward"), (11, 25, "wait"))
+    spans = tuple(Span(0, start, end, op, op) for start, end, op in times)
+    one = Recording("nested", (*spans, Span(1, 0, 30, "forward", "forward")), 2)
+    assert one.busy == (22, 30)
+    assert one.bubble == 1 - 52 / 60

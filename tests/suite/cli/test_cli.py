@@ -192,9 +192,6 @@ def student(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# -- puzzles ----------------------------------------------------------------------------------------------------
-
-
 def test_alone_it_says_how_far_you_are(student: Path) -> None:
     result = puzzles()
     assert result.exit_code == 0
@@ -239,9 +236,6 @@ def test_when_recording_is_off_it_says_so(student: Path, monkeypatch: pytest.Mon
     assert "Progress is not recorded: PUZZLES_PROGRESS is off." in puzzles().output
 
 
-# -- run --------------------------------------------------------------------------------------------------------
-
-
 def test_run_and_check_record_your_own_function_only(student: Path) -> None:
     puzzles("run", "mine.py", "--save", "mine.json")
     puzzles("check", "mine.py")
@@ -252,15 +246,9 @@ def test_run_and_check_record_your_own_function_only(student: Path) -> None:
     assert {puzzle: standing.runs for puzzle, standing in load().items()} == {"basic": 2}
 
 
-# -- hint -------------------------------------------------------------------------------------------------------
-
-
 def test_the_command_and_the_notebook_count_together(student: Path) -> None:
     hint("ddp", 1)
     assert puzzles("hint", "ddp").output.count("Hint ") == 2
-
-
-# -- reveal -----------------------------------------------------------------------------------------------------
 
 
 def test_before_it_passes_the_answer_is_not_shown(student: Path) -> None:

@@ -27,9 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# -- every outcome ------------------------------------------------------------------------------------------------
-
-
 def passing(name: str = "basic") -> str:
     return reference(name).read_text("utf-8")
 
@@ -42,9 +39,6 @@ def test_what_is_not_handed_in_is_not_the_copy_of_whoever_looks(folder: Path, mo
     assert puzzles("run", "bob/01_basic.ipynb").exit_code == 1
     (named,) = json.loads(puzzles("run", "--json", "01_basic.ipynb").stdout)["runs"]
     assert (named["passed"], named["error"]) == (False, "there is no file 01_basic.ipynb")
-
-
-# -- several files, and JSON --------------------------------------------------------------------------------------
 
 
 def test_json_is_all_that_is_said(folder: Path) -> None:
@@ -84,8 +78,6 @@ def test_no_goal_is_reached_by_what_is_wrong(folder: Path) -> None:
     assert (wrong["correct"], wrong["passed"], wrong["best"], wrong["time"]) == (False, False, None, None)
     assert wrong["faults"][0].startswith("no update and no final weight")
 
-
-# -- tricks -------------------------------------------------------------------------------------------------------
 
 LIMIT = "0.5"
 ENDLESS = f"did not end within {LIMIT} seconds"

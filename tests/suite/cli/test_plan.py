@@ -73,27 +73,6 @@ def test_where_nothing_fits_the_nearest_is_said_and_by_how_much() -> None:
     assert "no plan is possible. tp 3 x cp 1 x pp 1 make 3, which does not divide 8 GPUs" in words(result)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean llama3-8b"),
-        (["--gpu", "h1000"], "there is no GPU 'h1000' (did you mean h100"),
-        (["--model", "config.json"], "config.json cannot be read: No such file"),
-        (["--gpus", "0"], "greater than or equal to 1"),
-        (["--batch", "1000000000"], "less than or equal to 100000000"),
-        (["--tp", "two"], "--tp takes whole numbers with commas between, such as 1,2,4; got 'two'"),
-        (["--export", "megatron"], "'megatron' is not one of 'torchtitan'"),
-        (["--stack", "mine"], "it is one of usual, megatron"),
-        (["-o", "plans.txt"], "the plans that nothing beats is .svg, .png or .pdf"),
-        (["--jobs", "0"], "some process has to do it"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(given: list[str], said: str) -> None:
-    result = puzzles("plan", "--model", "llama3-8b", "--gpus", "8", *given)
-    assert result.exit_code == 2
-    assert said in words(result)
-
-
 def test_predictions_beside_what_was_published(tmp_path: Path) -> None:
     result = puzzles("predictions", "--each", "-o", tmp_path / "predictions.svg")
     said = words(result)

@@ -103,9 +103,6 @@ def test_a_folder_from_the_first_puzzle_to_the_next(folder: Path) -> None:
     assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0)
 
 
-# -- once -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("warm")
 def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
@@ -122,9 +119,6 @@ def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch:
     result = puzzles("watch", "--once", ".")
     assert result.exit_code == 0
     assert result.output.endswith("Every puzzle here passes.\n")
-
-
-# -- the watcher, without processes -----------------------------------------------------------------------------
 
 
 class Paper:

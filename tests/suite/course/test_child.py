@@ -25,7 +25,6 @@ HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"
 
 @pytest.fixture
 def write(tmp_path: Path, file: Path) -> Path:
-    """The file to write a function into."""
     return tmp_path / "01_basic.py"
 
 
@@ -104,8 +103,6 @@ def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
     found = attempt(tmp_path / "01_basic.ipynb", "basic", 30)
     assert (found.state, found.text) == ("failed", f"there is no file {tmp_path / '01_basic.ipynb'}")
 
-
-# -- whoever writes the result ------------------------------------------------------------------------------------
 
 FORGED = encode(Trace.of(run(wrong)))
 """A run of the puzzle's size that is no training step, as data."""

@@ -52,7 +52,7 @@ def test_the_next_hint_is_one_more_than_was_recorded(file: Path, monkeypatch: py
     assert [next_hint("ddp").opened for _ in range(2)] == [1, 1]
 
 
-SAID = Said(Path(__file__).with_name("said") / "hints.txt")
+SAID = Said(__file__, "hints")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)
@@ -89,7 +89,7 @@ def told(out: list[Model], **wanted: Any) -> str:
     return paper.getvalue().removesuffix("\n")
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "exercises.txt").test(lambda: globals())
+test_what_is_said = Said(__file__, "exercises").test(lambda: globals())
 
 
 def test_given_code_that_takes_time_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,9 +71,7 @@ def told(guess: Prediction, models: list[Model] | Trace) -> str:
     return paper.getvalue().removesuffix("\n")
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "predictions.txt").test(
-    lambda: {**globals(), "Mesh": Mesh, "simulate": simulate}
-)
+test_what_is_said = Said(__file__, "predictions").test(lambda: {**globals(), "Mesh": Mesh, "simulate": simulate})
 
 
 def test_an_unsolved_puzzle_gets_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

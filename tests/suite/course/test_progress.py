@@ -21,8 +21,6 @@ from lib.suite.course.progress import ProgressError, Standing, known, load, next
 from tests.support.functions import fat, good, official, run, unsolved, wrong
 from tests.support.said import Said
 
-# -- recorded ---------------------------------------------------------------------------------------------------
-
 
 def test_a_check_is_recorded(file: Path) -> None:
     verdict = Model.check(run(good), puzzle="basic")
@@ -53,9 +51,6 @@ def test_a_goal_of_ones_own_beside_the_puzzle(file: Path) -> None:
     assert load()["basic"].passed
 
 
-# -- not recorded -----------------------------------------------------------------------------------------------
-
-
 def test_what_is_not_recorded(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Model.check(run(unsolved), puzzle="basic")
     Model.check(run(good))
@@ -84,9 +79,6 @@ def test_off_records_nothing(file: Path, monkeypatch: pytest.MonkeyPatch, off: s
 
 def test_these_tests_record_nothing_by_themselves() -> None:
     assert os.environ["PUZZLES_PROGRESS"] == "off"
-
-
-# -- where nothing can be written -------------------------------------------------------------------------------
 
 
 def test_a_place_that_cannot_be_written_breaks_no_check(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,9 +126,6 @@ def test_a_newer_file_is_said_and_left_alone(file: Path, capsys: pytest.CaptureF
     assert file.read_text() == text
 
 
-# -- where ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="platformdirs knows where it is elsewhere")
 @pytest.mark.parametrize(("told", "folder"), [(None, ".local/state"), ("s", "s"), ("../relative", ".local/state")])
 def test_the_place_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None, folder: str) -> None:
@@ -168,9 +157,6 @@ def test_no_home_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     Model.check(run(good), puzzle="basic")
     note = "Note: your progress is not recorded: there is no home folder: Could not determine home directory."
     assert note in capsys.readouterr().out
-
-
-# -- what next --------------------------------------------------------------------------------------------------
 
 
 def test_what_comes_next_is_the_first_whose_needs_are_solved_on_the_core_path_before_others() -> None:
@@ -215,22 +201,16 @@ def standings(draw: st.DrawFn) -> Standing:
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    """The entry of a puzzle in a file."""
     return asdict(Standing(3, True, GOALS[0], 5.6, 1835008.0, 1, 3, 2)) | changes
 
 
 def data(**entries: Any) -> str:
-    """The text of a file."""
     return json.dumps({"format": progress.FORMAT, "version": 1, "puzzles": entries})
 
 
 def put(file: Path, **entries: Any) -> None:
-    """Writes a progress file by hand."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(data(**entries), "utf-8")
-
-
-# -- adding -----------------------------------------------------------------------------------------------------
 
 
 @given(standings(), standings(), standings())
@@ -330,9 +310,6 @@ def test_it_holds_no_time_of_the_day(file: Path) -> None:
     assert file.read_bytes() == first
 
 
-# -- reading ----------------------------------------------------------------------------------------------------
-
-
 def test_no_file_is_no_progress(file: Path) -> None:
     assert progress.read(file) == {}
     assert not file.parent.exists()
@@ -344,7 +321,7 @@ def test_puzzles_of_another_version_are_kept(file: Path) -> None:
     assert sorted(progress.read(file)) == ["ddp", "not_known_here"]
 
 
-SAID = Said(Path(__file__).with_name("said") / "progress_files.txt")
+SAID = Said(__file__, "progress_files")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)

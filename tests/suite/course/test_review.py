@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,20 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import picture_of
-from lib import (
-    LINKS,
-    PUZZLES,
-    Model,
-    NotSolved,
-    PuzzleError,
-    Trace,
-    TraceError,
-    check,
-    review,
-    simulate,
-    what_if,
-    why,
-)
+from lib import LINKS, PUZZLES, Model, NotSolved, PuzzleError, Trace, TraceError, check, review, simulate, what_if, why
 from lib.analysis import figures
 from lib.analysis.bounds.limits import Bound, Limit, Part, lower_bound
 from lib.analysis.memory import holdings, lean, rows
@@ -90,16 +76,13 @@ async def late(model: Model) -> None:
     await model.allreduce(model.fake_grad(0, []), 0)
 
 
-test_what_is_said = Said(Path(__file__).with_name("said") / "reviews.txt").test(lambda: globals())
+test_what_is_said = Said(__file__, "reviews").test(lambda: globals())
 
 
 def test_many_reasons_are_counted() -> None:
     found = reviewed("pipeline_fsdp")
     assert len(found.groups) == GROUPS + 1
     assert "\n  and 3.2 time units for another reason\n" in found.text()
-
-
-# -- how far from the best ------------------------------------------------------------------------------------------
 
 
 def bound() -> Bound:
@@ -144,9 +127,6 @@ def test_an_earlier_run_with_the_same_memory() -> None:
     assert found.heads()[1] == "No gaps: every rank computes from the beginning to the end."
 
 
-# -- what it takes --------------------------------------------------------------------------------------------------
-
-
 def test_no_run_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     async def stub(model: Model) -> None:
         raise NotSolved("ddp")
@@ -183,9 +163,6 @@ def test_times_are_worked_out_with_the_costs_of_the_puzzle() -> None:
     forged = review(trace, puzzle="ddp")
     assert forged is not None
     assert forged.text() == plain
-
-
-# -- a run that is not correct --------------------------------------------------------------------------------------
 
 
 def test_an_incorrect_run_has_its_faults_and_gaps_but_no_reference() -> None:

@@ -13,6 +13,7 @@ from lib.suite.course.solutions import alternatives, answer, description, owner,
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import home, notebook_in, reference
+from tests.support.puzzles import way
 from tests.support.said import Said
 
 
@@ -70,9 +71,7 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
     assert description(text) == expected
 
 
-test_a_refusal_says_what_is_missing_and_hides_nothing = Said(Path(__file__).with_name("said") / "refusals.txt").test(
-    lambda: globals()
-)
+test_a_refusal_says_what_is_missing_and_hides_nothing = Said(__file__, "refusals").test(lambda: globals())
 
 
 def test_a_puzzle_that_is_passed_is_shown() -> None:
@@ -88,7 +87,7 @@ def test_in_a_notebook_the_answer_is_shown_once_the_puzzle_is_passed(
     said = capsys.readouterr().out
     assert said.startswith("ddp has not been checked yet. The answer is shown when the puzzle is passed.")
     assert 'hint("ddp", 1)' in said
-    Model.check(simulate(load_function(reference("ddp"), "ddp"), puzzle="ddp"), puzzle="ddp")
+    Model.check(simulate(way("ddp"), puzzle="ddp"), puzzle="ddp")
     shown = reveal("ddp")
     assert shown is not None
     assert answer("ddp") in shown.markdown

@@ -34,9 +34,6 @@ def test_the_second_stage_cannot_be_reached_by_the_first() -> None:
     assert [best for name, best in sorted(reached.items()) if best is not None] == ["cuts used weights"]
 
 
-# -- buckets --------------------------------------------------------------------------------------------------------
-
-
 def ends(latency: float, *choices: tuple[int, ...]) -> list[float]:
     """When the step is over, by the sizes of buckets."""
     costs = Links(latency=latency)

@@ -36,5 +36,4 @@ class Shared:
 
 @pytest.fixture
 def shared(isolation: Isolation) -> Shared:
-    """It, for what starts one and ends it."""
     return Shared(isolation)

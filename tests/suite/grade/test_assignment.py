@@ -74,7 +74,7 @@ def test_if_nothing_is_said_the_records_say_it() -> None:
     assert found.required[0].need == "passes"
 
 
-SAID = Said(Path(__file__).with_name("said") / "assignments.txt")
+SAID = Said(__file__, "assignments")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)

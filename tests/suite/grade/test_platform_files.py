@@ -60,7 +60,7 @@ def back(name: str, export: str, column: str) -> str:
             return "\n".join([*points.decode().splitlines(), *archive.namelist()])
 
 
-test_what_goes_back = Said(Path(__file__).with_name("said") / "returned.txt").test(lambda: globals())
+test_what_goes_back = Said(__file__, "returned").test(lambda: globals())
 
 
 def test_moodle_takes_a_file_of_feedback_for_the_right_participant(tmp_path: Path) -> None:

@@ -43,10 +43,7 @@ def moodle(name: str, number: int) -> str:
     return f"{name}_{number}_assignsubmission_file_"
 
 
-# -- the file -------------------------------------------------------------------------------------------------------
-
-
-test_what_is_read = Said(Path(__file__).with_name("said") / "rosters.txt").test(lambda: globals() | {"moment": moment})
+test_what_is_read = Said(__file__, "rosters").test(lambda: globals() | {"moment": moment})
 
 
 @given(data=st.binary(max_size=300))
@@ -63,9 +60,6 @@ def test_a_neutral_cell_is_one_line_and_can_be_read_again(text: str) -> None:
     assert neutral(plain(cell)) == cell
     assert "\n" not in cell
     assert not cell.startswith(("=", "@", "|", "%"))
-
-
-# -- whose a hand-in is ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def cells(text: str) -> list[dict[str, Any]]:
-    """The cells of a notebook file."""
     found: list[dict[str, Any]] = json.loads(text)["cells"]
     return found
 
@@ -170,10 +169,8 @@ def rejected(**output: Any) -> str:
     return str(caught.value).replace(str(Path(notebooks.__file__).parents[3]), "PATH")
 
 
-test_a_bad_source_stops_the_build = Said(Path(__file__).with_name("said") / "sources.txt").test(lambda: globals())
+test_a_bad_source_stops_the_build = Said(__file__, "sources").test(lambda: globals())
 
-
-# -- demonstrations ---------------------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[3]
 STUDENTS = sorted((ROOT / "puzzles").glob("*.ipynb"))
@@ -188,9 +185,9 @@ def shown(*sources: str) -> str:
     return " ".join(output["text"] for cell in cells for output in cell["outputs"]) or "none"
 
 
-test_an_output_is_shown_where_nothing_of_the_students_is_in_it = Said(
-    Path(__file__).with_name("said") / "demonstrations.txt"
-).test(lambda: globals())
+test_an_output_is_shown_where_nothing_of_the_students_is_in_it = Said(__file__, "demonstrations").test(
+    lambda: globals()
+)
 
 
 def test_an_output_has_the_number_of_the_run_that_it_is_of() -> None:

@@ -139,4 +139,4 @@ def mailed(text: str | None) -> str:
         return str(caught.value).replace(folder, "FOLDER")
 
 
-test_what_is_not_mailed = Said(Path(__file__).with_name("said") / "mailed.txt").test(lambda: globals())
+test_what_is_not_mailed = Said(__file__, "mailed").test(lambda: globals())

@@ -1,7 +1,6 @@
 """What the functions of the chapters on meshes answer, asked in other ways than their tables do."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,9 +87,7 @@ def test_with_an_example_a_row_a_group_has_the_same_rows(meshes: Any) -> None:
             assert answer.value == {process: sorted(examples) for process, examples in owned.items()}
 
 
-# -- what a wrong answer is told ------------------------------------------------------------------------------------
-
-SAID = Said(Path(__file__).with_name("said") / "feeding.txt")
+SAID = Said(__file__, "feeding")
 
 
 def told(puzzle: str, change: Callable[[Any], Any]) -> str:

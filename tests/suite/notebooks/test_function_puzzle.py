@@ -193,7 +193,7 @@ def test_an_untouched_notebook_is_not_solved(built: Path, puzzles: Puzzles) -> N
     assert puzzles("reveal", "rank_of").stdout.startswith("rank_of has not been checked yet.")
 
 
-SAID = Said(Path(__file__).with_name("said") / "function_puzzle.txt")
+SAID = Said(__file__, "function_puzzle")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)

@@ -70,8 +70,6 @@ def test_an_untouched_notebook_fails_where_each_gap_is_run_and_a_solved_one_nowh
             assert f"= simulate({puzzle}, " in source or f"= check_function({puzzle}, " in source
 
 
-# -- by nbval -------------------------------------------------------------------------------------------------------
-
 SOURCE = reference("ddp").read_text("utf-8")
 ANSWER = SOURCE.partition("lines) ---\n")[2].partition("    # --- end of your code")[0]
 CORRECT: list[Any] = [{"output_type": "stream", "name": "stdout", "text": "Correct!\n"}]

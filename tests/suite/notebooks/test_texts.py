@@ -21,27 +21,17 @@ from lib.suite.notebooks.references import LIST, cited
 from lib.suite.submissions.gap import parse
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import home, notebook_in, reference
-from tests.support.puzzles import SCHEDULES
+from tests.support.puzzles import SCHEDULES, way
 
 FORMULA = re.compile(r"^# (?:[a-z ]+ {3,})?(time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
 SIZES = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text("utf-8"))
-PARTS = (
-    "## The puzzle",
-    "### Predict first",
-    "### The goal",
-    "## What you built",
-    "## On real GPUs",
-    "## What is simplified here",
-    "## Questions to think about",
-)
+PARTS = ("## The puzzle", "### Predict first", "### The goal", "## What you built", "## On real GPUs")
+PARTS += ("## What is simplified here", "## Questions to think about")
 LAST = re.compile(r"^# ## Where (this leads|to go from here)$", re.MULTILINE)
 
 
 def source(puzzle: str) -> str:
     return reference(puzzle).read_text("utf-8")
-
-
-# -- formulas -----------------------------------------------------------------------------------------------------
 
 
 def value_of(formula: str, **sizes: int) -> Fraction:
@@ -83,7 +73,7 @@ def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     assert len(found) == 2 or PUZZLES[puzzle].part_of  # whose notebook has more, of another
     formulas = dict(found[:2])
     assert formulas.keys() == {"time", "peak"}
-    function = load_function(reference(puzzle), puzzle)
+    function = way(puzzle)
     assert PUZZLES[puzzle].size == tuple(SIZES[puzzle][0])
     for ranks, layers, batches in SIZES[puzzle]:
         sizes = {"ranks": ranks, "layers": layers, "batches": batches}
@@ -96,12 +86,12 @@ def both(puzzle: str, other: str) -> Iterator[tuple[Any, str, str]]:
     texts = [formula for _, formula in FORMULA.findall(source(puzzle))]
     assert [name for name, _ in FORMULA.findall(source(puzzle))] == ["time", "peak"] * 2
     yield load_function(home() / "solutions" / "alternatives" / f"{other}.py", puzzle), texts[0], texts[1]
-    yield load_function(reference(puzzle), puzzle), texts[2], texts[3]
+    yield way(puzzle), texts[2], texts[3]
 
 
 def test_the_formulas_of_fsdp() -> None:
     formulas = dict(FORMULA.findall(source("fsdp")))
-    function = load_function(reference("fsdp"), "fsdp")
+    function = way("fsdp")
     for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
         verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
         holds(verdict, **formulas, R=ranks, L=layers, m=each)
@@ -126,7 +116,7 @@ def test_the_formulas_of_the_ladder_of_zero() -> None:
     """The second stage is the puzzle's reference; of all four, awaited at once, there are the peaks."""
     formulas = FORMULA.findall(source("zero2"))[2:]  # the first two are those of the first stage
     assert [name for name, _ in formulas] == ["time", "peak"] + ["peak"] * 4
-    schedules = [load_function(reference("zero2"), "zero2"), *map(zero, range(4))]
+    schedules = [way("zero2"), *map(zero, range(4))]
     for ranks, layers in ((4, 6), (4, 8), (8, 9)):
         for schedule, (_, peak) in zip(schedules, formulas[1:], strict=True):
             verdict = check(Trace.of(simulate(schedule, ranks=ranks, layers=layers, batches=2 * ranks)))
@@ -145,7 +135,7 @@ def test_what_the_ladder_sends() -> None:
 
 def test_when_accumulation_is_worth_it() -> None:
     """The inequality in the answer to a question of that notebook."""
-    together, in_turn = (load_function(reference(puzzle), puzzle) for puzzle in ("basic", "grad_accum"))
+    together, in_turn = (way(puzzle) for puzzle in ("basic", "grad_accum"))
     for layers in (1, 2, 3, 6):
         for batches in (2, 3, 4, 5):
             peaks = [
@@ -153,9 +143,6 @@ def test_when_accumulation_is_worth_it() -> None:
                 for function in (together, in_turn)
             ]
             assert (peaks[1] < peaks[0]) == ((batches - 1) * (layers + 1) > 2 * layers)
-
-
-# -- the parts of a notebook --------------------------------------------------------------------------------------
 
 
 def questions_of(puzzle: str) -> str:
@@ -218,8 +205,6 @@ def test_there_is_a_sentence_to_tell_a_friend(puzzle: str) -> None:
     assert text.count("# > **To tell a friend:** ") == 1
     assert text.index("To tell a friend") < text.index("from drawing import") < text.index("## The ")
 
-
-# -- no answer before the gap -------------------------------------------------------------------------------------
 
 Key = tuple[tuple[str, ...], bool, str, tuple[str, ...]]
 """A call of the Model without its keys: stores on the left, awaited or not, the operation, the stores it is given."""

@@ -79,7 +79,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(root: Path, text: str) -> None:
-    """Writes a source and the notebooks that it gives."""
     path = root / "solutions" / "basics" / "basic.py"
     path.write_text(text, "utf-8")
     (source,) = read_sources(root / "solutions")
@@ -110,7 +109,7 @@ def test_a_record_without_a_source(root: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found[2][1].startswith("there is no file")
 
 
-SAID = Said(Path(__file__).with_name("said") / "verify.txt")
+SAID = Said(__file__, "verify")
 
 
 @pytest.mark.parametrize("expression", SAID.texts)
@@ -158,8 +157,6 @@ def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.Monkey
     say({"outputs": "Correct!"})
     assert problems(root) == [("unsolved", "run from top to bottom it does not say that basic is not solved yet")]
 
-
-# -- hints, what comes before what, and alternatives ------------------------------------------------------------------
 
 HINTS = ("What does this puzzle ask of you?", "One idea that helps with it.", "Here is nearly the whole code.")
 FIRST = replace(PUZZLES["basic"], hints=HINTS, hidden=())
@@ -209,7 +206,7 @@ def test_two_puzzles_in_order(curriculum: Path) -> None:
     assert {finding.check for finding in verify.verify(curriculum)} >= {"hints", "alternatives"}
 
 
-OF_SEVERAL = Said(Path(__file__).with_name("said") / "curriculum.txt")
+OF_SEVERAL = Said(__file__, "curriculum")
 
 
 @pytest.mark.parametrize("expression", OF_SEVERAL.texts)

@@ -89,7 +89,7 @@ BEGIN, END = "    # --- your code (about 3 lines) ---", "    # --- end of your c
 
 
 GAP = f"{BEGIN}\n    a = 1\n    b = 2\n    c = 3\n{END}\n"
-SAID = Said(Path(__file__).with_name("said") / "gaps.txt")
+SAID = Said(__file__, "gaps")
 
 
 def changed(old: str, new: str) -> str:

@@ -40,7 +40,6 @@ def notebook(folder: Path, *cells: str, name: str = "work.ipynb") -> Path:
 
 
 def written(folder: Path, text: str, name: str = "work.py") -> Path:
-    """A file with a text."""
     path = folder / name
     path.write_text(text, "utf-8")
     return path
@@ -77,7 +76,7 @@ def failure(path: Path) -> str:
     return str(caught.value)
 
 
-test_why_a_function_cannot_be_had = Said(Path(__file__).with_name("said") / "loads.txt").test(lambda: globals())
+test_why_a_function_cannot_be_had = Said(__file__, "loads").test(lambda: globals())
 
 
 def test_files_that_will_not_do(tmp_path: Path) -> None:

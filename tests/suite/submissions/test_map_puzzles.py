@@ -29,9 +29,6 @@ def rows_of(grid: Grid) -> list[list[int]]:
     return [row for replica in grid for row in replica]
 
 
-# -- figures ------------------------------------------------------------------------------------------------------
-
-
 def test_the_published_example() -> None:
     held = given_in("break_the_map", "published")(PUBLISHED, 4, 16)
     expected = ([0, 2, 4, 6], [1, 3, 5, 7], [9, 11, 13, 15], [8, 10, 12, 14])
@@ -97,9 +94,6 @@ def test_a_batch_that_the_rows_cannot_divide_is_refused() -> None:
         given_in("break_the_map", "published")(SMALL, 2, 7)
 
 
-# -- what is accepted -----------------------------------------------------------------------------------------------
-
-
 def test_any_example_that_goes_wrong_will_do() -> None:
     def last(grid: Grid, per_process: int, batch: int) -> int | None:
         held = given_in("break_the_map", "published")(grid, per_process, batch)
@@ -133,9 +127,6 @@ def test_what_is_no_answer_is_none_and_has_a_picture_all_the_same(puzzle: str) -
             assert isinstance(judge.shown(failure), Holdings)
 
     ask()
-
-
-# -- what is run ----------------------------------------------------------------------------------------------------
 
 
 def test_a_loop_that_never_ends_is_stopped_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ def alike(mine: Any, other: Any) -> str:
     return " and ".join("the same" if equal else "not the same" for equal in both)
 
 
-test_what_is_the_same_answer = Said(Path(__file__).with_name("said") / "answers.txt").test(lambda: globals())
+test_what_is_the_same_answer = Said(__file__, "answers").test(lambda: globals())
 
 
 @pytest.mark.parametrize("value", [object(), lambda: 0, {1: object()}, [b"1"], 1j, (x for x in ())])
@@ -93,8 +92,6 @@ class Pretender:
 
 
 class Mute(Exception):
-    """Cannot be shown."""
-
     def __str__(self) -> str:
         raise ValueError
 
@@ -152,9 +149,6 @@ def test_a_stub_is_no_answer() -> None:
 
     with pytest.raises(NotSolved):
         ask_here(stub)([(1,)])
-
-
-# -- the smallest input that goes wrong -----------------------------------------------------------------------------
 
 
 def numbers(draw: Draw) -> tuple[list[int]]:
@@ -280,7 +274,7 @@ def told(expected: Any, got: Any) -> str:
     return str(wrong_answer("f", Failure((1,), Answer(expected), Answer(got))))
 
 
-test_the_likely_reason = Said(Path(__file__).with_name("said") / "reasons.txt").test(lambda: globals())
+test_the_likely_reason = Said(__file__, "reasons").test(lambda: globals())
 
 
 def test_what_is_wrong_may_be_said_by_the_puzzle() -> None:

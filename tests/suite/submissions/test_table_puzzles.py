@@ -26,9 +26,6 @@ def dims(world: int, *sizes: int, rank: int = 0) -> Any:
     return solution_of("parallel_dims")(world, dict(zip(DIMS, sizes, strict=True)), rank)
 
 
-# -- figures ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("sizes", [(2, 2, 2, 1, 2), (1, 3, 2, 2, 1), (3, 1, 1, 2, 4)])
 def test_a_mesh_of_ours_is_the_same(sizes: tuple[int, ...]) -> None:
     mesh = Mesh(zip(DIMS, sizes, strict=True))
@@ -124,9 +121,6 @@ def test_padding_takes_no_time() -> None:
         assert gather != ("padded",) or "18,432 elements (9/10 of a whole activation)" in repr(draw_collective(trace))
 
 
-# -- PyTorch says the same ------------------------------------------------------------------------------------------
-
-
 def test_rows_lie_where_pytorch_puts_them() -> None:
     """By DTensor's own parts and padding, and by torch.tensor_split."""
     torch = pytest.importorskip("torch")
@@ -165,9 +159,6 @@ def test_a_stage_of_pytorch_divides_again_with_every_call() -> None:
         stage.scale_grads(4)
         found.append(layer.weight.grad.item())
     assert found == [1, 1.25, 1.3125]
-
-
-# -- what is accepted -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ def names(folder: Path) -> list[str]:
 
 
 def solve(path: Path) -> str:
-    """Somebody's work in a notebook."""
     text = path.read_text("utf-8").replace("raise NotSolved", "model.solved")
     path.write_text(text, "utf-8")
     return text

@@ -13,7 +13,9 @@ const MEMORY = "puzzles-memory"; // a cache for all sites of this host; entries 
 const HERE = import.meta.url; // the worker itself has an address of a blob, so that it obeys the policy of the page
 const BEGIN = "import importlib; importlib.invalidate_caches(); import kernel; kernel.begin";
 
-let python, shell, ready;
+const REST = 500; // milliseconds
+
+let python, shell, ready, resting;
 
 async function unpacked(name) {
   const answer = await fetch(new URL(name, HERE));
@@ -106,9 +108,21 @@ function progressNow() {
   return python.FS.analyzePath(PROGRESS).exists ? python.FS.readFile(PROGRESS, {encoding: "utf8"}) : null;
 }
 
+/** Once nothing has been asked for a while, tidies up, which would keep somebody waiting. */
+function rest() {
+  clearTimeout(resting);
+  resting = setTimeout(() => shell.rest(), REST);
+}
+
 /** Runs cells, one after the other, until one fails. */
 async function run({cells, progress}) {
   await ready;
+  clearTimeout(resting);
+  await runAll(cells, progress);
+  rest();
+}
+
+async function runAll(cells, progress) {
   setProgress(progress);
   for (const source of cells) {
     self.postMessage({type: "begins"});
@@ -131,7 +145,7 @@ const broken = (error) => self.postMessage({type: "broken", text: error.message 
 self.onmessage = ({data}) => {
   if (data.type === "start") {
     ready = start(data);
-    ready.then((found) => self.postMessage({type: "ready", ...found}), broken);
+    ready.then((found) => (self.postMessage({type: "ready", ...found}), rest()), broken);
   } else if (data.type === "remember") {
     const end = () => self.postMessage({type: "remembered"});
     remember(data).then(end, end); // storage that is full or forbidden: Python starts anew each time

@@ -89,9 +89,7 @@ def test_single_files(tmp_path: Path) -> None:
     ]
 
 
-# -- whose it is ------------------------------------------------------------------------------------------------
-
-OWNERS = Said(Path(__file__).with_name("said") / "owners.txt")
+OWNERS = Said(__file__, "owners")
 
 
 @pytest.mark.parametrize("expression", OWNERS.texts)
@@ -137,9 +135,7 @@ def test_names_that_are_no_text_are_shown_all_the_same(tmp_path: Path) -> None:
     assert list(chosen(one, ["fsdp"]).of) == ["fsdp"]
 
 
-# -- which file counts ------------------------------------------------------------------------------------------
-
-CHOICES = Said(Path(__file__).with_name("said") / "choices.txt")
+CHOICES = Said(__file__, "choices")
 
 
 @pytest.mark.parametrize("expression", CHOICES.texts)
@@ -151,9 +147,6 @@ def test_which_file_counts(expression: str, tmp_path: Path) -> None:
         return "\n".join([found.of["fsdp"][0].parts[-1], *found.notes])
 
     CHOICES.check(expression, {**globals(), "counts": counts})
-
-
-# -- what is no notebook ----------------------------------------------------------------------------------------
 
 
 def taken(root: str, files: Mapping[str, str | bytes], *puzzles: str) -> str:
@@ -176,7 +169,7 @@ def taken(root: str, files: Mapping[str, str | bytes], *puzzles: str) -> str:
         return "\n".join(said)
 
 
-test_what_becomes_of_it = Said(Path(__file__).with_name("said") / "taken.txt").test(lambda: globals())
+test_what_becomes_of_it = Said(__file__, "taken").test(lambda: globals())
 
 
 def test_too_much_of_one_student_is_one_row_and_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +188,6 @@ def test_many_rows_of_one_student_are_cut_short(tmp_path: Path) -> None:
     rows = collect([root]).refused
     assert len(rows) == 50
     assert rows[-1].why.startswith("and 71 more") or any("and 71 more" in row.why for row in rows)
-
-
-# -- platforms -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.name.replace(" ", "_"))

@@ -1,7 +1,6 @@
 """Code from bytes: however a notebook is written; and everything that is none says what it is."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -63,7 +62,7 @@ def test_python_in_several_encodings() -> None:
     assert text_of("a.py", text.encode("utf-16-le")) == text
 
 
-SAID = Said(Path(__file__).with_name("said") / "no_notebooks.txt")
+SAID = Said(__file__, "no_notebooks")
 
 
 def told(name: str, data: bytes) -> str:

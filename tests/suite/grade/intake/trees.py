@@ -12,7 +12,6 @@ DDP = "async def ddp(model):\n    return model\n"
 
 
 def stub(puzzle: str) -> str:
-    """A function that is as the puzzle had it."""
     return (
         f"async def {puzzle}(model):\n    # --- your code (about 3 lines) ---\n"
         f'    raise NotSolved("{puzzle}")\n    # --- end of your code ---\n'
@@ -20,7 +19,6 @@ def stub(puzzle: str) -> str:
 
 
 def notebook(*cells: str) -> str:
-    """A notebook with code cells."""
     return json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": cell} for cell in cells]})
 
 
