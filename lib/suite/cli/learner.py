@@ -14,8 +14,8 @@ from rich.text import Text
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
+from lib.puzzles.puzzle import Puzzle as Record
 from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, puzzle_of_file
-from lib.puzzles.records import Puzzle as Record
 from lib.puzzles.records import goal as goal_of
 from lib.suite.cli import console as options
 from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_hints, show_table, title

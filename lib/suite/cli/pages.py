@@ -18,7 +18,8 @@ from drawing.canvas.picture import Picture, asset, on_paper
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ready, write_whole
-from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.goals import Size
+from lib.puzzles.records import PUZZLES
 
 if TYPE_CHECKING:
     from lib.suite.cli.compare import Group

@@ -26,7 +26,8 @@ from typing import IO, Any, NoReturn, cast
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors import graded
 from lib.files import write_whole
-from lib.puzzles.records import PUZZLES, Puzzle
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
 
 VARIABLE = "PUZZLES_PROGRESS"

@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lib.files import ROOT, packaged, ready, write_whole, zipped
-from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
 from lib.suite.submissions.gap import BuildError, find
