@@ -34,7 +34,7 @@ from lib.cluster.mesh import Mesh
 from lib.cluster.stages import Stages
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import OURS, is_students, notebook
-from lib.puzzles.records import Task
+from lib.puzzles.puzzle import Task
 from lib.suite.course.review import Review
 from lib.trace.trace import Trace
 from lib.values.operations import TIMED

@@ -17,7 +17,8 @@ from typing import Final
 from drawing.canvas.palette import EDGE, GOLD, INK, PANEL, PAPER, SOFT, TRACK, Colour, ink_on, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
-from lib.puzzles.records import Chapter, Puzzle, chapters
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import Chapter, chapters
 
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""

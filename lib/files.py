@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["ROOT", "child_environment", "packaged", "ready", "write_whole"]
+__all__ = ["ROOT", "child_environment", "packaged", "ready", "write_whole", "zipped"]
 
 ROOT = Path(__file__).parents[1]
 """The folder that holds the packages lib and drawing: the repository's root, or where a wheel was installed."""
@@ -51,6 +51,21 @@ def write_whole(path: str | Path, content: str | bytes, mode: int = 0o666) -> No
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def zipped(files: Mapping[str, bytes], method: int | None = None) -> bytes:
+    """Return a zip of files by their paths, packed unless `method` says otherwise: the same bytes every time. Scripts
+    can be run where it is unpacked."""
+    import zipfile  # here and not above: `import lib` should be quick
+    from io import BytesIO
+
+    held = BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.external_attr = (0o755 if data.startswith(b"#!") else 0o644) << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED if method is None else method)
+    return held.getvalue()
 
 
 def child_environment(path: Iterable[str] = (), **more: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from lib.analysis.event_words import event_words, layers_of, ranges, spoken
 from lib.analysis.figures import makespan
 from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered
-from lib.puzzles.records import Size
+from lib.puzzles.goals import Size
 from lib.trace.event import Event
 from lib.trace.order import awaited_at_once, collectives, messages
 from lib.trace.trace import Program, Trace, kept

@@ -12,7 +12,7 @@ from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, sample
 from lib.analysis.waiting.critical_path import Path, critical_path, time_kind
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
-from lib.puzzles.records import Size
+from lib.puzzles.goals import Size
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES

@@ -33,7 +33,8 @@ from lib.values.operations import READS
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
-    from lib.puzzles.records import Goal, Puzzle
+    from lib.puzzles.goals import Goal
+    from lib.puzzles.puzzle import Puzzle
 
 PRETENDED = "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
 Found = tuple[float, float, float]  # what goals are about: a run's end, its peak, what the rank sends that sends most
@@ -78,7 +79,7 @@ def check(
         return check_data(_plain(trace, record), record)
     goals: list[Goal] = []
     if time is not None or memory is not None:
-        from lib.puzzles.records import Goal
+        from lib.puzzles.goals import Goal
 
         most = float("inf")
         goals.append(Goal("your goal", most if time is None else time, most if memory is None else memory))
@@ -296,7 +297,7 @@ def _plain(trace: Trace, record: Puzzle | None) -> Trace:
 
 
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
-    from lib.puzzles.records import Size
+    from lib.puzzles.goals import Size
 
     found: list[PuzzleError] = []
     run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"

@@ -12,7 +12,8 @@ from typing import Any
 from lib.checker.checker import check, counts
 from lib.cluster.costs import Costs
 from lib.errors.exceptions import CheckError, PuzzleError
-from lib.puzzles.records import Goal, Hidden, Puzzle, Task
+from lib.puzzles.goals import Goal, Hidden
+from lib.puzzles.puzzle import Puzzle, Task
 from lib.simulator.simulator import Unsolved, simulate
 from lib.trace.trace import trace_of
 

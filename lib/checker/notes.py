@@ -21,7 +21,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, exact, plural, these
-from lib.puzzles.records import Goal
+from lib.puzzles.goals import Goal
 from lib.trace.event import STORE, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace

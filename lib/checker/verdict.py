@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lib.errors.wording import amount, counted
 
 if TYPE_CHECKING:
-    from lib.puzzles.records import Goal
+    from lib.puzzles.goals import Goal
 
 
 @dataclass(frozen=True, slots=True)

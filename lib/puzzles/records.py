@@ -1,4 +1,4 @@
-"""The records of the puzzles: sizes, goals, hints, and what comes before what.
+"""The records of the puzzles, by id, and the course that they make: chapters, notebooks, what comes before what.
 
 Their only home are the files beside this module: chapters.toml says which chapters there are, and <chapter>.toml has a
 record for each puzzle, in order.
@@ -7,105 +7,29 @@ record for each puzzle, in order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from lib.cluster.costs import UNIT, Costs, costs_from
+from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh, mesh_from
-from lib.errors.wording import counted
 from lib.files import packaged
-from lib.values.kinds.kind import USUAL, Layer
+from lib.puzzles.goals import Goal, Hidden, Premise
+from lib.puzzles.puzzle import Puzzle, Row, Task
+from lib.values.kinds.kind import Layer
 from lib.values.table import Lazy
 
-
-class Goal(NamedTuple):
-    """A goal: the true end at most at `time`, and at most `memory` elements on the rank with the highest peak. `sent`:
-    how many elements may be sent per rank, where that is part of it. `reached` is for the goals of a verdict: whether
-    the run is within it, and counts."""
-
-    name: str
-    time: float
-    memory: float
-    reached: bool = False
-    sent: float | None = None
-
-    def allows(self, time: float, memory: float) -> bool:
-        """Tell whether these figures are within the goal."""
-        return time <= self.time and memory <= self.memory
-
-
-LARGEST = 10_000
-"""Ranks times layers times batches, at most, of a run that a command makes, and of a hidden size of a class: fsdp takes
-three seconds there, to be run, checked and compared. A function of yours may be simulated at any size."""
-
-
-class Sized(Protocol):
-    """Anything that has the size of a run: a Trace, a record, a family of schedules."""
-
-    @property
-    def ranks(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def batches(self) -> int: ...
-
-
-class Size(NamedTuple):
-    """The size of a run: how many ranks run how many layers on how many batches."""
-
-    ranks: int
-    layers: int
-    batches: int
-
-    @classmethod
-    def of(cls, run: Sized) -> Size:
-        """The size of a run, or of what a run is to be."""
-        return cls(run.ranks, run.layers, run.batches)
-
-    def words(self) -> str:
-        """The size in words: "4 ranks, 6 layers, 8 batches"."""
-        counts = zip(self, ("rank", "layer", "batch"), strict=True)
-        return ", ".join(counted(count, noun, ",") for count, noun in counts)
-
-    def too_large(self) -> str | None:
-        """Why no command makes anything of this size, where it is too large."""
-        amount = self.ranks * self.layers * self.batches
-        what = f"{self.words()} are too many: ranks times layers times batches are at most {LARGEST:,}, and here"
-        return f"{what} {amount:,}" if amount > LARGEST else None
-
-
-class Hidden(NamedTuple):
-    """Another size at which a solution must be correct, and the mesh there, where there is one."""
-
-    ranks: int
-    layers: int
-    batches: int
-    mesh: Mesh | None = None
-
-
-class Premise(NamedTuple):
-    """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`).
-
-    `words` say for a student what it asks of a schedule. `together` are time and memory of a schedule of the
-    family that is near both limits, and of which we know none that is better in both. Each shard of a weight is on
-    `copies` ranks, and that of a state on `state_copies`.
-
-    `work`: it speaks of the time of all that share the work, whatever they cut (see `work_time`), and nothing else is
-    to be said, but whether a schedule has `reached` it. `whole`: the same of all that leave layers whole.
-    """
-
-    words: str = ""
-    stages: int = 1
-    sharded: bool = False
-    grouping: str = "any"
-    together: tuple[float, float] | None = None
-    copies: int = 1
-    state_copies: int = 1
-    work: bool = False
-    whole: bool = False
-    reached: bool = True
+ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of a table may ask for
+KINDS = {
+    "schedule": (
+        {"ranks", "layers", "batches", "goals", "hidden"},
+        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"},
+    ),
+    "function": ({"table", "draws"}, {"fix"}),
+    "plan": ({"runs", "goals"}, {"fix"}),
+}
+"""The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain one, or one that gives the plan
+of a whole run (`lib.plan`); each with the fields that a record has for it, and those that it may have."""
 
 
 class Chapter(NamedTuple):
@@ -123,139 +47,52 @@ class Term(NamedTuple):
     ours: str = ""
 
 
-class Row(NamedTuple):
-    """One line of a table: what a function is given, and what it has to answer; or which error it has to raise, and
-    why."""
-
-    given: tuple[Any, ...]
-    answer: Any = None
-    raises: str = ""
-    why: str = ""
-
-
-ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of a table may ask for
-HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a puzzle, in order
-KINDS = {
-    "schedule": (
-        {"ranks", "layers", "batches", "goals", "hidden"},
-        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"},
-    ),
-    "function": ({"table", "draws"}, {"fix"}),
-    "plan": ({"runs", "goals"}, {"fix"}),
-}
-"""The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain one, or one that gives the plan
-of a whole run (`lib.plan`); each with the fields that a record has for it, and those that it may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Puzzle:
-    """One puzzle. `id` is also the name of the function that a student writes.
-
-    `number` counts from 1 through all chapters, in the order in which the records stand, and `label` is the number
-    that a student sees: chapter 6's third puzzle is 6.3. `needs` are the ids of the
-    puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
-    question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
-    backpropagation, as `lib.suite.notebooks.shared_cells` estimates it; `discuss` (Markdown) is an open question for a
-    class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
-    path. One that is `part_of` another has its gap in that one's notebook.
-
-    A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but
-    for the `last` ones where these are described. `sent` is how many elements may be sent per rank, where that is what
-    the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student is to find: where one of
-    them corrects a mistake, the message names the idea, and `fix()` shows the line.
-    `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
-    its messages travel: that is not for the order to say. `domain`: ranks share each batch, and no goal is for a run in
-    which one of them works on all of it.
-
-    A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
-    reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
-
-    A plan has `runs`, the fields of a `lib.plan.judge.Task` each: the first is the puzzle's, and the plan has to do for
-    the others too, within the seconds that each allows. Its goals are in seconds and GiB.
-    """
-
-    id: str
-    number: int
-    label: str
-    chapter: str
-    kind: str
-    title: str
-    needs: tuple[str, ...]
-    teaches: str
-    hints: tuple[str, ...]
-    minutes: int
-    discuss: str
-    deepens: str = ""
-    part_of: str = ""
-    ranks: int = 0
-    layers: int = 0
-    batches: int = 0
-    last: tuple[Layer, ...] = ()
-    goals: tuple[Goal, ...] = ()
-    hidden: tuple[Hidden, ...] = ()
-    mesh: Mesh | None = None
-    costs: Costs = UNIT
-    sent: float | None = None
-    asks: tuple[str, ...] = ()
-    bound: Premise | None = None
-    messages: str | None = None
-    domain: bool = False
-    table: tuple[Row, ...] = ()
-    draws: int = 0
-    fix: str = ""
-    runs: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def stem(self) -> str:
-        """The name of its notebook, without the folder and the ending: its number within the chapter, and its id."""
-        return f"{int(self.label.partition('.')[2]):02d}_{self.notebook}"
-
-    @property
-    def notebook(self) -> str:
-        """The puzzle that its notebook is called after: its own id, unless it is part of another."""
-        return self.part_of or self.id
-
-    @property
-    def path(self) -> str:
-        """Where its notebook lies below puzzles/ or solutions/, without the ending: `pipelines/03_interleaved`."""
-        return f"{self.chapter}/{self.stem}"
-
-    @property
-    def heading(self) -> str:
-        """Its number and its title."""
-        return f"{self.label} {self.title}"
-
-    @property
-    def is_function(self) -> bool:
-        """Tell whether the answer is a plain function, as that of a plan is, and not a schedule."""
-        return self.kind != "schedule"
-
-    @property
-    def size(self) -> Size:
-        """The size at which its goals apply."""
-        return Size.of(self)
-
-    @property
-    def has_its_own_layers(self) -> bool:
-        """Tell whether all of its layers are described, so that there is no run of it with more of them, or fewer."""
-        return 0 < self.layers == len(self.last)
-
-    def described(self, layers: int) -> tuple[Layer, ...]:
-        """The descriptions of so many layers: one for all that are alike, or one for each where the last ones are
-        others."""
-        found = USUAL * (layers - len(self.last)) + self.last if self.last else USUAL
-        return found[:1] if len(set(found)) == 1 and not found[0].of else found  # as a run has them
-
-    def fits(self, run: Sized) -> bool:
-        """Tell whether a run has the puzzle's size."""
-        return Size.of(run) == self.size
-
-
 PUZZLES: Mapping[str, Puzzle] = Lazy(
     lambda: _records(),  # looked up when it is asked
     lambda key, records: f"there is no puzzle {key!r}; there are {', '.join(records)}",
 )
 """The records by id, in order."""
+
+
+def schedule_record(puzzle: str) -> Puzzle:
+    """The record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
+    record = PUZZLES[puzzle]
+    if record.is_function:
+        call = f'check_function({puzzle}, puzzle="{puzzle}")'
+        raise ValueError(f"the answer to {puzzle} is a plain function, which no rank runs: {call} checks it")
+    return record
+
+
+def goal(puzzle: str) -> Task:
+    """Return the task of a puzzle: its size, and its goals.
+
+    >>> print(goal("basic").text().splitlines()[0])
+    One device: 1 rank, 2 layers, 4 batches
+    """
+    return Task(PUZZLES[puzzle])
+
+
+def chapters() -> dict[str, Chapter]:
+    """The chapters by name, in order, also those that have no puzzles yet."""
+    every = _read("chapters")
+    for name, data in every.items():
+        if data.keys() != set(Chapter._fields):
+            raise ValueError(f"chapters.toml: {name} has {' and '.join(Chapter._fields)}; got {', '.join(data)}")
+    return {name: Chapter(data["title"], data["about"].strip()) for name, data in every.items()}
+
+
+def glossary() -> dict[str, Term]:
+    """Return the words of the field in alphabetical order. TypeError for an entry with a field that there is not."""
+    words = sorted(_read("glossary").items(), key=lambda entry: entry[0].lower())
+    return {word: Term(**data) for word, data in words}
+
+
+def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:
+    """The chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that are
+    `parts` of others too."""
+    shown = (puzzle for puzzle in PUZZLES.values() if parts or not puzzle.part_of)
+    every = groupby(shown, key=lambda puzzle: puzzle.chapter)
+    return [(chapters()[name], list(puzzles)) for name, puzzles in every]
 
 
 def puzzle_of_file(stem: str) -> Puzzle | None:
@@ -294,38 +131,6 @@ def of_one_notebook(puzzle: Puzzle) -> list[Puzzle]:
     """Return the puzzles of the notebook of a puzzle, the one that it is called after first."""
     found = [one for one in PUZZLES.values() if one.notebook == puzzle.notebook]
     return sorted(found, key=lambda one: one.id != puzzle.notebook)
-
-
-def schedule_record(puzzle: str) -> Puzzle:
-    """The record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
-    record = PUZZLES[puzzle]
-    if record.is_function:
-        call = f'check_function({puzzle}, puzzle="{puzzle}")'
-        raise ValueError(f"the answer to {puzzle} is a plain function, which no rank runs: {call} checks it")
-    return record
-
-
-def chapters() -> dict[str, Chapter]:
-    """The chapters by name, in order, also those that have no puzzles yet."""
-    every = _read("chapters")
-    for name, data in every.items():
-        if data.keys() != set(Chapter._fields):
-            raise ValueError(f"chapters.toml: {name} has {' and '.join(Chapter._fields)}; got {', '.join(data)}")
-    return {name: Chapter(data["title"], data["about"].strip()) for name, data in every.items()}
-
-
-def glossary() -> dict[str, Term]:
-    """Return the words of the field in alphabetical order. TypeError for an entry with a field that there is not."""
-    words = sorted(_read("glossary").items(), key=lambda entry: entry[0].lower())
-    return {word: Term(**data) for word, data in words}
-
-
-def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:
-    """The chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that are
-    `parts` of others too."""
-    shown = (puzzle for puzzle in PUZZLES.values() if parts or not puzzle.part_of)
-    every = groupby(shown, key=lambda puzzle: puzzle.chapter)
-    return [(chapters()[name], list(puzzles)) for name, puzzles in every]
 
 
 def _read(name: str) -> dict[str, dict[str, Any]]:
@@ -416,50 +221,3 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"{key}: this is no row of a table ({error}): {line}") from None
     return tuple(rows)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Task:
-    """The task of a puzzle. In words here; notebooks show it as a picture, in time with a schedule that reaches it."""
-
-    record: Puzzle
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def size(self) -> str:
-        """The size of a run, and its mesh: "16 ranks, 4 layers, 16 batches; mesh of data 4 x stage 4"."""
-        mesh = self.record.mesh
-        axes = "" if mesh is None else " x ".join(f"{axis} {size}" for axis, size in mesh.axes.items())
-        return self.record.size.words() + (f"; mesh of {axes}" if axes else "")
-
-    def text(self) -> str:
-        """Its size, and its goals."""
-        record = self.record
-        size = self.size()
-        if record.kind == "plan":
-            run = record.runs[0]
-            size = f"{run['model']} on {run['gpus']:,} {run['gpu']}, a batch of {run['batch']:,}"
-        elif record.is_function:
-            size = f"a function that is right on {len(record.table)} given inputs and {record.draws:,} others"
-        limits = dict[str, str]()
-        for goal in record.goals:
-            limits[goal.name] = f"time {goal.time:g} and memory {goal.memory:,} elements on any rank"
-            if record.kind == "plan":
-                limits[goal.name] = f"{goal.time:g} s a step, and {goal.memory:g} GiB"
-            elif goal.sent is not None:
-                limits[goal.name] += f", and {goal.sent:,} elements sent per rank"
-        if record.sent is not None:
-            limits["for each of them"] = f"{record.sent:,} elements sent per rank"
-        return "\n".join(
-            [f"{record.title}: {size}", *(f"  {name + ':':<25} at most {limit}" for name, limit in limits.items())]
-        )
-
-
-def goal(puzzle: str) -> Task:
-    """Return the task of a puzzle: its size, and its goals.
-
-    >>> print(goal("basic").text().splitlines()[0])
-    One device: 1 rank, 2 layers, 4 batches
-    """
-    return Task(PUZZLES[puzzle])

@@ -24,7 +24,7 @@ from lib.values.kinds.kind import USUAL, Layer
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
-    from lib.puzzles.records import Puzzle
+    from lib.puzzles.puzzle import Puzzle
 
 MOST_KEPT = 200_000
 """Characters that ranks print and that are kept. More may come without end, and is shown at once."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
-from lib.puzzles.records import Goal, Puzzle, Size
+from lib.puzzles.goals import Goal, Size
+from lib.puzzles.puzzle import Puzzle
 from lib.trace.json_format import decode
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from lib import PUZZLES, CheckError, Dist, Model, NotSolved, PuzzleError, Trace, schedule, simulate, stages
-from lib.puzzles.records import Task
+from lib.puzzles.puzzle import Task
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.course import progress
 from lib.suite.submissions.load import function_of, load_function

@@ -12,7 +12,8 @@ from lib.analysis.bounds.limits import has_bound, lower_bound
 from lib.checker.checker import check
 from lib.cluster.mesh import Mesh
 from lib.puzzles import records
-from lib.puzzles.records import Chapter, Puzzle, Row, by_chapter, chapters, puzzle_of_file, schedule_record
+from lib.puzzles.puzzle import Puzzle, Row
+from lib.puzzles.records import Chapter, by_chapter, chapters, puzzle_of_file, schedule_record
 from tests.support.said import Said
 
 SCHEDULE = {

@@ -15,7 +15,8 @@ from typing import ClassVar, Protocol
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, these
-from lib.puzzles.records import Puzzle, Size, Sized
+from lib.puzzles.goals import Size, Sized
+from lib.puzzles.puzzle import Puzzle
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace

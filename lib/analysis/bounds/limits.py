@@ -41,7 +41,8 @@ from lib.analysis.bounds.family import Family, SharedWork, WholeLayers, excuse
 from lib.analysis.bounds.optima import AIMS, Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs, as_written
 from lib.errors.wording import counted
-from lib.puzzles.records import PUZZLES, Puzzle
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
 
 

@@ -76,7 +76,7 @@ def compare(
     runs = [(name, trace) for name, trace, _ in ran]
     warning = unequal(runs)
     lowest = {} if warning is not None else best(entries)
-    _show(entries, lowest)
+    _show([(entry.name, entry) for entry in entries], lowest)
     sized = " ".join(f"--{name} {value}" for name, value in size.items() if value is not None)
     for entry in entries:
         if entry.message:
@@ -112,19 +112,19 @@ def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Entry]:
     return subjects
 
 
-def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
-    """The figures in a table, the best of each in bold and with a star."""
+def _show(rows: Sequence[tuple[str, Entry]], lowest: dict[str, float], more: str = "") -> None:
+    """The figures of runs in a table, each run under its title, the best figures in bold and with a star. `more` is
+    said below it."""
     figures = numbers(*(figure.title for figure in FIGURES.values()))
-    name = min(max(len(entry.name) for entry in entries), NAME)
+    name = min(max(len(title) for title, _ in rows), NAME)
     table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *figures)
-    for entry in entries:
+    for title, entry in rows:
         plain = "" if entry.correct else "dim"
         every = entry.cells(lowest)
         cells = [Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in every]
         state = Text(entry.state, COLOURS[entry.state])
-        table.add_row(Text(entry.name), state, entry.goals[-1] if entry.goals else "", *cells)
-    if lowest:
-        table.caption = "* the best of those that are correct"
+        table.add_row(Text(title), state, entry.goals[-1] if entry.goals else "", *cells)
+    table.caption = "\n".join(filter(None, ("* the best of those that are correct" if lowest else "", more))) or None
     show_table(table)
 
 
@@ -221,18 +221,12 @@ def gallery(
         for entry in entries_of(subjects, limit)
     ]
     groups = grouped(entries)
-    columns = numbers(*(figure.title for figure in FIGURES.values() if figure.judged))
-    table = Table(Column("", overflow="fold"), Column("goal reached", overflow="fold"), *columns)
-    for group in groups[:LISTED]:
-        first = group.first
-        goal = Text(first.goals[-1] if first.goals else "" if first.correct else first.state)
-        cells = (cell.words for cell in first.cells({}) if FIGURES[cell.name].judged)
-        table.add_row(Text(group.title(names)), goal, *cells)
-    if len(groups) > LISTED:
-        table.caption = f"the first {LISTED} of {counted(len(groups), 'schedule')}"
-    show_table(table)
+    more = f"the first {LISTED} of {counted(len(groups), 'schedule')}" if len(groups) > LISTED else ""
+    lowest = best([group.first for group in groups])
+    if groups:
+        _show([(group.title(names), group.first) for group in groups[:LISTED]], lowest, more)
     for state, reason in (("not solved", "still the stub"), ("failed", "they failed before anything ran")):
         if count := sum(entry.trace is None and entry.state == state for entry in entries):
             say(f"{counted(count, 'solution')} not shown: {reason}.")
-    write_gallery(puzzle, groups, names, path)
+    write_gallery(puzzle, groups, lowest, names, path)
     say(f"Wrote {path}")

@@ -96,14 +96,19 @@ def numbers(*names: str) -> list[Column]:
 def show_table(table: Table) -> None:
     """Print a table. One that does not fit is rather wider than the terminal than without its figures and names: only
     columns that fold are made narrower."""
-    terminal = console()
+    terminal, longest = console(), list[int]()
     for column in table.columns:
         column.no_wrap = column.overflow != "fold"
         lines = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
-        least = min(max(map(len, lines), default=0), 1000 if column.no_wrap else LEAST)
-        column.min_width = max(least, column.min_width or 0)
-    room = terminal.options.update(max_width=10**4)
-    terminal.width = max(terminal.width, terminal.measure(table, options=room).minimum)
+        longest.append(max(map(len, lines), default=0))
+        column.min_width = max(min(longest[-1], 1000 if column.no_wrap else LEAST), column.min_width or 0)
+    least = terminal.measure(table, options=terminal.options.update(max_width=10**4)).minimum
+    terminal.width = max(terminal.width, least)
+    spare = terminal.width - least  # rich shares it out without a look at the least widths, and cuts the table then
+    for column, wanted in zip(table.columns, longest, strict=True):
+        if not column.no_wrap and column.min_width is not None:
+            column.width = min(max(wanted, column.min_width), column.min_width + spare)
+            spare -= column.width - column.min_width
     terminal.print(table)
 
 

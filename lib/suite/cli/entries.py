@@ -23,8 +23,7 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
-from lib.suite.course.subject import Stub
-from lib.suite.course.subject import ran as run_quietly
+from lib.suite.course.subject import Stub, ran
 from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
 from lib.suite.grade.intake.collecting import collect
@@ -195,7 +194,11 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> tuple[list[Entry]
             own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
             several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
         subjects += several
-    return _told_apart(subjects), [visible(note) for note in notes]
+    # Different files of one name are called by their paths; and all names can be printed.
+    files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
+    names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
+    subjects = [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
+    return subjects, [visible(note) for note in notes]
 
 
 def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
@@ -203,7 +206,7 @@ def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
         return _ours(head, way, puzzle)
-    if path.is_dir() or (archive_format(path.name) is not None and path.is_file()):
+    if path.is_dir() or (archive_format(path.name) and path.is_file()):
         return _of_class(path, puzzle, notes)
     if path.suffix not in (".py", ".ipynb", ".json"):
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
@@ -271,13 +274,6 @@ def _need_schedule(puzzle: str) -> None:
         )
 
 
-def _told_apart(subjects: Sequence[Entry]) -> list[Entry]:
-    """Subjects under names that can be printed. Different files of one name are called by their paths."""
-    files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
-    names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
-    return [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
-
-
 # -- running it -----------------------------------------------------------------------------------------------------
 
 
@@ -311,7 +307,7 @@ def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
     if subject.ours and asked is not None and isinstance(what, Path) and not given:
         trace, puzzle = run_of_file(what, asked), asked
     else:
-        run = run_quietly(str(what), puzzle=asked, limit=limit, **given)
+        run = ran(str(what), puzzle=asked, limit=limit, **given)
         trace, puzzle = run.trace, run.puzzle
         if asked is not None and trace.puzzle not in (None, asked):
             return replace(subject, error=f"{subject.name} is a run of {trace.puzzle}, not of {asked}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,19 +11,18 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
+from lib.puzzles.puzzle import Puzzle as Record
 from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, puzzle_of_file
-from lib.puzzles.records import Puzzle as Record
 from lib.puzzles.records import goal as goal_of
 from lib.suite.cli import console as options
 from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_hints, show_table, title
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, is_off, known, next_puzzle, solved
-from lib.suite.course.solutions import Way, refusal, ways
+from lib.suite.course.solutions import OFFICIAL, refusal, revealed
 from lib.suite.course.subject import Attempt, attempt, outcome
 from lib.suite.isolation.isolation import LIMIT
 from lib.suite.submissions.load import SourceError, puzzles_of, source_in
@@ -109,7 +109,7 @@ def hint(
 
 def reveal(
     puzzle: options.PuzzleArgument,
-    way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
+    way: Annotated[str, typer.Argument(help="Show the code of this alternative.", show_default=False)] = OFFICIAL,
     file: Annotated[
         Path | None, option("A notebook or .py in which the puzzle passes.", exists=True, dir_okay=False)
     ] = None,
@@ -126,47 +126,14 @@ def reveal(
     if (missing := refusal(puzzle, standing)) is not None:
         say(missing)
         raise typer.Exit(1)
-    show_ways(puzzle, way)
+    from rich.markdown import Markdown
 
-
-def show_ways(puzzle: str, name: str | None = None) -> None:
-    """Show the official answer to a puzzle, its figures, and what else can be done, each with its figures; or the code
-    of one way, by its name. SourceError where there is none of that name."""
-    every = {way.name: way for way in ways(puzzle)}
-    official, *others = every.values()
-    if name is None:
-        say(f"The official answer to {puzzle}, from {shown(official.path)}:\n")
-        _show_code([official, *others])
-        for way in others:
-            say(f"\n{way.name}: {way.about}")
-            console().print(Text(way.worth))
-        if others:
-            say(f"\nTo see the code of one of them: puzzles reveal {puzzle} {others[0].name}")
-    elif name in every:
-        way = every[name]
-        say(f"{way.name}, from {shown(way.path)}\n{way.about}\n{way.worth}\n".replace("\n\n", "\n"))
-        _show_code([way])
-    else:
-        raise SourceError(f"{puzzle} has no solution called {name!r}; there are {', '.join(every)}")
-
-
-def _show_code(every: Sequence[Way]) -> None:
-    """The code of the first, with its syntax in colours, and the figures of all."""
-    from rich.syntax import Syntax
-
-    terminal, code = console(), every[0].code
-    if not terminal.is_terminal:
-        terminal.width = max(terminal.width, *map(len, code.splitlines()))
-    terminal.print(Syntax(code, "python", background_color="default", word_wrap=True))
-    say("")
-    table = Table("", *numbers("time", "memory"), "best goal reached")
-    for way in every:
-        if isinstance(way.verdict, FunctionVerdict):
-            say(f"{way.name}: {way.verdict.text()}")
-        else:
-            table.add_row(way.name, f"{way.verdict.time:g}", amount(way.verdict.memory), way.verdict.best or "none")
-    if table.row_count:
-        show_table(table)
+    found = revealed(puzzle, way, f"puzzles reveal {puzzle} {{}}")
+    say(f"From {shown(found.path)}:")
+    terminal = console()
+    if terminal.is_terminal:
+        return terminal.print(Markdown(found.markdown))
+    say(found.markdown)  # in which no line of code is cut
 
 
 def workplace() -> Path:
@@ -210,12 +177,8 @@ class Watcher:
             raise SourceError(f"{path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
         self.path, self.limit, self.alone = path, limit, path.is_file()
         self.folder = path.parent if self.alone else path
-        self.passed = set[str]()
-        """Those whose last run passed."""
-        self._known = set[str]()
-        """The names of files that had a puzzle."""
         self._puzzle = puzzle if self.alone else None
-        if not self.alone and not self.by_puzzle():
+        if not self.alone and not self.files():
             raise SourceError(f"{path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
 
     def concerns(self, path: Path) -> bool:
@@ -224,18 +187,15 @@ class Watcher:
             return path.name == self.path.name
         return path.suffix in ENDINGS and not path.name.startswith(".")
 
-    def by_puzzle(self) -> dict[str, list[Path]]:
-        """Return the files that there are now, by puzzle, in the order of the puzzles."""
-        files: dict[str, list[Path]] = {}
-        folder = (path for folder in self.folders() for path in sorted(folder.glob("*")))
-        for path in [self.path] if self.alone else folder:
-            if self.concerns(path):
-                try:
-                    for puzzle in self._about(path):
-                        files.setdefault(puzzle, []).append(path)
-                except (SourceError, OSError):
-                    continue  # one of no puzzle, or that cannot be read just now
-        return {puzzle: files[puzzle] for puzzle in PUZZLES if puzzle in files}
+    def files(self) -> dict[str, Path]:
+        """Return the file of each puzzle that there is now, in the order of the puzzles; of several the first."""
+        found: dict[str, Path] = {}
+        below = (path for folder in self.folders() for path in sorted(folder.glob("*")))
+        for path in [self.path] if self.alone else filter(self.concerns, below):
+            with suppress(SourceError, OSError):  # one of no puzzle, or that cannot be read just now
+                for puzzle in self._about(path):
+                    found.setdefault(puzzle, path)
+        return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
 
     def folders(self) -> list[Path]:
         """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
@@ -246,7 +206,6 @@ class Watcher:
         """The puzzles of a file; or those `begun`, in which something is written, and the first, where nothing
         is. SourceError or OSError where it has none, or cannot be read."""
         puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
-        self._known.add(path.name)
         if len(puzzles) == 1 or not begun:
             return puzzles
         source = source_in(path)
@@ -254,16 +213,14 @@ class Watcher:
 
     def begin(self) -> bool:
         """Run the puzzles in order, up to the first that does not pass. True where all of them pass."""
-        puzzles = self.by_puzzle()
-        if self.alone and len(puzzles) <= 1:
+        files = self.files()
+        if self.alone and len(files) <= 1:
             return self.changed([self.path])
-        for puzzle, paths in puzzles.items():
-            first = attempt(paths[0], puzzle, self.limit)
-            others = (attempt(path, puzzle, self.limit) for path in paths[1:])
-            if first.state != "passed" and all(one.state != "passed" for one in others):
-                self._show(first, paths[0])
+        for puzzle, path in files.items():
+            tried = attempt(path, puzzle, self.limit)
+            if tried.state != "passed":
+                self._show(tried, path)
                 return False
-            self.passed.add(puzzle)
             say(f"{puzzle}: passes")
         say("Every puzzle here passes.")
         return True
@@ -273,7 +230,7 @@ class Watcher:
         passes = False
         for path in sorted(set(paths)):
             if not path.is_file():
-                if self.alone or path.name in self._known:
+                if self.alone or puzzle_of_file(path.stem) is not None:
                     say(f"{path.name} is not there any more. It is run again when it comes back.")
                 continue
             try:
@@ -283,14 +240,10 @@ class Watcher:
                 if self.alone or puzzle_of_file(path.stem) is not None:
                     say(str(error))
                 continue
-            passes = True
-            for puzzle in begun:
-                tried = attempt(path, puzzle, self.limit)
-                self.passed.discard(puzzle)
-                if tried.state == "passed":
-                    self.passed.add(puzzle)
-                passes &= tried.state == "passed"
+            tries = [attempt(path, puzzle, self.limit) for puzzle in begun]
+            for tried in tries:
                 self._show(tried, path)
+            passes = all(tried.state == "passed" for tried in tries)
         return passes
 
     def _show(self, tried: Attempt, path: Path) -> None:
@@ -302,9 +255,9 @@ class Watcher:
             say(tried.text)
         if tried.state == "passed":
             following = "All puzzles are solved."
-            if (record := next_puzzle(self.passed | solved())) is not None:
-                here = self.by_puzzle().get(record.id)
-                following = f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+            if (record := next_puzzle({str(puzzle), *solved()})) is not None:
+                here = self.files().get(record.id)
+                following = f"Next: {record.id}, {shown(here or notebook_of(record.id))}"
             say(f"{puzzle} is solved. {following}")
         elif tried.state == "unsolved":
             say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: puzzles hint {puzzle}")
@@ -324,7 +277,7 @@ def keep_watching(watcher: Watcher) -> None:
         *watcher.folders(), watch_filter=concerns, recursive=False, rust_timeout=TICK, yield_on_timeout=True
     )
     try:
-        number = len(watcher.by_puzzle())
+        number = len(watcher.files())
         what = watcher.path.name if watcher.alone else f"{number} puzzles in {shown(watcher.path)}"
         say(f"Watching {what}. Ctrl-C ends it.")
         next(changes)  # from here on no save is missed, not even one during the first run

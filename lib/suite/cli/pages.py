@@ -18,14 +18,15 @@ from drawing.canvas.picture import Picture, asset, on_paper
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ready, write_whole
-from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.goals import Size
+from lib.puzzles.records import PUZZLES
 
 if TYPE_CHECKING:
     from lib.suite.cli.compare import Group
     from lib.suite.cli.entries import Entry
 
 
-def page(template: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
+def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
     """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
 
     `images` is from where the page may load any; its script is known by its hash, and nothing else comes from anywhere.
@@ -43,7 +44,7 @@ def page(template: str, look: str, images: str, colours: Mapping[str, Colour], *
     both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
     look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
     shared = {"policy": markup(policy), "style": markup(look_of + file_of(f"{look}.css")), "script": markup(code)}
-    return _environment().get_template(template).render(**shared, **values)
+    return template(name).render(**shared, **values)
 
 
 @cache
@@ -52,12 +53,17 @@ def file_of(name: str) -> str:
     return asset(__package__, f"templates/{name}")
 
 
+def template(name: str) -> Any:
+    """Return a template: what is text in a page is escaped, and what cannot be seen made visible."""
+    return _environment().get_template(name)
+
+
 @cache
 def _environment() -> Any:
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # here and not above: only a page needs it
 
     return Environment(
-        autoescape=True,
+        autoescape=lambda name: name is not None and name.endswith(".html"),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -135,23 +141,22 @@ def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold
     write_whole(ready(path), html)
 
 
-def _comparing(template: str, images: str = "'none'", **what: Any) -> str:
+def _comparing(name: str, images: str = "'none'", **what: Any) -> str:
     """A page of a comparison or a gallery, with the style and the script that both share."""
     from lib.suite.cli.entries import FIGURES
 
-    return page(template, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+    return page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
 
 
 # -- a gallery ------------------------------------------------------------------------------------------------------
 
 
-def write_gallery(puzzle: str, groups: Sequence[Group], names: bool, path: Path) -> None:
+def write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, float], names: bool, path: Path) -> None:
     """Write a page with a tile for each schedule, and the large pictures that it leads to into a folder beside it."""
     from drawing.canvas.scene import Scene, Text, sheet
     from drawing.comparing.comparison import Compared, Comparison
     from drawing.comparing.overview import HIGH, WIDE, thumbnails
     from drawing.timeline.schedule import picture_of_trace
-    from lib.suite.cli.entries import best
     from lib.suite.course.solutions import OFFICIAL
 
     record, drawn = PUZZLES[puzzle], [(group, group.first.trace) for group in groups if group.first.trace is not None]
@@ -159,7 +164,6 @@ def write_gallery(puzzle: str, groups: Sequence[Group], names: bool, path: Path)
     fills = {mark.fill for marks in small for mark in marks}
     strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
     night, style = sheet(fills, strokes, titles=False)
-    lowest = best([group.first for group in groups])
     official = next((one for group in groups for one in group.ours if one.name == f"{puzzle}:{OFFICIAL}"), None)
     tiles: list[dict[str, Any]] = []
     for (group, trace), marks in zip(drawn, small, strict=True):

@@ -11,7 +11,8 @@ from types import EllipsisType
 from lib.analysis import figures
 from lib.errors import graded
 from lib.errors.wording import amount, these, with_article
-from lib.puzzles.records import HINTS, PUZZLES
+from lib.puzzles.puzzle import HINTS
+from lib.puzzles.records import PUZZLES
 from lib.simulator.model import Model
 from lib.suite.course.progress import Standing, has_size_of, known, record
 from lib.trace.event import STORES

@@ -19,14 +19,15 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors import graded
 from lib.files import write_whole
-from lib.puzzles.records import HINTS, PUZZLES, Puzzle
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
 
 VARIABLE = "PUZZLES_PROGRESS"
@@ -36,7 +37,6 @@ VERSION = 1
 OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
-LARGEST = sys.float_info.max
 PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
@@ -268,30 +268,26 @@ def standings(data: bytes, file: Path) -> dict[str, Standing]:
         _refuse("it is nested too deeply")
     except ValueError as error:
         _refuse(str(error))
-    if not isinstance(found, dict):
-        _refuse("it is not an object")
-    content = cast("dict[str, Any]", found)
+    content = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     version, puzzles = content.get("version"), content.get("puzzles")
     if content.get("format") != FORMAT or type(version) is not int or version < 1:
         _refuse(f"it does not say that it is {FORMAT!r}, version {VERSION}")
     if version > VERSION:
         raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
-    if set(content) != {"format", "version", "puzzles"} or not isinstance(puzzles, dict):
+    if len(content) != 3 or not isinstance(puzzles, dict):
         _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
     return {puzzle: _standing(puzzle, entry) for puzzle, entry in cast("dict[str, Any]", puzzles).items()}
 
 
-KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+FITS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("runs", "hints", "predictions", "right"), lambda one: type(one) is int and 0 <= one <= MAX_COUNT),
     **dict.fromkeys(
-        ("runs", "hints", "predictions", "right"), (lambda one: type(one) is int and 0 <= one <= MAX_COUNT, "no count")
+        ("time", "memory"), lambda one: one is None or (type(one) in (int, float) and 0 <= one <= sys.float_info.max)
     ),
-    **dict.fromkeys(
-        ("time", "memory"),
-        (lambda one: one is None or (type(one) in (int, float) and 0 <= one <= LARGEST), "no figure"),
-    ),
-    "passed": (lambda one: type(one) is bool, "neither true nor false"),
+    "goal": lambda one: one is None or (type(one) is str and one.isprintable() and len(one) <= 100),
+    "passed": lambda one: type(one) is bool,
 }
-"""What the fields of an entry may hold, and what is said of anything else."""
+"""What the fields of an entry may hold."""
 
 
 def _standing(puzzle: str, entry: Any) -> Standing:
@@ -301,26 +297,12 @@ def _standing(puzzle: str, entry: Any) -> Standing:
     found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     if OLD_GOAL in found and "goal" not in found:
         found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
-    if set(found) != (names := {field.name for field in fields(Standing)}):
-        _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
-    for name, (fits, what) in KINDS.items():
+    if set(found) != set(FITS):
+        _refuse(f"the entry of {puzzle} must have {', '.join(sorted(FITS))}, and nothing else")
+    for name, fits in FITS.items():
         if not fits(found[name]):
-            _refuse(f"{name} of {puzzle} is {what}: {str(found[name])[:40]}")
-    goal = found["goal"]
-    if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
-        _refuse(f"goal of {puzzle} is no name of a goal")
-    standing = Standing(**found)
-    # What is passed without figures is a plain function, of this version or of another.
-    a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
-    if (standing.time is None) != (standing.memory is None):
-        _refuse(f"{puzzle} has only one of time and memory")
-    if ((standing.passed and a_schedule) or goal is not None) and standing.time is None:
-        _refuse(f"{puzzle} is passed without a time and a memory")
-    if standing.hints > len(HINTS):
-        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
-    if standing.right > standing.predictions:
-        _refuse(f"{puzzle} has more right predictions than predictions")
-    return standing
+            _refuse(f"{name} of {puzzle} cannot be {str(found[name])[:40]!r}")
+    return Standing(**found)
 
 
 def _refuse(reason: str) -> NoReturn:

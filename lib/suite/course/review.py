@@ -17,7 +17,8 @@ from lib.checker.verdict import Verdict
 from lib.cluster.costs import in_units, units
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
-from lib.puzzles.records import Size, schedule_record
+from lib.puzzles.goals import Size
+from lib.puzzles.records import schedule_record
 from lib.trace.trace import ModelLike, Trace
 from lib.values.values import Elements
 

@@ -217,8 +217,9 @@ def _missing(puzzle: str, standing: Standing | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Revealed:
-    """The official answer to a puzzle, or another one, as Markdown: a notebook renders it, elsewhere it prints."""
+    """One way to do a puzzle, and the file that it is in, as Markdown: a notebook renders it, elsewhere it prints."""
 
+    path: Path
     markdown: str
 
     def _repr_markdown_(self) -> str:
@@ -226,6 +227,22 @@ class Revealed:
 
     def __repr__(self) -> str:
         return self.markdown
+
+
+def revealed(puzzle: str, way: str, call: str) -> Revealed:
+    """Return one way to do a puzzle with its code and figures, and below the official one all others; `call` shows
+    another one, once its name is put in. SourceError where there is no such way."""
+    every = {one.name: one for one in ways(puzzle)}
+    if way not in every:
+        raise SourceError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
+    one = every.pop(way)
+    said = [f"**{puzzle}, {one.name}**" + (f": {one.figures}" if one.figures else "")]
+    said += [f"{one.about} {one.worth}"] if one.about else []
+    said.append(f"```python\n{one.code}\n```")
+    for other in every.values() if way == OFFICIAL else ():
+        name = f"**{other.name}**" + (f" ({other.figures})" if other.figures else "")
+        said.append(f"{name}: {other.about} {other.worth} `{call.format(other.name)}` shows its code.")
+    return Revealed(one.path, "\n\n".join(said))
 
 
 def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
@@ -238,14 +255,4 @@ def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
         print(f"{_missing(puzzle, standing)} The answer is shown when the puzzle is passed.")
         print(f'For a step in the right direction: hint("{puzzle}", 1)')
         return None
-    every = {one.name: one for one in ways(puzzle)}
-    if way not in every:
-        raise ValueError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
-    one = every.pop(way)
-    said = [f"**{puzzle}, {one.name}**" + (f": {one.figures}" if one.figures else "")]
-    said += [f"{one.about} {one.worth}"] if one.about else []
-    said.append(f"```python\n{one.code}\n```")
-    for other in every.values() if way == OFFICIAL else ():
-        name = f"**{other.name}**" + (f" ({other.figures})" if other.figures else "")
-        said.append(f'{name}: {other.about} {other.worth} `reveal("{puzzle}", "{other.name}")` shows its code.')
-    return Revealed("\n\n".join(said))
+    return revealed(puzzle, way, f'reveal("{puzzle}", "{{}}")')

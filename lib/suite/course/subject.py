@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, Size, puzzle_of_file
+from lib.puzzles.goals import Size
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course import progress
 from lib.suite.isolation.isolation import LIMIT, answers_of, run_of

@@ -217,19 +217,6 @@ class Gradebook:
         """As a JSON document, the same every time."""
         return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
-    @classmethod
-    def from_json(cls, text: str) -> Gradebook:
-        """Read one that `to_json` wrote. ValueError for anything else."""
-        from msgspec import convert  # here and not above: what takes in files alone needs no extra
-
-        try:
-            data = json.loads(text)
-            if (data["format"], data["version"]) != (FORMAT, VERSION):
-                raise ValueError(f"{data['format']}, version {data['version']}")
-            return convert(data, cls)
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
-
 
 # -- points --------------------------------------------------------------------------------------------------------
 
@@ -423,7 +410,7 @@ class Journal:
 
     def known(self, prefix: str) -> dict[str, Entry]:
         """Return what is there under keys that begin so, the latest of each."""
-        from msgspec import convert  # as in `from_json`
+        from msgspec import convert  # here and not above: what takes in files alone needs no extra
 
         found: dict[str, Entry] = {}
         with self._path.open("rb") as file:

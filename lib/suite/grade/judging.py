@@ -39,7 +39,9 @@ from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted, message_of
-from lib.puzzles.records import PUZZLES, Goal, Puzzle, Task
+from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Puzzle, Task
+from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.solutions import alternatives
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of

@@ -1,4 +1,4 @@
-"""What grading leaves in its folder for other programs: a row of FORMS for each file, and what a platform takes back.
+"""What grading leaves in its folder for other programs: two files, and what a platform takes back.
 
 scores.csv has a row for each student, for a spreadsheet: columns of the student; of each puzzle in turn, called after
 it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold); the name of the file in feedback/, what people wrote, and
@@ -15,15 +15,14 @@ import csv
 import io
 import re
 import unicodedata
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from lib.files import ready, write_whole
+from lib.files import ready, write_whole, zipped
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score
 from lib.suite.grade.intake.roster import Roster, neutral
 from lib.suite.grade.intake.submission import Collected
@@ -36,27 +35,24 @@ DIGITS: Final = 8
 
 
 def file_names(students: Sequence[str]) -> list[str]:
-    """The name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
+    """Return the name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
 
-    It follows from the student's name alone: only where two digests begin alike they are longer. Letters are a-z, so
-    nothing depends on a system's alphabet or capitals. Two rows of one name are numbered in their order.
+    It follows from the student's name alone, of which no two are equal: only where two digests begin alike they are
+    longer. Letters are a-z, so nothing depends on a system's alphabet or capitals.
     """
     digests = [sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in students]
-    short = Counter(digest[:DIGITS] for digest in dict.fromkeys(digests))
-    seen = Counter[str]()
+    short = Counter(digest[:DIGITS] for digest in digests)
     found: list[str] = []
     for name, digest in zip(students, digests, strict=True):
-        seen[digest] += 1
         letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
         plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
-        kept = digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest
-        found.append(f"{plain}-{kept}" if seen[digest] == 1 else f"{plain}-{kept}-{seen[digest]}")
+        found.append(f"{plain}-{digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest}")
     return found
 
 
 def is_ours(stem: str) -> bool:
     """Return whether a file was called so by `file_names`."""
-    return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})(-\d+)?", stem) is not None
+    return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})", stem) is not None
 
 
 # -- scores --------------------------------------------------------------------------------------------------------
@@ -117,35 +113,19 @@ def csv_of(book: Gradebook) -> str:
     return "\ufeff" + text.getvalue()
 
 
-# -- forms ---------------------------------------------------------------------------------------------------------
-
-
-class Form(NamedTuple):
-    """A file, what it is for, and what makes its text of a gradebook."""
-
-    file: str
-    about: str
-    text_of: Callable[[Gradebook], str]
-
-
-FORMS: Final[tuple[Form, ...]] = (
-    Form("scores.csv", "a row for each student, for a spreadsheet", csv_of),
-    Form("gradebook.json", "everything, for programs", Gradebook.to_json),
-)
+# -- files ---------------------------------------------------------------------------------------------------------
 
 
 def write_results(book: Gradebook, out: str | Path) -> list[Path]:
-    """Write a gradebook in every form, each file whole or not at all. The same gradebook gives the same bytes."""
-    written = [Path(out, form.file) for form in FORMS]
-    for path, form in zip(written, FORMS, strict=True):
+    """Write a gradebook as a table and, with everything, as JSON. The same gradebook gives the same bytes."""
+    texts = {Path(out, "scores.csv"): csv_of(book), Path(out, "gradebook.json"): book.to_json()}
+    for path, text in texts.items():
         # Half a character, which Python has and UTF-8 has not, becomes a question mark.
-        write_whole(ready(path), form.text_of(book).encode("utf-8", "replace"))
-    return written
+        write_whole(ready(path), text.encode("utf-8", "replace"))
+    return [*texts]
 
 
 # -- back to a platform --------------------------------------------------------------------------------------------
-
-LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the time of every file in a zip: the same bytes every time
 
 
 def write_points(book: Gradebook, roster: Roster, column: str, out: Path) -> Path:
@@ -171,14 +151,10 @@ def write_feedback(book: Gradebook, collected: Collected, out: Path) -> Path | N
     files = {
         f"{re.sub('_/$', '_', one.before)}feedback.html": one.student for one in collected.submissions if one.before
     }
-    path, data = out / "feedback.zip", io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, student in sorted(files.items()):
-            info = zipfile.ZipInfo(name.encode("utf-8", "replace").decode(), LONG_AGO)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, (out / "feedback" / f"{pages[student]}.html").read_bytes())
+    path = out / "feedback.zip"
     if not files:
         path.unlink(missing_ok=True)
         return None
-    write_whole(path, data.getvalue())
+    named = {name.encode("utf-8", "replace").decode(): files[name] for name in sorted(files)}
+    write_whole(path, zipped({n: (out / "feedback" / f"{pages[who]}.html").read_bytes() for n, who in named.items()}))
     return path

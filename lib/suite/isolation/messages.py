@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 from lib.cluster.costs import Costs, costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.source_lines import Place
-from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.goals import Size
+from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.table import Answer, decode, encode
 from lib.trace.trace import Trace
 

@@ -21,7 +21,15 @@ from lib.puzzles.records import PUZZLES, chapters
 from lib.suite.notebooks.shared_cells import expand, glossary_page, puzzles_page, reading_order, teaching
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
-from lib.suite.submissions.locations import PAGES, is_worked_on, named, notebooks_below, place_of, source_of
+from lib.suite.submissions.locations import (
+    PAGES,
+    is_worked_on,
+    named,
+    notebook_in,
+    notebooks_below,
+    place_of,
+    source_of,
+)
 from lib.suite.submissions.needed import parts_of
 from lib.suite.submissions.statements import names_of, statements
 
@@ -165,33 +173,14 @@ def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
         return error
 
 
-def misnumbered(root: Path) -> dict[str, str]:
-    """Find the notebooks of puzzles that have another number or chapter by now: where they are, and should be."""
-    moves: dict[str, str] = {}
-    for folder in ("solutions", "puzzles"):
-        for path in notebooks_below(root / folder):
-            name, old = path.stem.partition("_")[2], path.relative_to(root).as_posix()
-            if (
-                named(path) == name
-                and (name in PAGES or not PUZZLES[name].part_of)
-                and old != (new := f"{folder}/{place_of(name)}.ipynb")
-            ):
-                moves[old] = new
-    return moves
-
-
-def renumber(root: Path) -> dict[str, str]:
-    """Move the notebooks that have another number or chapter, with whatever work is in them, and return their names.
-
-    BuildError where both names are taken: then somebody has to say which is the right one.
-    """
-    moves = misnumbered(root)
-    for old, new in moves.items():
-        if (root / new).exists():
-            raise BuildError(f"there are {old} and {new}, for one puzzle: remove one of them")
-    for old, new in moves.items():
-        (root / old).rename(ready(root / new))
-    return moves
+def left_behind(root: Path) -> list[str]:
+    """Return the notebooks below `root` of puzzles that have another number or chapter by now."""
+    whole = {*PAGES, *(name for name, record in PUZZLES.items() if not record.part_of)}
+    found = ((folder, path) for folder in ("solutions", "puzzles") for path in notebooks_below(root / folder))
+    wrong = [
+        path for folder, path in found if (name := named(path)) in whole and path != notebook_in(root / folder, name)
+    ]
+    return [path.relative_to(root).as_posix() for path in wrong]
 
 
 def stale(files: Mapping[str, str], root: Path) -> list[str]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
-import io
 import json
 import lzma
 import re
@@ -33,13 +32,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from lib.files import ROOT, packaged, ready, write_whole
-from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
+from lib.files import ROOT, packaged, ready, write_whole, zipped
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import home, is_checkout, notebook_in, reference
+from lib.suite.submissions.statements import notebook_cells
 
 SETUP = "# @title Set up"
 STAYS = {
@@ -72,8 +73,6 @@ DOORS: Final = ("lib/replay/__init__.py",)
 GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
 """What the notebook of the gallery loads of it, where that notebook comes along."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
-LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
-"""The time of every file: the same bytes every time."""
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
 NEEDED: Final = ("chalk-diagrams", "platformdirs")
@@ -113,15 +112,17 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
 def read_notebook(path: Path) -> Notebook:
     """Read a notebook as JSON. BuildError for a file that is not there, or is none."""
-    if not path.is_file():
-        raise BuildError(f"there is no file {path}")
     try:
-        notebook: Notebook = json.loads(path.read_text("utf-8"))
-        for cell in notebook["cells"]:
-            _source(cell)
-    except (ValueError, KeyError, TypeError):
-        raise BuildError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
-    return notebook
+        text = path.read_text("utf-8")
+        notebook_cells(path.name, text)
+        notebook: Notebook = json.loads(text)
+        if "cells" not in notebook:
+            raise BuildError(f"{path.name} is a notebook of format 3; open it in Jupyter, and save it")
+        return notebook
+    except OSError:
+        raise BuildError(f"there is no file {path}") from None
+    except ValueError as error:
+        raise BuildError(str(error)) from None
 
 
 def _source(cell: dict[str, Any]) -> str:
@@ -238,7 +239,7 @@ def wheel() -> tuple[str, bytes]:
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: puzzles\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     rows = [f"{path},sha256={_hash(data)},{len(data)}\n" for path, data in files.items()]
     files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
-    return f"{name}-{number}-py3-none-any.whl", _zip(files, zipfile.ZIP_DEFLATED)
+    return f"{name}-{number}-py3-none-any.whl", zipped(files)
 
 
 def _hash(data: bytes) -> str:
@@ -247,15 +248,7 @@ def _hash(data: bytes) -> str:
 
 def in_text(files: Mapping[str, bytes]) -> str:
     """Pack files into lines of letters and digits, which no editor or platform changes: base64 of an xz of a zip."""
-    return _packed(_zip(files, zipfile.ZIP_STORED))  # packed as a whole, which makes it a quarter smaller
-
-
-def _zip(files: Mapping[str, bytes], method: int) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data, method)
-    return held.getvalue()
+    return _packed(zipped(files, zipfile.ZIP_STORED))  # packed as a whole, which makes it a quarter smaller
 
 
 @lru_cache(maxsize=1)  # it takes a second, and one package goes into many notebooks

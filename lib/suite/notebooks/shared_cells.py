@@ -23,9 +23,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import (
     PUZZLES,
-    Puzzle,
     by_chapter,
     chapters,
     core_of,

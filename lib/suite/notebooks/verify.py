@@ -14,7 +14,8 @@ from typing import Any
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError
-from lib.puzzles.records import HINTS, PUZZLES, Puzzle, of_one_notebook
+from lib.puzzles.puzzle import HINTS, Puzzle
+from lib.puzzles.records import PUZZLES, of_one_notebook
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.solutions import FOLDER, alternatives, description
 from lib.suite.notebooks.build import Source, build, read_sources, stale, without_demonstrations

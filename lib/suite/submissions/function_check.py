@@ -19,7 +19,8 @@ from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.errors.wording import counted
-from lib.puzzles.records import PUZZLES, Puzzle
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source

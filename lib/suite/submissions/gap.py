@@ -17,9 +17,12 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-BEGIN = re.compile(r"( *)# --- your code(?:: (\w+))? \(about (\d+) lines?\) ---")
-END = re.compile(r"( *)# --- end of your code ---")
-NEARLY = re.compile(r"\s*#\s*-{2,}.*\byour code\b", re.IGNORECASE)
+BEGIN = r"(?P<indent> *)# --- your code(?:: (?P<puzzle>\w+))? \(about (?P<lines>\d+) lines?\) ---"
+END = r"(?P=indent)# --- end of your code ---"
+GAP = re.compile(rf"^{BEGIN}\n(?P<body>(?:(?!# %%).*\n)*?){END}$", re.MULTILINE)
+"""A whole gap: both of its markers are indented alike, and stand in one cell."""
+MARKER = re.compile(r"^\s*#\s*-{2,}.*\byour code\b", re.IGNORECASE)
+"""What looks like a marker, and so has to be one."""
 CELL = re.compile(r"# %%")
 
 
@@ -59,10 +62,24 @@ def find(text: str, name: str, default: str | None) -> list[Answer]:
     Raises BuildError for markers that do not pair, and for an answer that is empty, badly indented, not as
     long as its marker says, or outside the function it belongs to.
     """
-    lines = text.splitlines()
-    answers = _pairs(lines, name, default or "")
-    for answer in answers:
-        _check(lines, answer, name)
+    answers: list[Answer] = []
+    for gap in GAP.finditer(text):
+        first = text.count("\n", 0, gap.start()) + 1
+        body, indent = gap["body"].splitlines(), gap["indent"]
+        code = [line for line in body if line.strip() and not line.lstrip().startswith("#")]
+        if not code:
+            _stop(name, first, "this gap holds no answer")
+        inside = all(line.startswith(indent) for line in body if line.strip())
+        if not inside or code[0].removeprefix(indent).startswith(" "):
+            _stop(name, first, "an answer is indented as its markers are")
+        if len(code) != int(gap["lines"]):
+            _stop(name, first, f"the marker says about {gap['lines']} lines; the answer has {len(code)}")
+        answers.append(Answer(gap["puzzle"] or default or "", first, first + len(body) + 1, indent, len(code)))
+    markers = {line for answer in answers for line in (answer.first, answer.last)}
+    for number, line in enumerate(text.splitlines(), 1):
+        if MARKER.match(line) and number not in markers:
+            begin, end = "# --- your code (about 3 lines) ---", "# --- end of your code ---"
+            _stop(name, number, f"a gap has `{begin}` and `{end}` around it, indented alike, in one cell")
     try:
         tree = parse(text, name)
     except SyntaxError as error:
@@ -112,49 +129,7 @@ def student(text: str, answers: list[Answer], name: str) -> str:
 def untouched(text: str, puzzle: str) -> bool:
     """Return whether the gap of a puzzle still holds nothing but its stub."""
     stub = rf' *raise NotSolved\("{re.escape(puzzle)}"\)'
-    return re.search(rf"^{BEGIN.pattern}\n{stub}\n{END.pattern}$", text, re.MULTILINE) is not None
-
-
-def _pairs(lines: list[str], name: str, default: str) -> list[Answer]:
-    answers: list[Answer] = []
-    first, begun = 0, None
-    for number, line in enumerate(lines, 1):
-        begin, end = BEGIN.fullmatch(line), END.fullmatch(line)
-        if begin and begun:
-            _stop(name, number, f"a gap inside the gap that line {first} begins")
-        elif begin:
-            first, begun = number, begin
-        elif end and not begun:
-            _stop(name, number, "`end of your code` without a beginning")
-        elif end and begun:
-            if end[1] != begun[1]:
-                _stop(name, number, f"the two markers of a gap are indented alike; line {first} is not")
-            answers.append(Answer(begun[2] or default, first, number, begun[1], int(begun[3])))
-            begun = None
-        elif NEARLY.match(line):
-            _stop(name, number, "a marker is `# --- your code (about 3 lines) ---` or `# --- end of your code ---`")
-        elif begun and CELL.match(line):
-            break
-    if begun:
-        _stop(name, first, "this gap has no `# --- end of your code ---` in its cell")
-    return answers
-
-
-def _check(lines: list[str], answer: Answer, name: str) -> None:
-    body = lines[answer.first : answer.last - 1]
-    code = [line for line in body if line.strip() and not line.lstrip().startswith("#")]
-    if not code:
-        _stop(name, answer.first, "this gap holds no answer")
-    for number, line in enumerate(body, answer.first + 1):
-        beyond = line.removeprefix(answer.indent) if line.startswith(answer.indent) else None
-        if line.strip() and (beyond is None or (line is code[0] and beyond.startswith(" "))):
-            _stop(name, number, "an answer is indented as its markers are")
-    try:
-        parse("async def answer():\n" + textwrap.indent("\n".join(body), "    "), name)
-    except SyntaxError as error:
-        _stop(name, answer.first + (error.lineno or 2) - 1, f"the answer does not stand by itself: {error.msg}")
-    if len(code) != answer.lines:
-        _stop(name, answer.first, f"the marker says about {answer.lines} lines; the answer has {len(code)}")
+    return re.search(rf"^{BEGIN}\n{stub}\n{END}$", text, re.MULTILINE) is not None
 
 
 def _stop(name: str, line: int | None, what: str) -> NoReturn:

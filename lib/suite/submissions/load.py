@@ -20,7 +20,8 @@ from pathlib import Path, PurePath
 from types import CodeType, ModuleType
 from typing import Any
 
-from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
+from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.submissions.locations import is_source
 from lib.suite.submissions.needed import Needed
 from lib.suite.submissions.source import Source, SourceError, program_of

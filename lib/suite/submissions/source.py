@@ -91,8 +91,8 @@ class Source:
         if not text.strip():
             raise SourceError(f"{file} is empty", "empty")
         if suffix == ".py":
-            return cls(((name, without_package(text)),), name=name)
-        cells = code_cells(name, text)
+            return cls(((name, without_package(tidy(text))),), name=name)
+        cells = [*map(tidy, code_cells(name, text))]
         if not any(cell.strip() for cell in cells):
             raise SourceError(f"{file} is a notebook without code", "empty")
         return cls(tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1)), name=name)
@@ -149,7 +149,7 @@ class Source:
             return False
         text = next(text for name, text in self.cells if name == found[1])
         # With the line below the last statement: the marker at the end.
-        lines = text.replace("\r\n", "\n").split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
+        lines = text.split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
         stub = next((place for place, one in enumerate(node.body) if isinstance(one, ast.Raise)), None)
         above = stub is None or any(map(own_returns, node.body[:stub]))
         return not above and gap.untouched("\n".join(lines), puzzle)
@@ -191,7 +191,7 @@ class Source:
             kept = tuple(
                 (
                     name,
-                    "\n".join(line if at in lines[name] else "" for at, line in enumerate(tidy(text).split("\n"), 1)),
+                    "\n".join(line if at in lines[name] else "" for at, line in enumerate(text.split("\n"), 1)),
                 )
                 for name, text in self.cells
                 if name in lines

@@ -73,12 +73,24 @@ class Broken:
 def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
     """Return the cells of a notebook, whose file holds `text`: the kind of each, and its source. SourceError where it
     is none."""
+    why = "is not a notebook: it has no list of cells with their sources"
     try:
-        cells: list[tuple[Any, Any]] = [(cell["cell_type"], cell["source"]) for cell in json.loads(text)["cells"]]
-        return [(kind, source if isinstance(source, str) else "".join(source)) for kind, source in cells]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        shown = PurePath(name).name
-        raise SourceError(f"{shown} is not a notebook: it has no list of cells with their sources") from None
+        data = json.loads(text, strict=False)
+        sheets = [data] if "cells" in data else data["worksheets"]  # of format 3, in which a source is an input
+        every = [cell for sheet in sheets for cell in sheet["cells"]]
+        cells: list[tuple[Any, Any]] = [(one["cell_type"], one.get("source", one.get("input"))) for one in every]
+        if all(isinstance(source, str | list) for _, source in cells):
+            return [(kind, "".join(source)) for kind, source in cells]
+    except json.JSONDecodeError as error:
+        wrong = f"line {error.lineno} is not the JSON that it should be ({error.msg})"
+        why = f"is no notebook, or a damaged one: {wrong}; open it in Jupyter, and save it"
+        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+            why = "is cut off: it ends in the middle of the notebook"
+    except RecursionError:
+        why = "is no notebook: it is nested too deeply"
+    except (ValueError, KeyError, TypeError, AttributeError):  # a ValueError for a number of 5,000 digits
+        pass
+    raise SourceError(f"{PurePath(name).name} {why}")
 
 
 def code_cells(name: str, text: str) -> list[str]:
@@ -127,8 +139,9 @@ def broken_line(cell: str, error: SyntaxError, line: str) -> SourceError:
 
 
 def tidy(text: str) -> str:
-    """Return a text with the ends of lines that Python writes."""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    """Return a text with the ends of lines that Python writes, and whole characters alone."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def _pieces(name: str, text: str) -> Iterator[tuple[str, list[ast.stmt] | SourceError]]:

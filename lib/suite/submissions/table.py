@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.wording import message_of
-from lib.puzzles.records import Row
+from lib.puzzles.puzzle import Row
 
 SEED = 0
 ROUNDS, TRIED = 12, 200  # how often a wrong input is made smaller, at most, and how many are tried each time

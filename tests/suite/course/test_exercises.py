@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import HIDDEN, PUZZLES, Model, NotSolved, expect, hint, simulate
-from lib.puzzles.records import HINTS
+from lib.puzzles.puzzle import HINTS
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, load, record
 from tests.support.said import Said

@@ -1,13 +1,22 @@
 """Small classes to be graded: folders of submissions, and what is asked of them."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+
+from msgspec import convert
 
 from lib.suite.grade.assignment import Assignment, Config
 from lib.suite.grade.gradebook import Gradebook, Score
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.submissions.locations import home, reference
+
+
+def read_back(text: str) -> Gradebook:
+    """The gradebook of a gradebook.json."""
+    return convert(json.loads(text), Gradebook)
+
 
 HARD_CODED = """\
 from lib import Model

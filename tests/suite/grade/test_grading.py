@@ -15,7 +15,7 @@ from lib.files import child_environment
 from lib.suite.grade import grading
 from lib.suite.grade.gradebook import STATES
 from lib.suite.grade.judging import judge_source
-from lib.suite.grade.results import FORMS, write_results
+from lib.suite.grade.results import write_results
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
@@ -110,7 +110,7 @@ def results(folder: Path, out: Path, jobs: int | None = None) -> dict[str, bytes
     """The bytes of all files that a grading leaves for others, and of all schedules."""
     book = graded(folder, out, asked("ddp", hidden=1, seed=3), jobs)
     write_results(book, out)
-    files = [out / form.file for form in FORMS] + sorted((out / "work" / "traces").iterdir())
+    files = [out / "scores.csv", out / "gradebook.json", *sorted((out / "work" / "traces").iterdir())]
     return {path.name: path.read_bytes() for path in files}
 
 

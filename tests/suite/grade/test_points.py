@@ -16,7 +16,7 @@ from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import by_hand, moment, to_fill_in
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.grade.results import csv_of
-from tests.suite.grade.classes import HARD_CODED, alternative, hand_in, solution
+from tests.suite.grade.classes import HARD_CODED, alternative, hand_in, read_back, solution
 from tests.support.said import Said
 
 ASKED = Asked("ddp", "Data parallel", 3, (("passes", 6, 2e6), ("best", 5, 1e6)), "passes", ("a size", "another"))
@@ -113,7 +113,7 @@ late = {{ percent = 20 }}
     book = grade(collect([hand_in(tmp_path / "gradebook", files)]), assignment, tmp_path / "out")
     assert [student.points for student in book.students] == points
     assert all("of 2 attempts counts" in student.notes[-1] for student in book.students) == (attempts == "best")
-    assert Gradebook.from_json(book.to_json()) == book
+    assert read_back(book.to_json()) == book
     again = grade(collect([tmp_path / "gradebook"]), assignment, tmp_path / "out")
     assert again == book
 

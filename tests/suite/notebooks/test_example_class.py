@@ -44,5 +44,5 @@ def test_a_larger_class_has_everybody_in_its_roster_and_one_more(tmp_path: Path)
     assert problems == ()
     assert [len(one.submissions) for one in (collected, everybody)] == [15, 16]
     assert [one.student for one in everybody.submissions if not one.files] == ["Nobody Example"]
-    codes = [one.files[0].text() for one in collected.submissions if one.student.startswith("Alma")]
+    codes = [one.files[0].source().cells for one in collected.submissions if one.student.startswith("Alma")]
     assert len(set(codes)) == 2

@@ -246,7 +246,7 @@ def test_solved_at_last(built: Path, puzzles: Puzzles, tmp_path: Path) -> None:
         assert "Correct! Right on all of 63 inputs." in result.stdout
     said = puzzles("reveal", "rank_of").stdout
     assert "rank = rank * size + place" in said
-    assert "other: Counts down." in said
+    assert "**other**: Counts down." in said
     assert "1 of 1 solved. There is nothing left to solve." in puzzles().stdout
     assert "1 of 1 solved" in puzzles("list").stdout
     assert puzzles("demo").returncode == 0

@@ -5,12 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from lib import PUZZLES
 from lib.files import ROOT, child_environment, ready
-from lib.suite.notebooks.build import misnumbered, renumber
-from lib.suite.submissions.gap import BuildError
+from lib.suite.notebooks.build import left_behind
 from lib.suite.submissions.locations import source_of
 
 RECORD = """
@@ -29,18 +26,18 @@ hidden = []
 
 """
 BUILD = """
+import sys
 from pathlib import Path
 from lib import PUZZLES
 from lib.suite.notebooks import build, kernels, verify
 
 build.execute = lambda notebooks: list(notebooks.values())  # what they put out is not asked here
 root = Path.cwd()
-print(*build.renumber(root).values(), sep=chr(10))
+print(*build.left_behind(root), sep=chr(10))
 print(*build.write(build.build(root), root), sep=chr(10))
 problems = [verify._record_problem(root, record) for record in PUZZLES.values()]
 assert not any(problems), problems
-assert not verify._extra(root), verify._extra(root)
-assert not build.misnumbered(root)
+assert verify._extra(root) == build.left_behind(root) == [sys.argv[1]]
 """
 
 
@@ -75,8 +72,8 @@ def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> Non
     records.write_text(records.read_text("utf-8").replace("[grad_accum]\n", f"{RECORD}[grad_accum]\n"), "utf-8")
     (tmp_path / "solutions" / "basics" / "between.py").write_text(SOURCE.replace("NAME", "between"), "utf-8")
     environment = {**child_environment(), "PYTHONPATH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert not mine.exists()
+    command = [sys.executable, "-c", BUILD, mine.relative_to(tmp_path).as_posix()]
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
     assert (tmp_path / "puzzles" / "basics" / "02_between.ipynb").is_file()
     after = [puzzle for puzzle, record in PUZZLES.items() if record.chapter == "basics"][1:]
     for number, puzzle in enumerate(after, 3):
@@ -89,17 +86,7 @@ def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> Non
     assert "1.2 One in between" in (tmp_path / "puzzles" / "00_index.ipynb").read_text("utf-8")
 
 
-def test_work_in_a_notebook_moves_with_it_and_is_never_written_over(tmp_path: Path) -> None:
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / "puzzles").mkdir()
-    right = PUZZLES["ddp"].path
-    (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("my work")
-    (tmp_path / "puzzles" / "98_unknown.ipynb").write_text("")
-    assert misnumbered(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}
-    assert renumber(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}
-    assert (tmp_path / "puzzles" / f"{right}.ipynb").read_text() == "my work"
-    assert renumber(tmp_path) == {}
-    (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("other work")
-    with pytest.raises(BuildError, match="for one puzzle: remove one of them"):
-        renumber(tmp_path)
-    assert (tmp_path / "puzzles" / f"{right}.ipynb").read_text() == "my work"
+def test_notebooks_of_old_numbers_are_left_behind(tmp_path: Path) -> None:
+    for name in ("puzzles/99_ddp.ipynb", f"puzzles/{PUZZLES['ddp'].path}.ipynb", "puzzles/98_unknown.ipynb"):
+        ready(tmp_path / name).write_text("")
+    assert left_behind(tmp_path) == ["puzzles/99_ddp.ipynb"]

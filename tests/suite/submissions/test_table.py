@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import NotSolved
-from lib.puzzles.records import Row
+from lib.puzzles.puzzle import Row
 from lib.suite.submissions.function_check import wrong_answer
 from lib.suite.submissions.table import Answer, Draw, Failure, Judge, ask_here, decode, encode, first_failure, same
 from tests.support.said import Said

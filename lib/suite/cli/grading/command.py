@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import sys
-import zipfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -18,7 +16,7 @@ import typer
 
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
-from lib.files import ROOT, ready, write_whole
+from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import fail, numbers, option, progress, say, show_table, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
@@ -37,7 +35,7 @@ from lib.suite.grade.intake.roster import (
     to_fill_in,
 )
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.results import FORMS, write_feedback, write_points, write_results
+from lib.suite.grade.results import write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
@@ -119,14 +117,14 @@ def grade_(
             book = by_hand(book, by_person, assignment.rules)
         except (TableError, OSError) as error:  # a table without the columns of marks
             book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
-        write_results(book, out)
+        results = write_results(book, out)
         with progress("Drawing") as done:
             traces = Traces(out / TRACES)
             index = write_report(book, traces, out, jobs=jobs or cores, tell_sizes=assignment.tell_sizes, done=done)
     except KeyboardInterrupt:
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
-    _show(book, out)
+    _show(book, results)
     given = None if column is None else write_points(book, listed, column, out)
     for path in filter(None, (given, write_feedback(book, collected, out))):
         say(visible(f"To upload: {path}"))
@@ -171,7 +169,7 @@ def _collected(paths: Sequence[Path], roster: Roster, config: Config) -> tuple[C
     return collected, (*roster.problems, *problems, *strangers)
 
 
-def _show(book: Gradebook, out: Path) -> None:
+def _show(book: Gradebook, results: Sequence[Path]) -> None:
     """The class in a table, what is refused, and where the rest is."""
     from rich.table import Table
 
@@ -190,7 +188,7 @@ def _show(book: Gradebook, out: Path) -> None:
         if len(lines) > SHOWN:
             say(f"{label}: {len(lines) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
-    say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
+    say(f"For programs: {', '.join(map(str, results))}")
 
 
 # -- an autograder for Gradescope -----------------------------------------------------------------------------------
@@ -200,8 +198,7 @@ def _show(book: Gradebook, out: Path) -> None:
 # hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
 # Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
 
-LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
-ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
+ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html", ".txt")
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
 
@@ -226,14 +223,7 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
             name = path.relative_to(root).as_posix()
             if path.suffix in ENDINGS and not any(part in name for part in LEFT_OUT):
                 files[f"{to}{name}"] = path.read_bytes()
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
-        for name, data in files.items():
-            info = zipfile.ZipInfo(name, LONG_AGO)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o755 if data.startswith(b"#!") else 0o644) << 16
-            archive.writestr(info, data)
-    write_whole(ready(output), held.getvalue())
+    write_whole(ready(output), zipped(files))
     return output
 
 
@@ -271,11 +261,11 @@ def _times(metadata: Path) -> tuple[tuple[str, str], ...]:
 
 def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignment) -> dict[str, Any]:
     """The data for Gradescope: points of each puzzle, less those that a person gives there, and the leaderboard."""
-    from lib.suite.cli.grading.report import head_text, part_of, part_text, unread_files
+    from lib.suite.cli.grading.report import part_of, text_of, unread_files
     from lib.suite.cli.grading.schedules import Pictures, puzzles_of
 
-    def text(lines: Iterable[str]) -> dict[str, Any]:
-        return {"output": "\n".join(map(visible, lines)), "output_format": "text", "visibility": "visible"}
+    def text(output: str) -> dict[str, Any]:
+        return {"output": output, "output_format": "text", "visibility": "visible"}
 
     (student,) = book.students
     pictures = Pictures(folder, traces)
@@ -286,13 +276,13 @@ def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignme
         part = part_of(student, puzzle, pictures, tell_sizes=assignment.tell_sizes)
         most = round(mark.of - assignment.rules.weights(asked.puzzle).get(BY_HAND, 0.0), 4)
         test = {"name": f"{asked.number}. {asked.title}", "score": mark.points, "max_score": most}
-        tests.append({**test, "status": "passed" if passed else "failed", **text(part_text(part))})
+        tests.append({**test, "status": "passed" if passed else "failed", **text(text_of(part=part))})
         for name, value in (("time", score.own.time), ("memory", score.own.memory)) if passed else ():
             if value is not None:
                 board.append({"name": f"{asked.puzzle} {name}", "value": value, "order": "asc"})
     return {
         "score": round(sum(test["score"] for test in tests), 4),
-        **text(head_text(student, unread_files(book.refused_of(student)))),
+        **text(text_of(student=student, unread=unread_files(book.refused_of(student)))),
         "stdout_visibility": "hidden",
         "tests": tests,
         "leaderboard": board,

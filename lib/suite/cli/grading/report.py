@@ -30,7 +30,7 @@ from lib.suite.cli.grading.schedules import (
     puzzles_of,
     score_of,
 )
-from lib.suite.cli.pages import markup, page
+from lib.suite.cli.pages import markup, page, template
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
@@ -95,8 +95,8 @@ def write_report(
         shown = [part_of(student, puzzle, pictures, tell_sizes=tell_sizes) for puzzle in puzzles]
         html = render("feedback.html", line=line, parts=shown, unread=unread, title=book.title)
         write_whole(ready(out / "feedback" / f"{line['file']}.html"), html)
-        text = [*head_text(student, unread), *(said for part in shown for said in ("", *part_text(part)))]
-        write_whole(out / "feedback" / f"{line['file']}.txt", "\n".join([*map(visible, text), ""]))
+        texts = [text_of(student=student, unread=unread), *(text_of(part=part) for part in shown)]
+        write_whole(out / "feedback" / f"{line['file']}.txt", "\n\n".join(texts) + "\n")
         done(len(orders) + row, everything)
     # What an earlier report left of students and schedules that are not there any more. Files of others stay.
     files = {line["file"] for line in lines}
@@ -110,10 +110,10 @@ def write_report(
     return index
 
 
-def render(template: str, **values: Any) -> str:
+def render(name: str, **values: Any) -> str:
     """Return a page of a report. Pictures lie beside the pages. ModuleNotFoundError without jinja2."""
     words = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": _message_there}
-    return page(template, "report", "'self' data:", LOOK, **words, **values)
+    return page(name, "report", "'self' data:", LOOK, **words, **values)
 
 
 def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, Any]]:
@@ -322,34 +322,12 @@ def without_sizes(message: str) -> str:
     return "\n".join(kept)
 
 
-# -- the same in plain text, for the comment box of a learning platform ---------------------------------------------
-
-
 def unread_files(refused: Sequence[Refused]) -> list[str]:
     """Tell a student of files that cannot be graded: their names, without the folders of the teacher."""
     return [f"{one.file.rpartition('/')[2]}: {one.why}" for one in refused]
 
 
-def head_text(student: Student, unread: Sequence[str] = ()) -> Iterator[str]:
-    """Write the head above the puzzles."""
-    points = f", {_whole(student)}" if student.of else ""
-    yield f"{student.name}: {student.passed} of {len(student.scores)} puzzles passed{points}."
-    yield from _comment(student.mark())
-    yield from (f"Could not be graded: {text}" for text in unread)
-
-
-def _comment(mark: Mark) -> list[str]:
-    return f"Comment: {mark.comment}".splitlines() if mark.comment else []
-
-
-def part_text(part: Part) -> Iterator[str]:
-    """Write what is said of one puzzle."""
-    yield f"{part.asked.number}. {part.asked.title}: {part.state.word}" + (part.points and f", {part.points}")
-    yield from (f"  {line}" for line in _comment(part.mark))
-    for row in part.rows:
-        if row.time is not None and row.memory is not None:
-            over = row.over_time or row.over_memory
-            figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
-            yield f"  {row.name}: {figures}" + (" (over)" if over else "")
-    for text in (part.message, *(text for pair in part.elsewhere for text in pair)):
-        yield from (f"  {line}" for line in text.splitlines())
+def text_of(**what: Any) -> str:
+    """Return what a page says in plain text, for the comment box of a learning platform: of a `student` with what is
+    `unread`, or of a `part`."""
+    return template("feedback.txt").render(whole=_whole, amount=amount, exact=exact, **what).rstrip("\n")

@@ -13,4 +13,4 @@ if ! "$python" -m venv "$root/python"; then
     apt-get install -y python3-venv
     "$python" -m venv "$root/python"
 fi
-echo 'chalk-diagrams>=0.2.2,<0.3 jinja2>=3.1,<4 joblib>=1.4,<2 nbformat>=5.10,<6 pyseccomp typer rich' | xargs "$root/python/bin/pip" install --quiet
+echo 'chalk-diagrams>=0.2.2,<0.3 jinja2>=3.1,<4 joblib>=1.4,<2 msgspec>=0.20,<0.23 nbformat>=5.10,<6 pyseccomp typer rich' | xargs "$root/python/bin/pip" install --quiet

@@ -6,19 +6,21 @@ unpacked to a disk. Links are not followed, and what is neither file nor folder 
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
 import struct
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from gzip import GzipFile
 from pathlib import Path
-from typing import IO, Final, NamedTuple, cast
+from typing import IO, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+
+from lib.suite.submissions.statements import SourceError
 
 MOST: Final = {
     "files": 50_000,  # in an archive
@@ -27,7 +29,6 @@ MOST: Final = {
     "folders within folders": 40,
     "archives around it": 2,  # that of a platform, and a student's
     "bytes": 20_000_000,  # in a file
-    "characters of code": 2**20,  # in a file, without the package of a notebook for Colab: more than any person writes
     "brackets and commas": 2_000_000,  # in a notebook: what is made of each takes twenty times its place in the file
     "notebooks and .py files beside it": 1_000,  # of one student
     "bytes with the student's other files": 200_000_000,
@@ -35,13 +36,8 @@ MOST: Final = {
 """How much of what is read, at most."""
 
 
-class Unreadable(ValueError):
-    """Something that was handed in and cannot be read. The message goes on after its name: "is empty". `state` is the
-    one of a puzzle that was handed in so (see `lib.suite.submissions.source`)."""
-
-    def __init__(self, message: str, state: str = "unreadable") -> None:
-        super().__init__(message)
-        self.state = state
+class Unreadable(SourceError):
+    """Something that was handed in and cannot be read. The message goes on after its name: "is empty"."""
 
 
 def excess(what: str, count: int, fix: str = "", more: str = "") -> str:
@@ -60,53 +56,128 @@ def within(what: str, count: int, fix: str = "", more: str = "") -> None:
         raise Unreadable(why)
 
 
-NO_FILE: Final = "is a link, or another thing that is no file; hand in the file itself"
+# -- where bytes lie ----------------------------------------------------------------------------------------------
+
+KINDS: Final = {
+    stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
+    stat.S_IFIFO: "is a pipe, and no file",
+    stat.S_IFSOCK: "is a socket, and no file",
+    stat.S_IFCHR: "is a device, and no file",
+    stat.S_IFBLK: "is a device, and no file",
+    stat.S_IFDIR: "is a folder, and no file",
+}
+
+
+@contextmanager
+def _regular(path: str) -> Generator[IO[bytes]]:
+    """Open a regular file. What is none is not followed, not waited for, and not opened."""
+    wanted = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK"))
+    try:
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
+            raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | wanted)) as file:
+            yield file
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file: the `path` on a disk; where that is an archive, number and name of the `members` on the way, outermost
+    first. It is plain data, which can be sent to another process."""
+
+    path: str
+    members: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return which of FORMATS it is by its name; "" where it is no archive."""
+        return archive_format(self.members[-1][1] if self.members else self.path)
+
+    def read(self, what: str = "bytes", fix: str = "") -> bytes:
+        """Return what is there, whole. Unreadable where it is too large, or cannot be read."""
+        most = MOST[what] + 1
+        if self.members:
+            members = _members_of(archive := Place(self.path, self.members[:-1]))
+            number, name = self.members[-1]
+            # Another one may have that number once the archive is another.
+            if number >= len(members) or members[number].name != name:
+                raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
+            with _damage(archive.kind), members[number].open() as member:
+                data = member.read(most)
+        else:
+            with _regular(self.path) as file:
+                data = file.read(most)
+        within(what, len(data), fix, " or more")
+        return data
+
 
 # -- one archive --------------------------------------------------------------------------------------------------
 
+FORMATS: Final = (".zip", ".tar.gz", ".tgz", ".tar")
+"""How the names of archives end."""
+NO_FILE: Final = "is a link, or another thing that is no file; hand in the file itself"
+
 
 class Member(NamedTuple):
-    """One file of an archive: its name as the archive has it, with "/" between folders, how many bytes it says it has,
-    and `odd`, why it is not read ("" for a plain file)."""
+    """One file of an archive, its name with "/" between folders, how many bytes it says it has, and `odd`, why it is
+    not read ("" for a plain file)."""
 
     name: str
     size: int
-    odd: str = ""
+    odd: str
+    open: Callable[[], IO[bytes]]
 
 
-class Archive(NamedTuple):
-    """An archive: its members, folders left out. `read(number, most)` gives what is in one of them, at most `most`
-    bytes and one more; Unreadable where it is damaged."""
-
-    members: tuple[Member, ...]
-    read: Callable[[int, int], bytes]
+def archive_format(name: str) -> str:
+    """Return which of FORMATS a file is by its name; "" where it is no archive."""
+    return next((end for end in FORMATS if name.lower().endswith(end)), "")
 
 
-def open_archive(kind: str, file: IO[bytes]) -> Archive:
-    """Read the table of contents of an archive of one of FORMATS. Unreadable where there is none, or it is beyond all
-    limits."""
+def without_ending(name: str) -> str:
+    """Return the name of an archive without its ending, and any other name as it is."""
+    return name[: len(name) - len(archive_format(name))] or name
+
+
+def _members_of(place: Place) -> tuple[Member, ...]:
+    """The members of the archive at a place, folders left out. The last few stay known, so that the next member is
+    found at once. Unreadable where there is none, or it is beyond all limits."""
+    with _regular(place.path) as file:
+        state = os.fstat(file.fileno())
+    return _opened(place, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=3)
+def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[Member, ...]:
+    """`_state` is that of the file on the disk: another one, and it is read anew."""
+    if not place.members:
+        with _regular(place.path) as file, _damage(place.kind):
+            return _zip(file, place.path) if place.kind == ".zip" else _tar(file, place.kind)
+    inner = io.BytesIO(place.read("bytes when it is unpacked", "hand it in by itself"))
+    with _damage(place.kind):
+        return _zip(inner, inner) if place.kind == ".zip" else _tar(inner, place.kind)
+
+
+@contextmanager
+def _damage(kind: str) -> Generator[None]:
+    """Say in one way what those who find damage in an archive say in many."""
     try:
-        return FORMATS[kind](file)
+        yield
     except Unreadable:
         raise
-    except Exception as error:  # of any kind: what finds damage says so in many ways
-        raise _damaged(kind, error) from None
+    except Exception as error:
+        said = str(error).strip().rstrip(".")[:200] or type(error).__name__
+        raise Unreadable(f"is a damaged {kind[1:]} ({said}); pack it again, and hand it in again") from None
 
 
-def _zip(file: IO[bytes]) -> Archive:
+def _zip(file: IO[bytes], again: IO[bytes] | str) -> tuple[Member, ...]:
+    """The members of a zip. A path is opened `again`: each member is read from there when it is wanted."""
     within("bytes in its table of contents", _directory_size(file))
-    archive = ZipFile(file)
+    archive = ZipFile(again)
     infos = [info for info in archive.infolist() if not info.is_dir()]
     within("files", len(infos))
-
-    def read(number: int, most: int) -> bytes:
-        try:
-            with archive.open(infos[number]) as member:
-                return member.read(most + 1)
-        except Exception as error:
-            raise _damaged(".zip", error) from None
-
-    return Archive(tuple(Member(_name_in_zip(info), info.file_size, _odd(info)) for info in infos), read)
+    return tuple(Member(_name_in_zip(info), info.file_size, _odd(info), partial(archive.open, info)) for info in infos)
 
 
 def _directory_size(file: IO[bytes]) -> int:
@@ -140,141 +211,22 @@ def _odd(info: ZipInfo) -> str:
     return f"is packed by a method that is not read ({info.compress_type}); make the zip with the usual one, deflate"
 
 
-def _tar(file: IO[bytes]) -> Archive:
-    """A tar, which has no table of contents: it is walked through once, in memory."""
-    file.seek(0)
-    data = file.read(MOST["bytes when it is unpacked"] + 1)
+def _tar(file: IO[bytes], kind: str) -> tuple[Member, ...]:
+    """The members of a tar, which has no table of contents: it is walked through once, in memory."""
+    with nullcontext(file) if kind == ".tar" else GzipFile(fileobj=file) as unpacked:
+        data = unpacked.read(MOST["bytes when it is unpacked"] + 1)
     within("bytes when it is unpacked", len(data), "hand in the folder, or use a zip", " or more")
-    infos: list[tarfile.TarInfo] = []
+    members: list[Member] = []
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
         for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
             within("files", number)
             if not info.isdir():
-                infos.append(info)
+                inside = memoryview(data)[info.offset_data : info.offset_data + info.size]
+                odd = "" if info.isreg() and not info.issparse() else NO_FILE
+                members.append(Member(info.name, info.size, odd, partial(io.BytesIO, inside)))
         if any(data[tar.offset : tar.offset + tarfile.BLOCKSIZE]):  # tarfile takes that for the end
             raise tarfile.ReadError(f"no header at byte {tar.offset:,}")
-
-    def read(number: int, most: int) -> bytes:
-        start = infos[number].offset_data
-        return data[start : start + min(infos[number].size, most + 1)]
-
-    odd = ("" if info.isreg() and not info.issparse() else NO_FILE for info in infos)
-    return Archive(tuple(Member(info.name, info.size, why) for info, why in zip(infos, odd, strict=True)), read)
-
-
-def _packed_tar(file: IO[bytes]) -> Archive:
-    file.seek(0)
-    with GzipFile(fileobj=file) as unpacked:
-        return _tar(cast("IO[bytes]", unpacked))
-
-
-FORMATS: Final = {".zip": _zip, ".tar.gz": _packed_tar, ".tgz": _packed_tar, ".tar": _tar}
-"""How each kind of archive is opened, by the ending of its name."""
-
-
-def archive_format(name: str) -> str | None:
-    """Return which of FORMATS a file is by its name, if it is one."""
-    return next((end for end in FORMATS if name.lower().endswith(end)), None)
-
-
-def without_ending(name: str) -> str:
-    """Return the name of an archive without its ending, and any other name as it is."""
-    return name[: len(name) - len(archive_format(name) or "")] or name
-
-
-def _damaged(kind: str, error: Exception) -> Unreadable:
-    said = str(error).strip().rstrip(".")[:200]
-    return Unreadable(f"is a damaged {kind[1:]} ({said or type(error).__name__}); pack it again, and hand it in again")
-
-
-# -- where bytes lie ----------------------------------------------------------------------------------------------
-
-KINDS: Final = {
-    stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
-    stat.S_IFIFO: "is a pipe, and no file",
-    stat.S_IFSOCK: "is a socket, and no file",
-    stat.S_IFCHR: "is a device, and no file",
-    stat.S_IFBLK: "is a device, and no file",
-    stat.S_IFDIR: "is a folder, and no file",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A file: the `path` on a disk; where that is an archive, number and name of the `members` on the way, outermost
-    first. It is plain data, which can be sent to another process."""
-
-    path: str
-    members: tuple[tuple[int, str], ...] = ()
-
-    def read(self) -> bytes:
-        """Return what is there, whole. Unreadable where it is too large, or cannot be read."""
-        most = MOST["bytes"]
-        data = _member(self, most) if self.members else _OnDisk(self.path).read(most + 1)
-        within("bytes", len(data), more=" or more")
-        return data
-
-
-def _archive_at(place: Place) -> Archive:
-    """The archive at a place. The last few stay known, so that the next member is found at once; no file stays open."""
-    try:
-        now = os.lstat(place.path)
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from None
-    return _opened(place, (now.st_ino, now.st_size, now.st_mtime_ns))
-
-
-@lru_cache(maxsize=3)
-def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
-    """`_state` is that of the file on the disk: another one, and it is read anew."""
-    if not place.members:
-        return open_archive(archive_format(place.path) or "", cast("IO[bytes]", _OnDisk(place.path)))
-    data = _member(place, MOST["bytes when it is unpacked"])
-    within("bytes when it is unpacked", len(data), "hand it in by itself", " or more")
-    return open_archive(archive_format(place.members[-1][1]) or "", io.BytesIO(data))
-
-
-def _member(place: Place, most: int) -> bytes:
-    """Return what is in the member of an archive. Another one may have that number once the archive is another."""
-    archive = _archive_at(Place(place.path, place.members[:-1]))
-    number, name = place.members[-1]
-    if number >= len(archive.members) or archive.members[number].name != name:
-        raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
-    return archive.read(number, most)
-
-
-class _OnDisk(io.RawIOBase):
-    """A regular file that is opened for each read, and closed again: nothing stays open, whoever forgets it. What is no
-    regular file is not followed, not waited for, and open for no longer than it takes to see that."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path, self._at = path, 0
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
-        at = offset + (os.lstat(self._path).st_size if start is None else start)
-        if at < 0:
-            raise OSError(errno.EINVAL, "a place before the beginning of the file")
-        self._at = at
-        return at
-
-    def read(self, size: int = -1) -> bytes:
-        wanted = ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC")
-        flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in wanted)
-        try:
-            mode = os.lstat(self._path).st_mode
-            if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
-                raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
-            with os.fdopen(os.open(self._path, flags), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise Unreadable("is no file")
-                file.seek(self._at)
-                data = file.read(size)
-        except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
-        self._at += len(data)
-        return data
+    return tuple(members)
 
 
 # -- everything that lies there -----------------------------------------------------------------------------------
@@ -302,7 +254,7 @@ def walk(root: Path) -> Iterator[Entry]:
     file is called by its folder too, in which there may be others that are given."""
     path = os.path.realpath(root)
     name = root.name or os.path.basename(path) or path
-    single = archive_format(name) is None and not os.path.isdir(path)
+    single = not archive_format(name) and not os.path.isdir(path)
     yield from _at(path, (os.path.basename(os.path.dirname(path)), name) if single else (name,))
 
 
@@ -335,12 +287,12 @@ def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
 
 def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
     """Yield a file; where it is an archive, what is in it."""
-    if archive_format(parts[-1]) is None:
+    if not place.kind:
         yield Entry(parts, place, size)
         return
     try:
         within("archives around it", len(place.members), "hand in what is in it")
-        members = _archive_at(place).members
+        members = _members_of(place)
     except Unreadable as error:
         yield Entry(parts, why=str(error))
         return

@@ -235,7 +235,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         for entry in entries:
             if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
                 with suppress(Unreadable):  # then they are called as the platform calls their folders
-                    names |= names_in_roster(decoded(entry.place.read()))
+                    names |= names_in_roster(decoded(entry.place.read())[0])
         for entry in entries:
             owner = owner_of(entry.parts, top)
             student = names.get(owner.student, owner.student)

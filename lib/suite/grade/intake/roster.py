@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from lib.files import ready, write_whole
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Mark, Refused, Rules, Student
-from lib.suite.grade.intake.submission import Collected, Submission, readable, told_apart
+from lib.suite.grade.intake.submission import Collected, Submission, decoded, readable, told_apart
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,12 @@ def read_table(path: Path) -> Table:
         raise TableError(f"{path.name} has more than {MOST_BYTES // 1_000_000} MB: that is no table of a class")
     if data.startswith(b"PK\3\4"):
         raise TableError(f"{path.name} is a workbook (.xlsx)\n  fix: save it as CSV, in UTF-8 if you are asked")
-    text, problems = _decoded(path.name, data)
+    text, odd = decoded(data)
+    problems: list[str] = []
+    if odd is not None:
+        line = data.count(b"\n", 0, odd) + 1
+        also = "is not UTF-8 and is read as Windows-1252; look at the letters with accents"
+        problems.append(f"{path.name}, line {line}: {also}\n  fix: save the file as CSV UTF-8")
     lines = list(io.StringIO(text, newline=""))
     first = next((line for line in lines if line.strip()), "")
     found = _records(path.name, lines, max(DELIMITERS, key=first.count), problems)
@@ -118,18 +123,6 @@ def read_table(path: Path) -> Table:
         padded = [*cells, *[""] * (len(names) - len(cells))]
         rows.append(Row(line, {name: plain(cell.strip()) for name, cell in zip(names, padded, strict=False)}))
     return Table(tuple(names), tuple(rows), tuple(problems))
-
-
-def _decoded(name: str, data: bytes) -> tuple[str, list[str]]:
-    """The text of a file, and what is to be said of its encoding."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # what Excel calls Unicode text
-        return data.decode("utf-16", "replace"), []
-    try:
-        return data.decode("utf-8-sig"), []
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        where = f"{name}, line {line}: is not UTF-8 and is read as Windows-1252; look at the letters with accents"
-        return data.decode("cp1252", "replace"), [f"{where}\n  fix: save the file as CSV UTF-8"]
 
 
 def _records(name: str, lines: list[str], delimiter: str, problems: list[str]) -> Iterator[tuple[int, list[str]]]:

@@ -1,7 +1,7 @@
 """One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
-Nothing is held of a file but the place from which its text is read when it is wanted: from bytes in any encoding, and
-of a notebook its code without what came out.
+Nothing is held of a file but the place from which its text is read when it is wanted: in any UTF, or as Windows writes
+it, and of a notebook its code without what came out.
 
 The latest attempt counts. Within it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes
 before others, then one in which something was written before the untouched stub, then the one that is no copy, then the
@@ -10,23 +10,20 @@ first by name.
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from lib.puzzles.records import PUZZLES
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import Place, Unreadable, within
 from lib.suite.submissions.source import Source, SourceError
-from lib.suite.submissions.statements import without_package
 
 # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -139,110 +136,38 @@ SIGNATURES: Final = {
     b"SQLite format 3": "a database",
     b"version https://git-lfs": "a pointer of Git LFS, and not the file that it points to",
 }
-# Marks at the beginning of a text that name its encoding. That of UTF-32 begins with one of UTF-16.
-BOMS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]{1,40})")
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
-def text_of(name: str, data: bytes) -> str:
-    """The text of a file called `name` that can be graded, with "\\n" at the end of its lines; of a notebook one of
-    format 4 that has its code cells and nothing else. Unreadable, with a sentence for people, where it is none."""
-    if not data.strip():
-        raise Unreadable("is empty; perhaps the upload was cut off: hand it in again", "empty")
+def decoded(data: bytes) -> tuple[str, int | None]:
+    """Bytes as text in UTF-8, UTF-16 or UTF-32, as a mark at their beginning says, or which of the first are 0; else in
+    Windows-1252, and with the place of the first byte that is none of these."""
+    try:
+        return data.decode(json.detect_encoding(data)), None
+    except UnicodeDecodeError as error:
+        return data.decode("cp1252", "replace"), error.start
+
+
+def source_of(name: str, data: bytes) -> Source:
+    """The code of a file called `name` that can be graded. Unreadable, with a sentence for people, where there is
+    none."""
     is_notebook = ending(name) == ".ipynb"
     wanted = "a notebook" if is_notebook else "Python"
     if (kind := next((kind for mark, kind in SIGNATURES.items() if data.startswith(mark)), None)) is not None:
         raise Unreadable(f"is {kind}, and not {wanted}, whatever it is called; hand in the file itself")
-    text = decoded(data)
+    text, _ = decoded(data)
+    if CONTROLS.search(text):
+        raise Unreadable("is binary, and no text; hand in the notebook or .py itself, saved in UTF-8")
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
         raise Unreadable(f"is a web page, and not {wanted}: perhaps the page of a login was saved in its place")
-    every = [
-        without_package(SURROGATES.sub("\ufffd", cell.replace("\r\n", "\n").replace("\r", "\n")))
-        for cell in (_code_cells(text) if is_notebook else [text])
-    ]
-    within("characters of code", sum(map(len, every)))
-    if not is_notebook:
-        return every[0]
-    return json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": cell} for cell in every]})
-
-
-def decoded(data: bytes) -> str:
-    """Bytes as text: by the mark at their beginning, in UTF-8 or UTF-16, as their first lines say, else as Windows-1252
-    or Latin-1. Unreadable where they are no text."""
-    mark, encoding = next((one for one in BOMS if data.startswith(one[0])), (b"", ""))
-    begin = data[:2000]
-    if not encoding and b"\0" in begin:
-        # JSON and Python begin with ASCII, of which every other byte is 0 in UTF-16.
-        first, second = begin[::2].count(0), begin[1::2].count(0)
-        if max(first, second) < len(begin) // 4 or min(first, second) > len(begin) // 8:
-            raise Unreadable("is binary, and no text")
-        encoding = "utf-16-be" if first > second else "utf-16-le"
-    if encoding:
-        try:
-            text = data[len(mark) :].decode(encoding)
-        except UnicodeDecodeError as error:
-            raise Unreadable(f"begins as text in {encoding.upper()}, and is none: {error.reason}") from None
-    else:
-        # What its first lines say, if UTF-8 will not do; the last fits always.
-        told = [
-            found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line))
-        ]
-        text = ""
-        for guessed in ("utf-8", *told[:1], "cp1252", "latin-1"):
-            with suppress(LookupError, ValueError):
-                text = data.decode(guessed)
-                break
-    if CONTROLS.search(text):
-        raise Unreadable("is binary, and no text: it has control characters")
-    return text
-
-
-def _code_cells(text: str) -> list[str]:
-    """The sources of a notebook's code cells: of format 4, or 3, which has them in worksheets and calls them input."""
-    # Each value begins with a bracket, or comes after a comma.
-    within("brackets and commas", sum(map(text.count, "[{,")), "clear its outputs, and hand it in again")
+    if is_notebook:  # each value begins with a bracket, or comes after a comma
+        within("brackets and commas", sum(map(text.count, "[{,")), "clear its outputs, and hand it in again")
+    shown = readable(name)
+    shown = shown[: len(shown) - len(ending(name))] + ending(name)
     try:
-        data: object = json.loads(text, strict=False)
-    except RecursionError:
-        raise Unreadable("is no notebook: it is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-            raise Unreadable("is cut off: it ends in the middle of the notebook; hand it in again") from None
-        what = f"is no notebook, or a damaged one: line {error.lineno} is not the JSON that it should be ({error.msg})"
-        raise Unreadable(f"{what}; open it in Jupyter, save it, and hand it in again") from None
-    except ValueError as error:  # such as a number of 5,000 digits
-        raise Unreadable(f"is no notebook, or a damaged one: {str(error).partition(';')[0][:100]}") from None
-    if not isinstance(data, dict):
-        raise Unreadable("is JSON, and no notebook: it is no object with cells")
-    notebook = cast("dict[str, object]", data)
-    sheets = [notebook] if "cells" in notebook else notebook.get("worksheets")
-    cells = [cell for sheet in _objects(sheets) for cell in _objects(sheet.get("cells"))]
-    code = [_joined(cell) for cell in cells if cell.get("cell_type") == "code"]
-    if not any(source.strip() for source in code):
-        raise Unreadable("is a notebook without code: nothing in it can be graded", "empty")
-    return code
-
-
-def _objects(found: object) -> list[dict[str, object]]:
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in cast("list[object]", found)):
-        raise Unreadable("is JSON, and no notebook: it has no list of cells")
-    return cast("list[dict[str, object]]", found)
-
-
-def _joined(cell: dict[str, object]) -> str:
-    source = cell.get("source", cell.get("input", ""))
-    lines = cast("list[object]", source) if isinstance(source, list) else [source]
-    if not all(isinstance(line, str) for line in lines):
-        raise Unreadable("is a damaged notebook: the source of a cell is neither text nor lines of text")
-    return "".join(cast("list[str]", lines))
+        return Source.of(shown, text)
+    except SourceError as error:
+        raise Unreadable(f"{str(error).removeprefix(f'{shown} ')}; hand it in again", error.state) from None
 
 
 # -- submission ----------------------------------------------------------------------------------------------------
@@ -268,17 +193,9 @@ class File:
         """Return what its name says."""
         return stem_of(self.parts[-1])
 
-    def text(self) -> str:
-        """Its text; that of a notebook has nothing but its code. Unreadable where it is damaged, or something else."""
-        return text_of(self.parts[-1], self.place.read())
-
     def source(self) -> Source:
         """Its code. Unreadable where there is none."""
-        kind, shown = ending(self.parts[-1]), readable(self.parts[-1])
-        try:
-            return Source.of(shown[: len(shown) - len(kind)] + kind, self.text())
-        except SourceError as error:
-            raise Unreadable(str(error), error.state) from None
+        return source_of(self.parts[-1], self.place.read())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(base / "autograder.zip") as archive:
         archive.extractall(base / "source")
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+    setup, project = base / "source/setup.sh", tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
+    needed = [re.split("[<>;]", one)[0] for one in project["optional-dependencies"]["grade"]]
+    assert [name for name in needed if name not in setup.read_text("utf-8")] == []
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert not any(name.endswith(".ipynb") or "lib/replay/" in name for name in modes)
     return base

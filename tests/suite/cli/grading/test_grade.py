@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lib.suite.grade.gradebook import Gradebook
 from tests.suite.cli.commands import puzzles, words
-from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, solution
+from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, read_back, solution
 
 pytest.importorskip("jinja2")
 pytest.importorskip("joblib")
@@ -35,7 +34,7 @@ def test_a_class_that_passes(passing: Path, tmp_path: Path) -> None:
     assert str(out / "index.html") in text
     for name in ("scores.csv", "gradebook.json", "index.html"):
         assert (out / name).is_file()
-    book = Gradebook.from_json((out / "gradebook.json").read_text("utf-8"))
+    book = read_back((out / "gradebook.json").read_text("utf-8"))
     assert [one.puzzle for one in book.asked] == ["ddp"]
     assert book.passed
     assert "llm-training-puzzles" in book.made_by

@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 from lib.suite.cli.app import app
 from lib.suite.course.subject import attempt
-from lib.suite.grade.gradebook import Gradebook, Refused
+from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.grading import missing
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.submission import chosen
 from lib.suite.submissions.source import STATES
+from tests.suite.grade.classes import read_back
 from tests.suite.grade.intake.trees import folder, notebook, stub
 
 RENAMED = "from lib import Model\n\n\nasync def my_ddp(model):\n    return model\n"
@@ -54,7 +55,7 @@ def graded(out: Path) -> dict[str, dict[str, Any]]:
     command = ["grade", str(folder(out / "in", files)), "--out", str(out / "report"), "-p", "ddp", "-j", "1"]
     result = CliRunner().invoke(app, command, terminal_width=300)
     assert result.exit_code == 1, result.output
-    book = Gradebook.from_json((out / "report" / "gradebook.json").read_text("utf-8"))
+    book = read_back((out / "report" / "gradebook.json").read_text("utf-8"))
     rows = list(csv.DictReader((out / "report" / "scores.csv").read_text("utf-8-sig").splitlines()))
     found: dict[str, dict[str, Any]] = {}
     for student, row in zip(book.students, rows, strict=True):

@@ -248,7 +248,7 @@ def test_a_zip_of_64_bits(tmp_path: Path) -> None:
         file.write(FSDP.encode())
     (tmp_path / "hw.zip").write_bytes(made.getvalue())
     (ann,) = collect([tmp_path / "hw.zip"]).submissions
-    assert ann.files[0].text() == FSDP
+    assert ann.files[0].source().cells == (("fsdp.py", FSDP),)
 
 
 def test_members_that_overlap_are_read_within_the_limits(tmp_path: Path) -> None:
