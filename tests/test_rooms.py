@@ -23,7 +23,7 @@ MOST_LINES = 7140
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
-    "drawing": 8_990,
+    "drawing": 9_000,
     "lib/analysis": 3_910,
     "lib/checker": 1_640,
     "lib/cluster": 1_530,
@@ -36,13 +36,13 @@ BUDGETS = {
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_430,
     "lib/suite/course": 1_420,
-    "lib/suite/grade": 3_680,
+    "lib/suite/grade": 3_670,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_240,
     "lib/trace": 3_020,
     "lib/values": 4_510,
-    "tests": 44_200,
+    "tests": 44_100,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
