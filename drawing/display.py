@@ -73,8 +73,8 @@ PICTURES: Final[Mapping[type, Shown]] = {
 
 
 def picture_of(thing: Any) -> Picture:
-    """The picture of a value, a Trace, a verdict, a review, a mesh, a Model, a dict or list of values, or a list of
-    Models."""
+    """Return the picture of a value, a Trace, a verdict, a review, a mesh, a Model, a dict or list of values, or a list
+    of Models."""
     for kind, shown in PICTURES.items():
         if isinstance(thing, kind):
             return shown.picture(thing)
@@ -142,7 +142,7 @@ def _on_error(
 def error_text(
     error: BaseException, tb: TracebackType | None, cell_name: CellName | None = None, *, colour: bool = False
 ) -> str:
-    """An error as a student needs it: the lines of their own code that led to it, then what it says."""
+    """Return an error as a student needs it: the lines of their own code that led to it, then what it says."""
     red, bold, plain = ("\x1b[31m", "\x1b[1m", "\x1b[0m") if colour else ("", "", "")
     frames = [*student_frames(tb)]
     if error.__cause__ is not None:
@@ -164,5 +164,5 @@ def error_text(
 
 
 def student_frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """The frames of a traceback that are the student's, with the line of each."""
+    """Return the frames of a traceback that are the student's, with the line of each."""
     return ((frame, line) for frame, line in traceback.walk_tb(tb) if is_students(frame.f_code))

@@ -50,8 +50,8 @@ Rows = list[list[Place]]
 
 
 def puzzle_map(puzzles: Mapping[str, Puzzle], *, solved: Collection[str] = ()) -> Picture:
-    """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark; the next one on the core path
-    is marked, too. In a notebook each card is a link to the puzzle's own notebook, in the same folder or below it.
+    """Return the picture of a curriculum. `solved` are the ids of the puzzles that get a mark; the next one on the core
+    path is marked, too. In a notebook each card is a link to the puzzle's own notebook, in the same folder or below it.
 
     Raises ValueError where a puzzle needs one that there is not, or itself by a detour.
     """

@@ -72,8 +72,8 @@ LANES: Final[dict[type[Value], tuple[str, int]]] = {
 
 
 def slot(value: Any) -> Slot:
-    """The place of a value in the network: of a weight its first dim goes down and the next across, of an activation
-    the first goes across, the last one down, and what is between in each piece of the first."""
+    """Return the place of a value in the network: of a weight its first dim goes down and the next across, of an
+    activation the first goes across, the last one down, and what is between in each piece of the first."""
     kind = next((kind for kind in LANES if isinstance(value, kind)), None)
     if kind is None:
         hint = "; did you forget `await`?" if is_awaitable(value) else ""
@@ -104,7 +104,7 @@ def _partial(place: Place) -> str:
 
 
 def picture_of_value(value: Value) -> Picture:
-    """A value in its place in the network."""
+    """Draw a value in its place in the network."""
     return _picture([("", value)], f"<picture of {describe(value)}>")
 
 

@@ -26,9 +26,9 @@ BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_910,
     "lib/checker": 1_640,
-    "lib/cluster": 1_530,
+    "lib/cluster": 1_540,
     "lib/diagnosis": 3_610,
-    "lib/errors": 870,
+    "lib/errors": 880,
     "lib/puzzles": 490,
     "lib/replay": 4_430,
     "lib/schedules": 4_750,
@@ -40,8 +40,8 @@ BUDGETS = {
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_240,
-    "lib/trace": 3_020,
-    "lib/values": 4_510,
+    "lib/trace": 3_030,
+    "lib/values": 4_520,
     "tests": 44_100,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""

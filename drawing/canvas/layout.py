@@ -94,7 +94,7 @@ def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 
 
 
 def pad(piece: Piece, left: float = 0.0, top: float = 0.0, right: float = 0.0, bottom: float = 0.0) -> Piece:
-    """A piece with room around it; a negative one lets marks stand out of it."""
+    """Return a piece with room around it; a negative one lets marks stand out of it."""
     return Piece(piece.width + left + right, piece.height + top + bottom, [Inner(piece, left, top)])
 
 
@@ -102,7 +102,7 @@ def label(
     words: str, width: float | None = None, size: float = TEXT, fill: str = INK, *,
     bold: bool = False, anchor: str = "start", height: float = 15,
 ) -> Piece:  # fmt: skip
-    """A line of text: as wide as it is, or cut to a `width`, at the end of which or in whose middle it may stand."""
+    """Return a line of text: as wide as it is, or cut to a `width`, to stand at its end or in its middle."""
     wide = text_width(words, size) if width is None else width
     x = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
     words = words if width is None else fit(words, width, size)
@@ -118,7 +118,7 @@ def heading(title: str, told: str, room: float) -> Piece:
 def card(
     width: float, height: float, fill: str, lines: Sequence[str] = (), *, radius: float = 6, title: str = ""
 ) -> Piece:
-    """A rectangle with lines of text in its middle, the first of them bold. What is as pale as paper has an edge."""
+    """Return a rectangle around lines of text, the first of them bold. What is as pale as paper has an edge."""
     plain = fill == PAPER
     marks: list[Mark] = [Rect(0, 0, width, height, fill, EDGE if plain else "none", radius=radius, title=title)]
     y, ink = (height - 15 * (len(lines) - 1)) / 2, INK if plain else ink_on(fill)
@@ -138,7 +138,7 @@ def listed(rows: Sequence[Sequence[str]], widths: Sequence[float], step: float) 
 
 
 def curve(start: Point, end: Point) -> list[Point]:
-    """A line that leaves and arrives upright: a cubic Bezier curve, in short pieces."""
+    """Return a line that leaves and arrives upright: a cubic Bezier curve, in short pieces."""
     (x0, y0), (x1, y1) = start, end
     if abs(x0 - x1) < 0.5:
         return [start, end]
@@ -172,11 +172,11 @@ class Axis(NamedTuple):
     end: int
 
     def x(self, time: int) -> float:
-        """The place of a moment."""
+        """Return the place of a moment."""
         return self.left + self.width * time / (self.end or 1)
 
     def moments(self) -> list[float]:
-        """The moments to write down, in time units."""
+        """Return the moments to write down, in time units."""
         last = self.end / ticks(1)
         step = nice(last / (self.width / 70))
         return [round(step * i, 9) for i in range(floor(last / step + 1e-9) + 1)]
@@ -188,7 +188,7 @@ class Axis(NamedTuple):
             scene.add(Poly(((x, top), (x, bottom)), stroke=GRID))
 
     def numbers(self, scene: Scene, y: float, end: int, words: str) -> float:
-        """The numbers at the moments, and words at the end of the run (ticks); returns where they end."""
+        """Write the numbers at the moments, and words at the end of the run (ticks); return where they end."""
         last = self.x(end)
         room = text_width(words, TEXT) * 1.08 + 16
         for moment in self.moments():
@@ -203,7 +203,7 @@ class Axis(NamedTuple):
 
 
 def nice(size: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 50, ... (and of 0.1, 0.2, 0.5, ...) that is not below a size."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50, ... (and of 0.1, 0.2, 0.5, ...) that is not below a size."""
     if size <= 0:
         return 1.0
     power = 10.0 ** floor(log10(size))
@@ -211,7 +211,7 @@ def nice(size: float) -> float:
 
 
 def compact(elements: float) -> str:
-    """A number of elements in few letters: 1.84 M, 262 k."""
+    """Return a number of elements in few letters: 1.84 M, 262 k."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if elements >= size:
             return f"{elements / size:.3g} {unit}"
@@ -219,7 +219,7 @@ def compact(elements: float) -> str:
 
 
 def swatch(fill: str, stroke: str = "none", text: str = "", width: float = 16, dash: str = "") -> Entry:
-    """A legend entry: a small box. The caller replaces the words."""
+    """Return a legend entry: a small box. The caller replaces the words."""
     inset = 0 if stroke == "none" else 0.5
     marks: list[Mark] = [Rect(inset, inset, width - 2 * inset, 12 - 2 * inset, fill, stroke, dash=dash, radius=1.5)]
     return marks, width, text
@@ -237,5 +237,5 @@ def legend(scene: Scene, left: float, top: float, right: float, entries: Iterabl
 
 
 def few(count: int, most: int) -> list[int | None]:
-    """The numbers below a count, of many the first and the last with None between."""
+    """Return the numbers below a count, of many the first and the last with None between."""
     return [*range(count)] if count <= most else [*range(most - 2), None, count - 1]

@@ -188,7 +188,7 @@ def night(colour: str) -> str:
 
 # What is kept is kept by day and night: two colours that are one by day are equal, and may be two by night.
 def mix(first: str, second: str, share: float) -> Colour:
-    """The colour that has `share` of `second` in it. Mixed with PAPER a colour gets paler, with INK stronger."""
+    """Return the colour that has `share` of `second` in it. Mixed with PAPER a colour gets paler, with INK stronger."""
     return Colour(_mixed(first, second, share), _mixed(night(first), night(second), share))
 
 
@@ -199,14 +199,14 @@ def _mixed(first: str, second: str, share: float) -> str:
 
 @cache
 def layer_colour(layer: int, layers: int) -> Colour:
-    """The colour of a layer, dark for the first and light for the last; numbers out of range take the nearest."""
+    """Return the colour of a layer, from dark (the first) to light; numbers out of range take the nearest."""
     reach = min(1.0, 0.4 + 0.1 * layers)  # few layers need no loud colours to be told apart
     return _RAMP[2] if layers <= 1 else _along(_RAMP, layer / (layers - 1), reach)
 
 
 @cache
 def origin_colour(member: int, members: int) -> Colour:
-    """The colour of what one member of a group brings; of a large group neighbours have colours that are close."""
+    """Return the colour of what a member of a group brings; in a large group neighbours are close in colour."""
     few = members <= len(ORIGINS)
     return ORIGINS[member % len(ORIGINS)] if few else _along(ORIGINS, member / (members - 1), 1.0)
 
@@ -231,7 +231,7 @@ def band(look: str, gathers: bool = False) -> float:
 
 
 def passes(found: Collection[str]) -> list[str]:
-    """The passes that a legend shows: forward and backward, or in place of that the halves of it that occur."""
+    """Return the passes that a legend shows: forward and backward, or in place of that the halves of it that occur."""
     halves = [name for name in PASSES if name in found and name not in ("forward", "backward")]
     return ["forward", *(["backward"] if "backward" in found or not halves else []), *halves]
 

@@ -99,7 +99,7 @@ class Picture(Primitive):
     def svg(
         self, height: float | None = None, width: float | None = None, *, framed: bool = False, night: bool = True
     ) -> str:
-        """The picture as an SVG document, in its own size unless another is given.
+        """Return the picture as an SVG document, in its own size unless another is given.
 
         `framed`: what it shows, and how wide it is, is said around it. `night`: it is dark where the page around it is.
         """
@@ -109,7 +109,7 @@ class Picture(Primitive):
         return self.scene.svg(height, width, line, "" if framed else self.words, night)
 
     def save(self, path: str | Path, scale: float = 2) -> Path:
-        """Writes .svg, or .png or .pdf with the package vl-convert-python. `scale` is for bitmaps: pixels a pixel."""
+        """Write .svg, or .png or .pdf with the package vl-convert-python. `scale` is for bitmaps: pixels a pixel."""
         path = ready(path)
         if path.suffix.lower() == ".svg":
             path.write_text(self.svg(), encoding="utf-8")
@@ -120,7 +120,7 @@ class Picture(Primitive):
     def render_svg(
         self, path: str, height: int | None = None, width: int | None = None, draw_height: int | None = None
     ) -> None:
-        """Writes an SVG file, as chalk's diagrams do."""
+        """Write an SVG file, as chalk's diagrams do."""
         line = 1 if draw_height is None else draw_height / (height or self.scene.height)
         Path(path).write_text(self.scene.svg(height, width, line, self.words), encoding="utf-8")
 
@@ -143,13 +143,14 @@ class Picture(Primitive):
 
 
 def note(words: str, told: str = "") -> Picture:
-    """A line of words where there is nothing to draw; `told` is what it is, if that is something else."""
+    """Return a line of words where there is nothing to draw; `told` is what it is, if that is something else."""
     return Picture(Scene(360, 46, [Text(180, 23, fit(words, 330, TEXT), TEXT, SOFT, "middle")]), told or words)
 
 
 def on_paper(paint: Callable[[float], Picture], width: float, frame: bool, aspect: float | None) -> Picture:
-    """A picture with or without a frame around its paper, which is `aspect` times as wide as high, where that is given:
-    the picture is painted wider, from `width` on, and stands in the middle where it is still too high or too low."""
+    """Return a picture with or without a frame around its paper, which is `aspect` times as wide as high, where that is
+    given: the picture is painted wider, from `width` on, and stands in the middle where it is still too high or too
+    low."""
     picture = paint(width)
     if aspect is not None:
         for _ in range(3):  # what is wider is often a little lower
@@ -186,7 +187,7 @@ def _has_picture(diagram: Any) -> bool:
 
 
 def convert(svg: str, suffix: str, scale: float) -> bytes:
-    """The bytes of a picture in the format of a file suffix. ImportError says what to install."""
+    """Return the bytes of a picture in the format of a file suffix. ImportError says what to install."""
     if suffix not in (".png", ".pdf"):
         raise ValueError(f"a picture is saved as .svg, .png or .pdf; got {suffix!r}")
     need_extra("png", "SVG needs nothing; PNG and PDF need", "vl_convert")
@@ -215,7 +216,7 @@ _IN_ADDRESS: Final = (("%", "%25"), ("#", "%23"), ("\n", "%0A"), ("\t", "%09"), 
 
 
 def image(svg: str, words: str, style: str = "max-width:100%") -> str:
-    """The HTML of an SVG document. `words` say what it shows, `style` how wide it is.
+    """Return the HTML of an SVG document. `words` say what it shows, `style` how wide it is.
 
     In an <img> nothing has a title, so titles are kept beside it, in an attribute, until it becomes a part of the page:
     a third of the bytes of a timeline, were they in it.
@@ -267,7 +268,7 @@ def _shared(line: str, last: str) -> int:
 
 
 def linked(picture: str, scene: Scene, links: Iterable[Link], style: str) -> str:
-    """The HTML of a picture with links over it. They are HTML's own, as notebooks follow no others."""
+    """Return the HTML of a picture with links over it. They are HTML's own, as notebooks follow no others."""
     parts = [f'<div style="position:relative;{style}">{picture}']
     for link in links:
         across, down = 100 / scene.width, 100 / scene.height
@@ -300,11 +301,11 @@ class Page:
         self.words = words
 
     def html(self) -> str:
-        """The whole page: one HTML document that needs nothing else. It is made when it is first asked for."""
+        """Return the whole page: one HTML document that needs nothing else. It is made when it is first asked for."""
         return self._html()
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page as a file, .html, that any browser opens."""
+        """Write the page as a file, .html, that any browser opens."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
@@ -328,7 +329,7 @@ class Page:
 
 
 def document(template: str, style: str, script: str, data: Any, **parts: str) -> str:
-    """A template with its style, its script, data for the script, and other parts that are markup already."""
+    """Return a template with its style, its script, data for the script, and other parts that are markup already."""
     inside = "\n" + script
     digest = b64encode(sha256(inside.encode()).digest()).decode()
     every = {**parts, "style": style, "script": inside, "hash": f"sha256-{digest}", "data": json_in_html(data)}
@@ -337,12 +338,12 @@ def document(template: str, style: str, script: str, data: Any, **parts: str) ->
 
 @cache
 def asset(package: str | None, name: str) -> str:
-    """The text of a template, style or script that lies beside the modules of a package."""
+    """Return the text of a template, style or script that lies beside the modules of a package."""
     return files(package or "").joinpath(name).read_text("utf-8")
 
 
 def variables(more: Mapping[str, Colour] = MappingProxyType({})) -> str:
-    """The colours of a page, and `more` of its own, by day and by night, by the names that styles use."""
+    """Return the colours of a page, and `more` of its own, by day and by night, by the names that styles use."""
     colours = {**PAGE, **more}
     day = "".join(f"--{name}:{colour};" for name, colour in colours.items())
     night = "".join(f"--{name}:{colour.night};" for name, colour in colours.items())

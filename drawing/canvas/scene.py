@@ -25,7 +25,7 @@ DARK_PAGES: Final = (
 
 
 def sheet(fills: Iterable[str], strokes: Iterable[str], titles: bool) -> tuple[str, str]:
-    """The class of a picture with these colours, with or without titles, and its style sheet."""
+    """Return the class of a picture with these colours, with or without titles, and its style sheet."""
     rules = "".join(
         f'[{attribute}="{day}"]{{{attribute}:light-dark({day},{dark})}}'
         for attribute, colours in (("fill", fills), ("stroke", strokes))
@@ -144,8 +144,8 @@ class Scene:
         self, height: float | None = None, width: float | None = None, line: float = 1,
         label: str = "", night: bool = True,
     ) -> str:  # fmt: skip
-        """The whole SVG document. Where only one size is given the other follows. `label` is read aloud; without one
-        that is left to the frame that it is put in, as is its width.
+        """Return the whole SVG document. Where only one size is given the other follows. `label` is read aloud; without
+        one that is left to the frame that it is put in, as is its width.
 
         Without `night` it is for light paper only, and has no style sheet that a simple renderer could trip over.
         """
@@ -160,7 +160,7 @@ class Scene:
 
 
 def moved(mark: Mark, dx: float, dy: float) -> Mark:
-    """A mark somewhere else."""
+    """Return a mark somewhere else."""
     if isinstance(mark, Poly):
         return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
     return mark._make((mark.x + dx, mark.y + dy, *mark[2:]))  # half the time of _replace
@@ -168,7 +168,7 @@ def moved(mark: Mark, dx: float, dy: float) -> Mark:
 
 @lru_cache(maxsize=8192)
 def num(value: float) -> str:
-    """A number with at most one decimal, as short as possible."""
+    """Return a number with at most one decimal, as short as possible."""
     short = f"{value:.1f}"
     if short[-2:] != ".0":
         return short
@@ -189,7 +189,7 @@ def text_width(text: str, size: float) -> float:
 
 
 def fit(text: str, room: float, size: float) -> str:
-    """The text, or as much of its beginning as there is room for."""
+    """Return the text, or as much of its beginning as there is room for."""
     if text_width(text, size) <= room:
         return text
     keep = len(text)
@@ -199,12 +199,12 @@ def fit(text: str, room: float, size: float) -> str:
 
 
 def fitting(room: float, *ways: str, size: float = TEXT) -> str:
-    """The first of some words that fits, else the last of them."""
+    """Return the first of some words that fits, else the last of them."""
     return next((words for words in ways if text_width(words, size) <= room), ways[-1])
 
 
 def wrapped(text: str, room: float, size: float) -> list[str]:
-    """A text in lines that fit, broken at spaces."""
+    """Return a text in lines that fit, broken at spaces."""
     lines: list[str] = []
     for word in text.split():
         if lines and text_width(f"{lines[-1]} {word}", size) <= room:

@@ -31,7 +31,7 @@ FALLING: Final = frozenset(["message", "stream"])  # kinds whose hatching falls;
 
 
 def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
-    """Marks every gap of the groups on the compute lane of its rank, with the letter of its group."""
+    """Mark every gap of the groups on the compute lane of its rank, with the letter of its group."""
     drawn = frozenset(rows.ranks)
     for letter, group in zip(lettered(groups), groups, strict=True):
         for gap in group.gaps:
@@ -40,7 +40,7 @@ def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> 
 
 
 def lettered(groups: Sequence[Group]) -> list[str]:
-    """A letter for each group, but for those whose gaps have boxes of their own, with labels that must be readable."""
+    """Return a letter for each group, but for those whose gaps have boxes with labels of their own."""
     letters = iter("abcdefghijkl")
     return ["" if all(map(_is_labelled, group.gaps)) else next(letters) for group in groups]
 
@@ -78,7 +78,7 @@ def _letter(x: float, y: float, letter: str, line: str) -> Iterator[Mark]:
 
 
 def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:
-    """The critical path as a line just above the rows that it goes through."""
+    """Draw the critical path as a line just above the rows that it goes through."""
     points: list[tuple[float, float]] = []
     for rank, _, event in path.steps:
         if rank in rows.tops and event.start is not None:
@@ -98,7 +98,7 @@ def path_sample(scene: Scene, right: float, y: float) -> None:
 
 
 def gap_list(scene: Scene, review: Review, y: float) -> float:
-    """The critical path in words and every group with its mark; returns where they end."""
+    """Write the critical path in words and every group with its mark; return where they end."""
     for head in review.heads():
         y = scene.paragraph(LEFT, y + 6, head, WIDTH - LEFT - 24, 17, bold=True) - 6
     y += 2
@@ -139,7 +139,7 @@ def _asked(gap: Gap, panel: Panel, rows: Rows) -> Iterator[Mark]:
 
 
 def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
-    """A number or a letter on a small round plate, centred."""
+    """Yield a number or a letter on a small round plate, centred."""
     wide = 7.5 if len(text) < 2 else 9.5
     yield Rect(x - wide, y - 7.5, 2 * wide, 15, PAPER, line, 1.2, radius=7)
     yield Text(x, y, text, SMALL, INK, "middle", bold=True)
@@ -209,7 +209,7 @@ NAMES, BESIDE = 190.0, 180.0  # pixels for the names of what may help, and for w
 
 
 def picture_of_why(why: Why) -> Picture:
-    """The picture; its words are those of the answer."""
+    """Return the picture; its words are those of the answer."""
     moment = exact(units(why.time))
     title = f"Why does rank {why.rank} wait at {moment}?" if why.gap is not None else f"Rank {why.rank} at {moment}"
     scene, y = titled(title, why.head())
@@ -232,7 +232,7 @@ def picture_of_why(why: Why) -> Picture:
 
 
 def picture_of_path(path: Path) -> Picture:
-    """The picture; its words are those of the path."""
+    """Return the picture; its words are those of the path."""
     scene, y = titled("The critical path", path.head())
     (panel,), y = panels(scene, [path.run], y + 6)
     path_sample(scene, WIDTH - RIGHT, y + 8)

@@ -109,7 +109,7 @@ def _column(scene: Scene, column: Column, left: float, width: float, y: float, p
 
 
 def stack(scene: Scene, parts: Sequence[Part], left: float, top: float, scale: float, high: float) -> float:
-    """The parts of a bar one after the other, each with its label where there is room; returns where they end."""
+    """Draw the parts of a bar one after the other, each with its label where there is room; return where they end."""
     x = left
     for part in parts:
         width = scale * part.amount
@@ -143,17 +143,17 @@ def _bound(scene: Scene, bound: Bound, left: float, width: float, scale: float, 
 
 
 def diamond(scene: Scene, x: float, y: float, wide: float, high: float, title: str = "") -> None:
-    """The mark of a lower bound, on its line and beside what it says."""
+    """Draw the mark of a lower bound, on its line and beside what it says."""
     scene.add(Poly(((x, y - high), (x + wide, y), (x, y + high), (x - wide, y)), fill=BOUND, title=title))
 
 
 def tick(scene: Scene, left: float, y: float) -> None:
-    """A check mark, 12 pixels wide."""
+    """Draw a check mark, 12 pixels wide."""
     scene.add(Poly(((left, y), (left + 4, y + 5), (left + 12, y - 6)), stroke=GOOD, line=2.2))
 
 
 def row_name(scene: Scene, name: str, left: float, y: float, room: float, reached: bool | None = None) -> None:
-    """The name of a row of bars: with a tick and bold where it is reached, with a dash where it is not."""
+    """Write the name of a row of bars: with a tick and bold where it is reached, with a dash where it is not."""
     shift = 0.0 if reached is None else 18.0
     strong = reached is not False
     size = TEXT * (1.08 if strong else 1.0)
@@ -169,7 +169,7 @@ TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(zip(TIMES, _PAIRS, st
 
 
 def time_parts(shares: Sequence[Share]) -> list[Part]:
-    """Computing, collectives, messages, reading and waiting on the critical path."""
+    """Return computing, collectives, messages, reading and waiting on the critical path."""
     said = [(share.amount, share.what, exact(share.amount)) for share in shares]
     return [Part(long, *TIME_LOOKS[what], (f"{what} {words}", words), f"{what}: {words}") for long, what, words in said]
 

@@ -25,7 +25,7 @@ LINE: Final = 20
 
 
 def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Picture:
-    """Runs (Traces or lists of Models) by name, each a dot: left is early, low is little memory.
+    """Draw runs (Traces or lists of Models) by name, each a dot: left is early, low is little memory.
 
     With a puzzle its goals are there too, each with a corner: what is left of it and below it reaches the goal.
     """

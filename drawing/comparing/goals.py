@@ -128,7 +128,7 @@ def picture_of_task(task: Task) -> Picture:
 
 
 def picture_of_verdict(verdict: Verdict) -> Picture:
-    """A verdict, its figures beside each goal; a trophy and confetti where the goal is reached.
+    """Draw a verdict, its figures beside each goal; a trophy and confetti where the goal is reached.
 
     Without a goal there are no figures: `Model.check` has just printed them, and so has the command line.
     """
@@ -152,7 +152,7 @@ def picture_of_verdict(verdict: Verdict) -> Picture:
 
 
 def picture_of_answers(verdict: FunctionVerdict) -> Picture:
-    """A verdict on a plain function: a trophy and confetti where it is right."""
+    """Draw a verdict on a plain function: a trophy and confetti where it is right."""
     left = 216.0 if verdict.correct else 24.0
     headline = f"{verdict.puzzle}: {'correct!' if verdict.correct else 'not right yet'}"
     said = [f"Right on all of {counted(verdict.asked, 'input', ',')}"]

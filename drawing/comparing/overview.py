@@ -20,9 +20,9 @@ GAP: Final = 0.5
 
 
 def thumbnail(trace: Trace, width: float, height: float, end: int, highest: float, least: float = LEAST) -> list[Mark]:
-    """The marks of a run from (0, 0) on. `end` (ticks) is as far right as its axis goes, and `highest` the number of
-    elements that fills the height of the memory, so that runs can be compared. Boxes narrower than `least` pixels go
-    into their neighbours, so there are at most so many."""
+    """Return the marks of a run from (0, 0) on. `end` (ticks) is as far right as its axis goes, and `highest` the
+    number of elements that fills the height of the memory, so that runs can be compared. Boxes narrower than `least`
+    pixels go into their neighbours, so there are at most so many."""
     rows = shown_rows(trace, True, 8).rows
     timeline = boxes(trace, [row.rank for row in rows])
     units = [1 + BESIDE * (lanes - 1) for lanes in timeline.lanes]
@@ -74,8 +74,8 @@ HIGH: Final = 96.0  # pixels of a small timeline
 
 
 def thumbnails(traces: Sequence[Trace]) -> list[list[Mark]]:
-    """The small timelines of runs, all on one time axis and to one scale of memory. A run that failed far behind the
-    end of all others does not make these smaller."""
+    """Return the small timelines of runs, all on one time axis and to one scale of memory. A run that failed far behind
+    the end of all others does not make these smaller."""
     whole = [trace for trace in traces if trace.error is None] or traces
     end = max((makespan(trace) for trace in whole), default=1)
     highest = max((float(peak(trace).elements) for trace in whole), default=0.0)

@@ -36,23 +36,23 @@ class Frame(NamedTuple):
     high: At
 
     def x(self, value: float) -> float:
-        """The place of a number of the axis across."""
+        """Return the place of a number of the axis across."""
         return self.left + (value - self.low[0]) / (self.high[0] - self.low[0]) * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """The place of a number of the axis upwards."""
+        """Return the place of a number of the axis upwards."""
         return self.bottom - (value - self.low[1]) / (self.high[1] - self.low[1]) * (self.bottom - self.top)
 
     def at(self, x: float, y: float) -> At:
-        """The place of both."""
+        """Return the place of both."""
         return self.x(x), self.y(y)
 
     def edge(self) -> Rect:
-        """The rectangle around the plot."""
+        """Return the rectangle around the plot."""
         return Rect(self.left, self.top, self.right - self.left, self.bottom - self.top, stroke=EDGE)
 
     def dot(self, place: At, size: float, fill: str, stroke: str, line: float = 1, title: str = "") -> Rect:
-        """A round mark at a place, of a radius in pixels."""
+        """Return a round mark at a place, of a radius in pixels."""
         x, y = self.at(*place)
         return Rect(x - size, y - size, 2 * size, 2 * size, fill, stroke, line, radius=size, title=title)
 
@@ -92,14 +92,14 @@ def chart(title: str, high: float, below: float, low: At, top: At, right: float 
 
 
 def numbers(low: float, high: float, most: int, step: float = 0) -> Iterator[float]:
-    """The round numbers to write at an axis, about so many at most, or all that are a `step` apart."""
+    """Yield the round numbers to write at an axis, about so many at most, or all that are a `step` apart."""
     step = step or nice((high - low) / most)
     for number in range(int(-(-low // step)), int((high + 1e-9) // step) + 1):
         yield round(number * step, 9)
 
 
 def axes(scene: Scene, frame: Frame) -> None:
-    """The numbers of time and memory, and what they are."""
+    """Write the numbers of time and memory, and what they are."""
     (first, least), (last, most) = frame.low, frame.high
     moments, amounts = ([n for n in some if n > 0] for some in (numbers(first, last, 6), numbers(least, most, 5)))
     frame.across(scene, [(time, exact(time)) for time in moments], "time (better: left)", tick=4)
@@ -107,7 +107,7 @@ def axes(scene: Scene, frame: Frame) -> None:
 
 
 def front_line(scene: Scene, frame: Frame, places: Iterable[At]) -> None:
-    """A line along the places that no other one beats in time and memory."""
+    """Draw a line along the places that no other one beats in time and memory."""
     corners, lowest = list[At](), float("inf")
     for time, memory in sorted(places):
         if memory < lowest:

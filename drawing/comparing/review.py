@@ -47,7 +47,7 @@ def limits(scene: Scene, review: Review, y: float) -> float:
 
 
 def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
-    """The lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
+    """Return the lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
     bound = review.bound
     if bound is None or review.excuse is not None or not review.verdict.correct:
         return None, None, None
@@ -115,13 +115,13 @@ class Share(NamedTuple):
 
 
 def shares(review: Review) -> list[Share]:
-    """The values of the peak in the order in which they are stacked: by kind, those that nobody needs last."""
+    """Return the values of the peak in the order in which they are stacked: by kind, those that nobody needs last."""
     found = [Share(one.value.kind, float(one.elements), one.state == "idle", str(one.value)) for one in review.alive]
     return sorted(found, key=lambda share: (ORDER.index(share.kind), share.idle))
 
 
 def at_the_peak(scene: Scene, review: Review, y: float) -> float:
-    """The bar, that of the reference below it, and the table; returns where they end."""
+    """Draw the bar, that of the reference below it, and the table; return where they end."""
     if not review.alive:
         return y
     y = scene.paragraph(LEFT, y + 6, review.at_the_peak(), WIDTH - LEFT - 24, 17, bold=True) - 6
@@ -186,7 +186,7 @@ SAME: Final = "the reference does the same operations at the same times: it is n
 
 
 def picture_of_review(review: Review) -> Picture:
-    """The whole picture. Its words are those of the review, without the bars made of letters."""
+    """Return the whole picture. Its words are those of the review, without the bars made of letters."""
     scene, y = titled(_title(review))
     faults = [line for fault in review.verdict.faults for line in fault.splitlines()]
     more = [f"and {counted(len(faults) - 10, 'more line', ',')}"] if len(faults) > 10 else []

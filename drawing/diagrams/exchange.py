@@ -132,7 +132,7 @@ def _message(source: Seat, target: Seat, issued: Event, received: Event | None) 
 
 
 def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | None:
-    """The first collective of a run, or the first of a name and a layer. None where ranks never communicated at all.
+    """Return the first collective of a run, or the first of a name and a layer. None without one.
 
     ValueError says what there is, for `who` was asked.
     """
@@ -175,8 +175,8 @@ def _there_is(found: Iterable[Exchange]) -> str:
 
 
 def beside(run: Trace, one: Exchange, layer: int | None = None) -> list[Exchange]:
-    """The same collective in all groups that are arranged like its own, in the order of their ranks: of each group the
-    one that is as many calls of that name into the run as this is; of one layer only where that is given."""
+    """Return the same collective in all groups that are arranged like its own, in the order of their ranks: of each
+    group the one that is as many calls of that name into the run as this is; of one layer only where that is given."""
     alike: dict[tuple[int, ...], list[Exchange]] = {}
     for other in exchanges(run):
         if other.op == one.op and len(other.seats) == len(one.seats):
@@ -299,7 +299,7 @@ def _compared(one: Exchange) -> str:
 
 
 def summary(trace: Trace, one: Exchange) -> str:
-    """The picture in words, for who cannot see it."""
+    """Return the picture in words, for who cannot see it."""
     shown = one.seats if len(one.seats) <= 8 else (*one.seats[:6], *one.seats[-2:])
     seats = [_seat_words(one, seat) for seat in shown]
     lines = [f"{headline([one])}, {group_name(trace, one)}. {idea(one)}", *seats, cost(one)]

@@ -43,8 +43,8 @@ class Loan(NamedTuple):
 
 
 def draw_halo(run: Any, layer: int | None = None) -> Picture:
-    """The grid that a convolution takes, in the parts of its ranks: what each borrows in forward, and what becomes of
-    the gradient of that in backward.
+    """Draw the grid that a convolution takes, in the parts of its ranks: what each borrows in forward, and what becomes
+    of the gradient of that in backward.
 
     `run` is a Trace, or the Models that simulate returned. Without `layer` it is the first convolution. However rows
     travel, by a halo exchange, an all-to-all or messages: what is borrowed is what came and was not there before.

@@ -21,7 +21,7 @@ SLOT: Final = 26
 
 
 def picture_of_stages(shown: Stages) -> Picture:
-    """A lane for each rank, and from left to right the stages in the order in which a microbatch meets them."""
+    """Draw a lane for each rank, and from left to right the stages in the order in which a microbatch meets them."""
     ranks = few(len(shown.ranks), 12)
     names = max(text_width(f"rank {rank}", TEXT) for rank in ranks if rank is not None) + 14
     sizes = [max(1, len(layers)) for layers in shown.layers] or [1] * shown.count
@@ -92,7 +92,7 @@ def _end(words: str) -> Piece:
 
 
 def picture_of_batch(batch: PhysicalBatch) -> Picture:
-    """The slots of a batch, a row for each feed, and which device has which; hatched is what is only padding."""
+    """Draw the slots of a batch, a row for each feed, and which device has which; hatched is what is only padding."""
     feeds, noun = few(len(batch.feeds), 16), batch.names[0]
     names = max((text_width(f"{noun} {feed}", TEXT) for feed in feeds if feed is not None), default=-12.0) + 12
     room = ROOM - names - (260 if batch.notes else 0)

@@ -32,7 +32,7 @@ def draw_mesh(
     mesh_or_run: Any, axis: str | None = None, *, groups_of: int | None = None,
     holds: Mapping[int, str] | None = None, wrong: Collection[int] = (), title: str = "",
 ) -> Picture:  # fmt: skip
-    """The ranks of a mesh where they stand on its axes; each colour is one group along `axis`.
+    """Draw the ranks of a mesh where they stand on its axes; each colour is one group along `axis`.
 
     It takes a Mesh, a Trace or the Models of a run. Without an axis there is one picture for each of them, together.
     A run without a mesh has one axis, on which all of its ranks stand.

@@ -63,7 +63,7 @@ class Rounds(NamedTuple):
 
 
 def rounds(one: Exchange) -> Rounds | None:
-    """The steps of a collective that took place, by the law and the way of its row; None where it goes no such way."""
+    """Return the steps of a collective, by the law and the way of its row; None where it goes no such way."""
     row, members = one.row, len(one.seats)
     if row is None or row.many or not one.happened:
         return None
@@ -121,7 +121,7 @@ class Frame(NamedTuple):
     bottom: float
 
     def way(self, member: int) -> list[Point]:
-        """The straight way from a rank to the next one, a little short of both; of two ranks each has its own."""
+        """Return the straight way from a rank to the next, a little short of both; of two each has its own."""
         count = len(self.tiles)
         here, there = self.tiles[member], self.tiles[(member + 1) % count]
         shift = 0.0 if count > 2 else (-18.0 if member == 0 else 18.0)
@@ -130,7 +130,7 @@ class Frame(NamedTuple):
         return [_edge(here, start, end), _edge(there, end, start)]
 
     def halfway(self, member: int) -> Point:
-        """The middle of that way."""
+        """Return the middle of that way."""
         (x0, y0), (x1, y1) = self.way(member)
         return (x0 + x1) / 2, (y0 + y1) / 2
 
@@ -187,7 +187,7 @@ class Ring:
         self.title = f"{one.title.capitalize()} {way} {counted(self.size, 'rank')}: {one.subject}"
 
     def picture(self, step: int) -> Picture:
-        """The state after a step, with what was passed in it."""
+        """Return the state after a step, with what was passed in it."""
         room = self.frame(0).width - 2 * MARGIN
         # All steps have room for as many words, so that pictures of several lie on each other.
         lines = max(len(wrapped(self.words(each), room, TEXT)) for each in range(len(self.steps.states)))
@@ -298,7 +298,7 @@ class Ring:
 
 
 def ring_page(ring: Ring) -> Page:
-    """The page of a ring. In the data of its script pieces lie in rows."""
+    """Return the page of a ring. In the data of its script pieces lie in rows."""
     frame = ring.frame(12)
     steps = [
         {

@@ -61,7 +61,7 @@ def deeds(program: Program) -> list[Deed]:
 
 
 def kept(program: Program, done: list[Deed]) -> Iterator[Kept]:
-    """The activations that backward takes, each with the deed that made it."""
+    """Yield the activations that backward takes, each with the deed that made it."""
     maker = {number: deed.number for deed in done for number in deed.event.outputs}
     for deed in done:
         for number in deed.event.inputs if deed.lane == "backward" else ():
@@ -115,7 +115,7 @@ LISTED: Final = 40  # things that are told in words
 
 
 def draw_step(run: Any, rank: int = 0) -> Picture:
-    """The life of one training step on one rank: what it does to each layer, numbered in the order in which it does it.
+    """Draw the life of one training step on one rank: what it does to each layer, numbered in order.
 
     `run` is a Trace, or the Models that simulate returned. It is made for small runs; of many layers some are shown.
     """

@@ -38,7 +38,7 @@ class Origin(NamedTuple):
     members: Sequence[int]
 
     def of(self, value: Value, number: int) -> tuple[int, ...]:
-        """The members that brought a part of a value: a shard, some columns, or of an activation a batch."""
+        """Return the members that brought a part of a value: a shard, some columns, or of an activation a batch."""
         beside = self.beside(value)
         return tuple(i for i in self.members if any(_is_in(own, value, number, beside) for own in self.brought[i]))
 
@@ -89,7 +89,7 @@ def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
 
 
 def parts(value: Value, members: Callable[[int], tuple[int, ...]], beside: Place | None = None) -> Iterator[Part]:
-    """The parts of a value that are there; where they are too many to be seen, some of them."""
+    """Yield the parts of a value that are there; where they are too many to be seen, some of them."""
     held, total, *_ = laid(value.place, beside)
     shown = min(max(1, total), MOST)
     first: dict[int, int] = {}
@@ -109,7 +109,8 @@ def tile_height(value: Value) -> float:
 def tile(
     wide: float, value: Value, members: Callable[[int], tuple[int, ...]], of: int, beside: Place | None = None
 ) -> Piece:
-    """A value: what is not there of it stays empty. `of` is the size of the group, whose `members` brought a part."""
+    """Draw a value: what is not there of it stays empty. `of` is the size of the group, whose `members` brought a
+    part."""
     high = tile_height(value)
     scene, whole = Scene(wide, high, [Rect(0, 0, wide, high, TRACK, GRID)]), Box(0, 0, wide, high)
     place, lies = value.place, laid(value.place, beside)
@@ -144,7 +145,7 @@ def _runs(found: Iterable[Part]) -> list[Part]:
 
 
 def write_number(scene: Scene, here: Box, text: str, colours: Sequence[str]) -> None:
-    """The number of a part, where there is room for it; on paper of its own where colours are woven."""
+    """Write the number of a part, where there is room for it; on paper of its own where colours are woven."""
     wide = text_width(text, TEXT)
     if here.height < 12 or here.width < wide + 2:
         return
@@ -155,7 +156,7 @@ def write_number(scene: Scene, here: Box, text: str, colours: Sequence[str]) -> 
 
 
 def weave(scene: Scene, box: Box, colours: Sequence[str], frame: Box | None = None) -> None:
-    """Fills a box with one colour, or with stripes of several. Stripes go on from box to box within a frame."""
+    """Fill a box with one colour, or with stripes of several. Stripes go on from box to box within a frame."""
     if len(colours) == 1:
         scene.add(Rect(*box, colours[0]))
     if len(colours) < 2:
@@ -186,7 +187,7 @@ def _stripe(box: Box, low: float, high: float) -> list[tuple[float, float]]:
 
 
 def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], others: Sequence[Value]) -> Piece:
-    """A value as one of several: all of its box in its colour, and what it is in words, or in what it differs."""
+    """Draw a value as one of several: all of its box in its colour, and what it is in words, or in what it differs."""
     scene, box = Scene(wide, high), Box(0, 0, wide, high)
     weave(scene, box, colours)
     scene.add(Rect(*box, "none", SOFT))

@@ -60,7 +60,7 @@ class Table:
         self.rows: list[Any] = []
 
     def add(self, key: Hashable, row: Callable[[], Any] | None = None) -> int:
-        """The number of a thing; `row` makes what the page is told of it, where that is not the thing itself."""
+        """Return the number of a thing; `row` makes what the page is told of it, where that is not the thing itself."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.rows)
@@ -124,7 +124,7 @@ def _told(run: Trace) -> dict[tuple[int, int], str]:
 
 
 def words_of(trace: Trace, program: Program, number: int) -> str:
-    """An event in words, and why it was slow."""
+    """Return an event in words, and why it was slow."""
     event = program.events[number]
     if event.op == "wait" and event.arg:
         return f"wait for {_about(trace, program, event.arg[0])}"

@@ -17,7 +17,7 @@ from lib.trace.trace import Trace, nothing_to
 
 
 def kinds() -> dict[str, Colour]:
-    """The colours of the kinds of value, with the ink on each and its border, by the names that styles use."""
+    """Return the colours of the kinds of value, with the ink on each and its border, by the names that styles use."""
     found: dict[str, Colour] = {}
     for number, colour in enumerate(KINDS.values()):
         found |= {f"kind-{number}": colour, f"kind-{number}-ink": ink_on(colour)}
@@ -29,14 +29,14 @@ SCRIPTS: Final = ("run.js", "timeline.js", "overlay.js", "stores.js", "details.j
 
 
 def page(data: dict[str, Any]) -> str:
-    """A whole HTML document about the data."""
+    """Return a whole HTML document about the data."""
     style = variables(kinds()) + asset(__package__, "stepper.css")
     script = "\n".join(asset(__package__, name) for name in SCRIPTS)
     return document(asset(__package__, "template.html"), style, script, data)
 
 
 def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] | None = None) -> View:
-    """A page to step through a run with: a Trace, or the Models that simulate returned.
+    """Return a page to step through a run with: a Trace, or the Models that simulate returned.
 
     With `other`, two runs stand one under the other on one time axis. `names` are what they are called.
     """

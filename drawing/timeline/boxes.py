@@ -72,7 +72,7 @@ class Timeline:
 
 
 def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
-    """The timeline of a Trace, of its first so many ranks, or of some ranks.
+    """Return the timeline of a Trace, of its first so many ranks, or of some ranks.
 
     A run that failed goes on past its last event, for what never happened: far enough to say what that is.
     """
@@ -95,7 +95,7 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
 
 
 def failed_rank(trace: Trace) -> int | None:
-    """The rank whose mistake ended a run: its message begins with it. Where several disagree there is none."""
+    """Return the rank whose mistake ended a run: its message begins with it. Where several disagree there is none."""
     found = re.match(r"rank (\d+)(?: \([^)\n]*\))?: ", trace.error or "")
     return int(found[1]) if found is not None and int(found[1]) < trace.ranks else None
 
@@ -189,14 +189,14 @@ class Fold(NamedTuple):
 
 
 def size(trace: Trace) -> str:
-    """The size of a run: "4 ranks, 4 layers, 8 batches"."""
+    """Return the size of a run: "4 ranks, 4 layers, 8 batches"."""
     return Size.of(trace).words()
 
 
 def labels(
     box: Box, event: Event, own: Mapping[int, str] = MappingProxyType({}), waits: Waiting | None = None
 ) -> tuple[list[str], str]:
-    """The label of a box, best first with shorter ones after it, and a smaller second line.
+    """Return the label of a box, best first with shorter ones after it, and a smaller second line.
 
     `own` says what the batches of some events are called, by their numbers (see `Fold`), and `waits` what the
     box of a rank that waits is about.

@@ -34,7 +34,7 @@ class Level(NamedTuple):
 
 
 def levels(trace: Trace, rank: int) -> list[Level]:
-    """The memory curve of a rank, to the end of the run. Of samples at one moment the highest counts.
+    """Return the memory curve of a rank, to the end of the run. Of samples at one moment the highest counts.
 
     Memory is sampled when an operation starts; what was issued earlier and had to wait is placed where it was issued,
     since nothing changed in between. After its last operation a rank has what is at rest; in a run that failed, all
@@ -151,12 +151,13 @@ def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: 
 
 
 def kinds_of(traces: Iterable[Trace]) -> list[Entry]:
-    """The legend of the rows of the ranks with the highest peaks."""
+    """Return the legend of the rows of the ranks with the highest peaks."""
     return [*_entries({number: levels(trace, peak(trace).rank) for number, trace in enumerate(traces)}, ())]
 
 
 def goals(trace: Trace) -> list[float]:
-    """The limits on memory that a run has by its puzzle, the largest first; none where it is not of a puzzle's size."""
+    """Return the limits on memory that a run has by its puzzle, the largest first; none where it is not of a puzzle's
+    size."""
     if trace.puzzle is None or trace.puzzle not in PUZZLES:  # a file may say anything
         return []
     record = PUZZLES[trace.puzzle]
@@ -231,7 +232,7 @@ class _Panel(NamedTuple):
 
 
 def stepped(edge: Sequence[Point], floor: float) -> list[Point]:
-    """The outline of an area on a floor, whose upper edge goes from each place to the next one in a step."""
+    """Return the outline of an area on a floor, whose upper edge goes from each place to the next one in a step."""
     points = [(edge[0][0], floor)]
     for x, y in edge:
         if points[-1][1] != y:

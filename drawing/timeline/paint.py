@@ -46,20 +46,20 @@ class Rows(NamedTuple):
     bottom: float
 
     def lane(self, rank: int, lane: int) -> tuple[float, float]:
-        """The top and the height of a lane of a rank: 0 is its own, those of communication are below it."""
+        """Return the top and the height of a lane of a rank: 0 is its own, those of communication are below it."""
         top = self.tops[rank]
         return (top + self.height + 1 + (lane - 1) * (self.thin + 1), self.thin) if lane else (top, self.height)
 
 
 def row_height(count: int) -> float:
-    """The height of a compute lane, by how many rows there are."""
+    """Return the height of a compute lane, by how many rows there are."""
     return next((height for most, height in ((4, 34), (8, 28), (16, 22), (32, 14), (64, 9)) if count <= most), 6)
 
 
 def place_rows(
     lanes: Sequence[int], top: float, folds: Sequence[Fold] | None = None, named: Sequence[Name] = ()
 ) -> Rows:
-    """Gives each rank its row, or those of each fold one; groups of rows stand a little apart."""
+    """Give each rank its row, or those of each fold one; groups of rows stand a little apart."""
     folds = [Fold((rank,)) for rank in range(min(len(lanes), SHOWN))] if folds is None else folds
     height = row_height(len(folds))
     thin = max(3.0, round(height * 0.38))
@@ -135,7 +135,7 @@ class Panel(NamedTuple):
 
 
 def heading(scene: Scene, name: str, words: str, y: float) -> float:
-    """The name of a run, and words beside it; returns where they end."""
+    """Return the name of a run, and words beside it; returns where they end."""
     short = fit(name, 260, TEXT)
     scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
     after = LEFT + text_width(short, TEXT) * 1.08 + 12
@@ -253,7 +253,7 @@ class Line(NamedTuple):
     turned: bool = False
 
     def at(self, x: float, y: float, colour: str) -> Text:
-        """The line in a box with its middle there."""
+        """Return the line in a box with its middle there."""
         return Text(x, y + self.below, self.text, self.size, colour, "middle", turned=self.turned)
 
 
@@ -263,7 +263,8 @@ def _computed(program: Program) -> set[int]:
 
 
 def place_label(texts: Sequence[str], layer: str, width: float, height: float, kept: bool = False) -> list[Line]:
-    """The longest text that fits into a box, upright or turned, with the layer below where there is room for both.
+    """Return the longest text that fits into a box, upright or turned, with the layer below where there is room for
+    both.
 
     Where there is not, the layer is left out, or the text, if the layer is `kept`: the colour says what a box does.
     """
@@ -290,7 +291,7 @@ def _line(texts: Sequence[str], sizes: Sequence[float], width: float, height: fl
 
 
 def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
-    """A line from the end of a send to the start of its receive, with a head."""
+    """Return a line from the end of a send to the start of its receive, with a head."""
     down = rows.tops[message.target] > rows.tops[message.source]
     start = (axis.x(message.sent) - 1, rows.tops[message.source] + (rows.height if down else 0))
     end = (axis.x(message.received) + 1, rows.tops[message.target] + (0 if down else rows.height))
@@ -321,8 +322,8 @@ def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterat
 def operations(
     layers: int, boxes: Iterable[Box], said: str, padding: bool = False, laws: Collection[bool] = (), of: str = "layer"
 ) -> list[Entry]:
-    """The legend of timelines: the layers (`of` what colours are), and those operations that occur. `said`: what there
-    is to say of the batches of a forward. `laws`: whether collectives gather."""
+    """Return the legend of timelines: the layers (`of` what colours are), and those operations that occur. `said`: what
+    there is to say of the batches of a forward. `laws`: whether collectives gather."""
     occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []

@@ -219,14 +219,14 @@ class Name(NamedTuple):
     group: str = ""
 
     def lines(self, height: float) -> list[str]:
-        """The name on as many lines as a row of a height has room for, the place first."""
+        """Return the name on as many lines as a row of a height has room for, the place first."""
         if not self.place:
             return [self.ranks]
         return [self.place, self.ranks] if height >= 27 else [f"{self.place} · {self.ranks}"]
 
 
 def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
-    """The names of rows."""
+    """Return the names of rows."""
     mesh = trace.mesh
     words = [numbered("rank", row.ranks) for row in rows]
     if mesh is None or len(mesh) != trace.ranks:
@@ -250,7 +250,7 @@ def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
 
 
 def groups(found: Sequence[Name]) -> list[tuple[str, int, int]]:
-    """The groups of rows: what each is called, its first row, and the one after its last."""
+    """Return the groups of rows: what each is called, its first row, and the one after its last."""
     rows = groupby(range(len(found)), key=lambda row: found[row].group)
     spans = [(group, [*same]) for group, same in rows]
     return [(group, same[0], same[-1] + 1) for group, same in spans if group]
@@ -269,7 +269,7 @@ def _width(name: Name, height: float) -> float:
 
 
 def write_names(scene: Scene, found: Sequence[Name], tops: Sequence[float], height: float, left: float) -> None:
-    """Writes names left of rows whose tops and height are given, with a bracket beside each group."""
+    """Write names left of rows whose tops and height are given, with a bracket beside each group."""
     every = 1 if height >= 11 else 2 if height >= 9 else 4  # where there is little room, not each row has its name
     for place, (name, top) in enumerate(zip(found, tops, strict=True)):
         if place % every == 0:

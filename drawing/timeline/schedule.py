@@ -33,7 +33,7 @@ UNFOLDED: Final = 4
 
 
 def titled(title: str, told: str = "", fill: str = SOFT) -> tuple[Scene, float]:
-    """A scene with a title, and below it what is told of it; and where that ends."""
+    """Return a scene with a title, and below it what is told of it; and where that ends."""
     scene = Scene(WIDTH, 0, [Text(24, 26, fit(title, WIDTH - 48, 17), 17, INK, bold=True)])
     return scene, scene.paragraph(24, 48, told, WIDTH - 48, 17, fill)
 
@@ -82,7 +82,7 @@ def panels_of(
 
 
 def draw(run: Any, fold: bool | None = None) -> Picture:
-    """The timeline of a run and its memory: of a Trace, or of the Models that simulate returned.
+    """Draw the timeline of a run and its memory: of a Trace, or of the Models that simulate returned.
 
     The picture says when everything is over, and what all that is alive takes at the peak. For a list of Models that
     were made by hand, as in the original's notebook, the original's two figures are printed too: `Timesteps` is when
@@ -107,13 +107,13 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
 
 
 def trace_of(run: Any, who: str = "draw") -> Trace:
-    """The Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
+    """Return the Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
     return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
 
 
 @without_collector()
 def picture_of_trace(trace: Trace, fold: bool | None = None) -> Picture:
-    """The timeline of a run and its memory, without printing anything."""
+    """Draw the timeline of a run and its memory, without printing anything."""
     scene, error = Scene(WIDTH, 0), trace.error
     if error is not None:
         scene.add(Text(LEFT, 18, fit(error.partition("\n")[0], WIDTH - LEFT - 20, TEXT), TEXT, ALARM, bold=True))

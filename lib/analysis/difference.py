@@ -116,7 +116,7 @@ def apart(one: float, other: float) -> str:
 
 
 def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
-    """That runs have different sizes, and which; None where they are equal."""
+    """Say that runs have different sizes, and which; None where they are equal."""
     sizes = [Size.of(trace) for _, trace in runs]
     if len(set(sizes)) < 2:
         return None

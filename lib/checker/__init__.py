@@ -38,7 +38,7 @@ def check(
     memory: float | None = None,
     elsewhere: bool = True,
 ) -> Verdict | None:
-    """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
+    """Print whether the run is one correct training step, and how it does against a puzzle's goals or your own.
 
     Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
     a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.

@@ -50,7 +50,7 @@ def check(
     time: float | None = None,
     memory: float | None = None,
 ) -> Verdict:
-    """The verdict on a Trace, or on the Models of a run: against the goals of a puzzle, or one of your own.
+    """Return the verdict on a Trace, or on the Models of a run: against the goals of a puzzle, or one of your own.
 
     With a puzzle the run must have its sizes, and is timed with its costs: those of its record, or of a record
     that is given itself. Nothing is printed and nothing raised for an incorrect run: `verdict.faults` say what is wrong
@@ -93,8 +93,8 @@ def check(
 
 @without_collector()
 def check_data(trace: Trace, record: Puzzle) -> Verdict:
-    """The verdict on a run of a puzzle that is plain data, as one that was decoded from JSON and that nobody's code has
-    had in its hands since."""
+    """Return the verdict on a run of a puzzle that is plain data, as one that was decoded from JSON and that nobody's
+    code has had in its hands since."""
     # Each goal with what may be sent: its own limit, else that of the puzzle.
     goals = [goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals]
     return _verdict(trace, record, goals)

@@ -49,12 +49,12 @@ def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
 
 
 def maker_of(program: Program, number: int) -> Event | None:
-    """The event that made a value."""
+    """Return the event that made a value."""
     return next((event for event in program.events if number in event.outputs), None)
 
 
 def places(events: Sequence[tuple[int, Event | None]]) -> Where:
-    """The lines of events with their ranks: a few different ones."""
+    """Return the lines of events with their ranks: a few different ones."""
     lines: dict[object, Place | None] = {}  # of ten thousand events most are of one line
     for _, event in events:
         if event is not None and event.source not in lines:

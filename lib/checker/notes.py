@@ -81,14 +81,15 @@ OPEN = (
 
 
 def other_costs(mine: float, judged: float) -> str:
-    """That a run was simulated with other costs than those of the puzzle, by which it is judged."""
+    """Say that a run was simulated with other costs than those of the puzzle, by which it is judged."""
     what = f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
     what += f"with which it ends at {judged:.10g}"
     return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
 
 
 def other_layer(trace: Trace) -> str | None:
-    """What to say of a collective that names a layer which has nothing to do with the activation that it brings."""
+    """Return what to say of a collective that names a layer which has nothing to do with the activation that it
+    brings."""
     for rank, event in trace.events():
         if event.op not in COLLECTIVES or event.layer is None:
             continue

@@ -47,7 +47,7 @@ class Verdict:
         return self.text()
 
     def text(self, width: int = 24) -> str:
-        """The verdict in words, with a bar for each figure of each goal: full means exactly at the limit."""
+        """Return the verdict in words, with a bar for each figure of each goal: full means exactly at the limit."""
         head = "Not one correct training step."
         if self.correct:
             head = "Correct!" if self.passed else "Correct, but not within the goal yet."
@@ -101,7 +101,7 @@ class FunctionVerdict:
         return self.text()
 
     def text(self) -> str:
-        """The verdict in words."""
+        """Return the verdict in words."""
         if self.correct and self.worth:
             marks = (f"  {one.name} - {'reached' if one.reached else 'missed'}: {one.time:g} s" for one in self.goals)
             return "\n".join([f"Correct! {self.worth}", *marks])

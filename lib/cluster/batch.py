@@ -41,8 +41,8 @@ class PhysicalBatch:
         wrong: Collection[int] = (),
         title: str = "",
     ) -> PhysicalBatch:
-        """The batch in which the feeds of `order` bring so many `examples` each, one after the other, and no other feed
-        brings any. Each feed has so many `slots`."""
+        """Return the batch in which the feeds of `order` bring so many `examples` each, one after the other, and no
+        other feed brings any. Each feed has so many `slots`."""
         place = {feed: number for number, feed in enumerate(order)}
         rows: list[list[int | None]] = []
         for feed in range(feeds):
@@ -61,7 +61,7 @@ class PhysicalBatch:
         return sum(slot is None for slots in self.feeds for slot in slots)
 
     def device(self, feed: int, slot: int) -> int | None:
-        """The device that has a slot; None where the slots are not shared out."""
+        """Return the device that has a slot; None where the slots are not shared out."""
         if self.devices is None:
             return None
         return (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)

@@ -40,24 +40,24 @@ MAX_TICKS = 2**60
 
 
 def ticks(time: float | Fraction) -> int:
-    """A time in units as a whole number of ticks."""
+    """Return a time in units as a whole number of ticks."""
     # Stated costs are whole ticks, so this only takes back what binary floats add: 0.3 is not three tenths to them.
     return round(time * TICKS)
 
 
 def as_written(number: float | Fraction) -> Fraction:
-    """The decimal that was written, not the binary float nearest to it."""
+    """Return the decimal that was written, not the binary float nearest to it."""
     # str gives the shortest decimal that reads back as this float: what was typed.
     return Fraction(str(number))
 
 
 def units(time: int) -> float:
-    """A time in ticks as time units: 19900000000 -> 19.9."""
+    """Return a time in ticks as time units: 19900000000 -> 19.9."""
     return time / TICKS
 
 
 def in_units(time: int) -> str:
-    """A time in ticks in words: "1 time unit", "1.4 time units"."""
+    """Return a time in ticks in words: "1 time unit", "1.4 time units"."""
     figure = exact(units(time))
     return f"{figure} {plural('time unit', float(figure))}"
 
@@ -77,7 +77,7 @@ class Streams:
     # As torch's NCCL backend has it: one CUDA stream for each communicator, in the order of the calls. Simplified: in
     # truth streams of one GPU take multiprocessors from its kernels, and here communication slows no computation.
     def meet(self, stream: Hashable, issued: Sequence[int], length: int) -> int:
-        """A collective takes its stream, when its last member has issued it; returns the start."""
+        """Give a collective its stream, when its last member has issued it; return the start."""
         return self.carry(stream, max(issued), length)
 
     def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
@@ -189,7 +189,7 @@ class Costs:
         return min(as_written(self.collective), 2 * as_written(self.p2p))
 
     def least_between(self, elements: Elements) -> Fraction:
-        """The same where the others are on another host."""
+        """Return the same where the others are on another host."""
         return self.least(elements)
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
@@ -205,23 +205,24 @@ class Costs:
         return ticks(self.collective), ticks(self.p2p)
 
     def passes(self, members: Sequence[int]) -> Shares:
-        """The links that a collective over `members` passes, and what it needs of each, where links are shared."""
+        """Return the links that a collective over `members` passes, and what it needs of each, where links are
+        shared."""
         return {}
 
     def passes_out(self, source: int, target: int) -> Shares:
-        """The links that a message passes when it is sent."""
+        """Return the links that a message passes when it is sent."""
         return {}
 
     def passes_in(self, source: int, target: int) -> Shares:
-        """The links that a message passes when it is received."""
+        """Return the links that a message passes when it is received."""
         return {}
 
     def on(self, mesh: Mesh | None) -> Costs:
-        """These costs for ranks that are arranged so. Here nothing depends on where a rank is."""
+        """Return these costs for ranks that are arranged so. Here nothing depends on where a rank is."""
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, with the name of the model: what `costs_from` reads."""
+        """Return the fields, with the name of the model: what `costs_from` reads."""
         given = {name: value for name, value in asdict(self).items() if value or name not in LATER}
         for name in HALVES:
             if given[name] == self.backward / 2:
@@ -426,7 +427,7 @@ MODELS = {"unit": Costs, "links": Links, "uneven": Uneven}
 
 # By name and not by class: a file may say which numbers count, and never which code runs.
 def costs_from(data: dict[str, Any]) -> Costs:
-    """The cost model that `to_json` wrote. ValueError where a field is unknown or not a number.
+    """Return the cost model that `to_json` wrote. ValueError where a field is unknown or not a number.
 
     A field that is missing has its default: a file from before that cost existed stays readable.
     """

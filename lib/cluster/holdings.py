@@ -43,6 +43,6 @@ class Neighbours:
                 raise ValueError(f"rank {rank!r} is not in {self.mesh}")
 
     def named(self) -> dict[str, tuple[int, ...]]:
-        """The groups that have other members than the rank itself."""
+        """Return the groups that have other members than the rank itself."""
         groups = self.groups or {axis: self.mesh.group(self.rank, axis) for axis in self.mesh.axes}
         return {name: tuple(group) for name, group in groups.items() if {*group} - {self.rank}}

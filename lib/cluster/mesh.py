@@ -112,7 +112,7 @@ class Mesh(Given):
         return {rank: place for place, rank in enumerate(self.ranks)}
 
     def host(self, rank: int) -> int:
-        """The number of the host that a rank is on. Without a `host_size` all are on one."""
+        """Return the number of the host that a rank is on. Without a `host_size` all are on one."""
         # Of the device's number, not of its place in the mesh: arranging ranks anew moves no machine.
         return 0 if self.host_size is None else rank // self.host_size
 
@@ -126,13 +126,13 @@ class Mesh(Given):
         return {rank: process for process, owned in enumerate(self.processes) for rank in owned}
 
     def process(self, rank: int) -> int:
-        """The number of the process that owns a rank's device."""
+        """Return the number of the process that owns a rank's device."""
         if rank not in self._place:
             raise ValueError(f"rank {rank} is not in {self}")
         return self._process_of[rank]
 
     def devices(self, process: int) -> tuple[int, ...]:
-        """The devices that a process owns, in the order of their numbers."""
+        """Return the devices that a process owns, in the order of their numbers."""
         processes, process = self.processes, plain(process)
         if process not in range(len(processes)):
             raise ValueError(f"{self} has processes 0 to {len(processes) - 1}; got {process!r}")
@@ -150,12 +150,13 @@ class Mesh(Given):
         return {axis: found[axis] for axis in self.axes}
 
     def named(self, rank: int) -> str:
-        """A rank with its place, as a sentence has it: "rank 6 (data 1, stage 2)"."""
+        """Return a rank with its place, as a sentence has it: "rank 6 (data 1, stage 2)"."""
         place = self.shared([rank])
         return f"rank {rank} ({place})" if place else f"rank {rank}"
 
     def shared(self, ranks: Sequence[int]) -> str:
-        """The coordinates that ranks have in common, in words: "stage 2". Nothing where one is not in the mesh."""
+        """Return the coordinates that ranks have in common, in words: "stage 2". Nothing where one is not in the
+        mesh."""
         if not all(rank in self._place for rank in ranks):
             return ""
         places = [self.coordinates(rank) for rank in ranks]
@@ -163,7 +164,7 @@ class Mesh(Given):
         return ", ".join(f"{axis} {places[0][axis]}" for axis in alike) if places else ""
 
     def rank(self, **coordinates: int) -> int:
-        """The rank at the given coordinates, one for each axis."""
+        """Return the rank at the given coordinates, one for each axis."""
         if set(coordinates) != set(self.axes):
             raise ValueError(f"give one coordinate for each of {list(self.axes)}; got {list(coordinates)}")
         place = 0
@@ -174,7 +175,7 @@ class Mesh(Given):
         return self.ranks[place]
 
     def group(self, rank: int, *axes: str) -> tuple[int, ...]:
-        """The ranks that differ from `rank` along `axes` only, ordered by coordinate."""
+        """Return the ranks that differ from `rank` along `axes` only, ordered by coordinate."""
         if not axes:
             raise ValueError(f"the mesh has the axes {list(self.axes)}; got {list(axes)}")
         self._along(axes)
@@ -182,8 +183,8 @@ class Mesh(Given):
         return tuple([self.rank(**mine | dict(zip(axes, place, strict=True))) for place in places])
 
     def row(self, rank: int, *axes: str) -> int:
-        """The number of the row of data that a rank works on, where the data is split along `axes`, the last of which
-        varies fastest. Ranks that differ along other axes only work on the same row."""
+        """Return the number of the row of data that a rank works on, where the data is split along `axes`, the last of
+        which varies fastest. Ranks that differ along other axes only work on the same row."""
         self._along(axes)
         mine, number = self.coordinates(rank), 0
         for axis in axes:
@@ -191,7 +192,8 @@ class Mesh(Given):
         return number
 
     def rows(self, *axes: str) -> tuple[tuple[int, ...], ...]:
-        """The ranks that work on each row of data, in the order of the mesh. Split along no axis, data is one row."""
+        """Return the ranks that work on each row of data, in the order of the mesh. Split along no axis, data is one
+        row."""
         self._along(axes)
         found: list[list[int]] = [[] for _ in range(prod(self.axes[axis] for axis in axes))]
         # In the order of the mesh, and not of the numbers: member i of a group is the one at coordinate i.
@@ -215,7 +217,8 @@ class Mesh(Given):
 
 
 def mesh_from(data: Mapping[str, Any]) -> Mesh:
-    """The mesh that `to_json` wrote, or that a record has in its long form. ValueError where a field is unknown."""
+    """Return the mesh that `to_json` wrote, or that a record has in its long form. ValueError where a field is
+    unknown."""
     fields = {"axes", "ranks", "host_size", "processes"}
     if "axes" not in data or not fields.issuperset(data):
         raise ValueError(f"a mesh has axes and may have ranks, host_size and processes; got {', '.join(data)}")
@@ -223,7 +226,7 @@ def mesh_from(data: Mapping[str, Any]) -> Mesh:
 
 
 def named_twice(names: Iterable[str]) -> str | None:
-    """The first name that comes again, if one does."""
+    """Return the first name that comes again, if one does."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 

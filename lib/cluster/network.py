@@ -132,7 +132,7 @@ class Network:
     # -- what goes over it ---------------------------------------------------------------------------------------
 
     def meet(self, stream: Hashable, ranks: Sequence[int], members: Sequence[Timed], length: int, then: Then) -> None:
-        """A collective. It begins when its last member has issued it, and those before it on its stream are over.
+        """Begin a collective. It begins when its last member has issued it, and those before it on its stream are over.
         `then` is called when it is over."""
         if stream not in self._streams:
             self._streams[stream] = self._bundle(self._routes.passes(ranks)), deque()
@@ -140,7 +140,7 @@ class Network:
         self._promise()
 
     def send(self, source: int, target: int, one: Timed, length: int, then: Then) -> None:
-        """A message goes out. It is over when it is through and has room: the one before has begun to be received."""
+        """Send a message. It is over when it is through and has room: the one before has begun to be received."""
         stream = source, target, "send"
         if stream not in self._streams:
             self._streams[stream] = self._bundle(self._routes.passes_out(source, target)), deque()
@@ -150,7 +150,7 @@ class Network:
         self._promise()
 
     def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Then) -> None:
-        """A message that was `sent` comes in, and leaves its room when it begins to."""
+        """Receive a message that was `sent`. It leaves its room when it begins to come in."""
         stream = source, target, "receive"
         if stream not in self._streams:
             self._streams[stream] = self._bundle(self._routes.passes_in(source, target)), deque()
@@ -173,7 +173,7 @@ class Network:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next(self) -> int | None:
-        """The next moment at which something happens, if anything does."""
+        """Return the next moment at which something happens, if anything does."""
         due = self._due
         # What is due no more stays in the heap until it comes up: paces change often, and a search is dear.
         while due and due[0][0] != due[0][2].due:
@@ -324,7 +324,8 @@ class Network:
 
 
 def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[Share]:
-    """The pace of each flow, at most 1, where they need these shares of links; or of so many flows that need the same.
+    """Return the pace of each flow, at most 1, where they need these shares of links; or of so many flows that need the
+    same.
 
     All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """

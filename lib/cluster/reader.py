@@ -34,7 +34,7 @@ class Reading(NamedTuple):
 
 
 def process_of(mesh: Mesh | None, rank: int) -> int:
-    """The process that owns a rank's device. Without a mesh each rank is its own."""
+    """Return the process that owns a rank's device. Without a mesh each rank is its own."""
     return rank if mesh is None else mesh.process(rank)
 
 
@@ -73,7 +73,7 @@ class Readers:
         self._copied: dict[int, tuple[int, int | None]] = {}
 
     def read(self, rank: int, batches: Iterable[int], issued: int, scale: Fraction | int = 1) -> Reading:
-        """Serves the request of a rank for some examples, in a time that is scaled."""
+        """Serve the request of a rank for some examples, in a time that is scaled."""
         read_time, copy_time = round(self._read * scale), round(self._copy * scale)
         process = self._processes.setdefault(process_of(self._mesh, rank), _Process())
         number, process.served = process.served, process.served + 1

@@ -36,7 +36,7 @@ class Stages:
         return sum(map(len, self.ranks))
 
     def homes(self) -> list[int]:
-        """The rank that each stage is on."""
+        """Return the rank that each stage is on."""
         found = {stage: rank for rank, stages in enumerate(self.ranks) for stage in stages}
         return [found[stage] for stage in range(self.count)]
 

@@ -27,7 +27,7 @@ _CAUSES: dict[Any, Cause] = {}
 
 
 def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
-    """A fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
+    """Return a fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
     asks = None if program is None else program.world.asks
     return fix if asks is not None and asked not in asks else Line(idea, fix)
 

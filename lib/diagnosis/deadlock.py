@@ -40,7 +40,7 @@ NEVER_MADE = "does not exist: its Model was never made"
 
 
 def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
-    """The error of a run in which one rank raised: for itself, and for those who wait for it."""
+    """Return the error of a run in which one rank raised: for itself, and for those who wait for it."""
     if error is None or not isinstance(error, PuzzleError):
         found = failed(rank, error or RuntimeError("a rank stopped"))
         found.named = None if dist.mesh is None or rank is None else dist.mesh.named(rank)
@@ -53,7 +53,7 @@ def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> Ra
 
 
 def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
-    """A rank's asyncio task raised: whatever shows that error shows with it what it means."""
+    """Note that a rank's asyncio task raised: whatever shows that error shows with it what it means."""
     if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
         return
     if dist.failure is None:
@@ -216,7 +216,7 @@ class Waits(dict[int, Any]):
         self._following = {key: next((rank for rank in ranks if rank in self), None) for key, ranks in awaited}
 
     def awaits(self, rank: int) -> list[int]:
-        """The ranks that a rank waits for."""
+        """Return the ranks that a rank waits for."""
         subject = self[rank]
         return subject.awaits(rank) if _is_wild(subject) else self._awaited[id(subject)]
 
@@ -225,7 +225,7 @@ class Waits(dict[int, Any]):
         return self._awaits_over.get(id(self[rank]), bool(self.over))  # of a receive from any rank: if there is one
 
     def following(self, rank: int) -> int | None:
-        """The first of the ranks that a rank waits for that waits itself."""
+        """Return the first of the ranks that a rank waits for that waits itself."""
         if _is_wild(self[rank]):
             return next((r for r in self._first if r != rank), None)
         return self._following[id(self[rank])]

@@ -43,7 +43,7 @@ ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 
 
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
-    """A list that is no group of ranks, or none of this one."""
+    """Return the error for a list that is no group of ranks, or none of this one."""
     inside = any(isinstance(item, int | float) and item == rank for item in ranks)
     what = "this is not a group of ranks" if inside else "this rank is not in the group that it names"
     expected = f"rank {rank} and other ranks from 0 to {world - 1}, each once"
@@ -53,7 +53,7 @@ def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) 
 
 
 def no_mesh(axis: str) -> RuleError:
-    """The name of an axis where the ranks are in no mesh."""
+    """Return the error for the name of an axis where the ranks are in no mesh."""
     expected = "no group, for all ranks, or a list of ranks"
     got = f"group={axis!r}, the name of a mesh axis, but these ranks are in no mesh"
     fix = "leave the group out: the collective is then for all ranks"
@@ -61,7 +61,7 @@ def no_mesh(axis: str) -> RuleError:
 
 
 def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
-    """A name that no axis of the mesh has."""
+    """Return the error for a name that no axis of the mesh has."""
     expected = f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}"
     fix = "along an axis, a group is the ranks that differ in that coordinate only:"
     for known in mesh.axes:
@@ -70,7 +70,7 @@ def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
 
 
 def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
-    """A group along an axis that is named twice."""
+    """Return the error for a group along an axis that is named twice."""
     once = list(dict.fromkeys(axes))
     what, got = f"the group names the axis {axis!r} twice", f"group={list(axes)}"
     fix = f"name it once: group={once if len(once) > 1 else once[0]!r}"
@@ -78,7 +78,7 @@ def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
 
 
 def no_peer(program: Running, rank: Any, call: str) -> RuleError:
-    """A message that names no other rank."""
+    """Return the error for a message that names no other rank."""
     mine, whole = program.rank, type(rank) is int
     itself = isinstance(rank, int | float) and rank == mine
     advice: Advice = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
@@ -131,12 +131,12 @@ def _beyond(program: Running, rank: int, call: str) -> Advice:
 
 
 def stage_axis(mesh: Mesh | None) -> str | None:
-    """The axis of a mesh along which ranks have different layers; None where there is none."""
+    """Return the axis of a mesh along which ranks have different layers; None where there is none."""
     return None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
 
 
 def sum_axis(program: Running) -> str | None:
-    """The axis along which ranks have the same layers, where a mesh has another one along which they do not."""
+    """Return the axis along which ranks have the same layers, where a mesh has another one along which they do not."""
     sizes: Mapping[str, int] = {} if program.world.mesh is None else program.world.mesh.axes
     axes = [axis for axis in sizes if axis not in ALONG_LAYERS and sizes[axis] > 1]
     return axes[0] if len(axes) == 1 and len(sizes) > 1 else None
@@ -155,7 +155,8 @@ def shard_call(program: Running | None, total: int | None = None, group: tuple[i
 
 
 def gather_call(program: Running) -> str:
-    """The call that puts the shards of a weight together: along an axis, where a mesh has another for the layers."""
+    """Return the call that puts the shards of a weight together: along an axis, where a mesh has another for the
+    layers."""
     axis = sum_axis(program)
     group = "" if axis is None else f', group="{axis}"'
     return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
@@ -189,8 +190,8 @@ def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int,
 
 
 def replicas(program: Running, layer: int) -> tuple[str, tuple[int, ...]] | None:
-    """The axes of a mesh along which all ranks have loaded the same part of a weight, as `group=` takes them, and the
-    ranks along them."""
+    """Return the axes of a mesh along which all ranks have loaded the same part of a weight, as `group=` takes them,
+    and the ranks along them."""
     mesh, here = program.world.mesh, _first_load(program, program.rank, layer)
     if mesh is None or here is None:
         return None
@@ -213,7 +214,8 @@ def same_shard(program: Running, layer: int) -> Advice | None:
 
 
 def cut_otherwise(program: Running, grad: Value) -> Advice | None:
-    """A reduce-scatter over other ranks than those that share a weight: it cut the gradient into other shards."""
+    """Recognise a reduce-scatter over other ranks than those that share a weight: it cut the gradient into other
+    shards."""
     cut = next((e for e in program.events if e.op == "scatterreduce" and e.layer == grad.layer), None)
     found = _axis(program, grad.layer, alike=False)
     if cut is None or found is None or len(cut.group) == len(found[1]) or grad.is_complete():
@@ -228,7 +230,7 @@ def cut_otherwise(program: Running, grad: Value) -> Advice | None:
 
 
 def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
-    """A sum over one axis of a mesh, where other ranks have the same shard of the sum over other batches."""
+    """Recognise a sum over one axis of a mesh, where other ranks have the same shard of the sum over other batches."""
     found = _axis(program, layer, alike=True)
     if found is None or set(found[1]) <= set(summed.group):
         return None
@@ -318,7 +320,8 @@ def not_taken(program: Running) -> str | None:
 
 
 def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
-    """A sum over ranks, or a gather, that stands in the student's function, but that this rank did not come to."""
+    """Recognise a sum over ranks, or a gather, that stands in the student's function, but that this rank did not come
+    to."""
     frame = student_frame()
     if frame is None or any(event.op in ops and event.layer == layer for event in program.events):
         return None

@@ -18,12 +18,12 @@ from lib.values.values import Activation, Value
 
 
 def home(value: object) -> Running | None:
-    """The program of the rank that a value is on."""
+    """Return the program of the rank that a value is on."""
     return value.mark[0] if isinstance(value, Value) and value.mark is not None else None
 
 
 def maker(value: object) -> Event | None:
-    """The event that made a value, or brought it to its rank."""
+    """Return the event that made a value, or brought it to its rank."""
     if not isinstance(value, Value) or value.mark is None:
         return None
     program, number = value.mark
@@ -43,7 +43,7 @@ def through(value: Value, ops: Container[str]) -> tuple[Event | None, Value]:
 
 
 def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
-    """The last collective of a kind on the way to a gradient, and the activation that it gave."""
+    """Return the last collective of a kind on the way to a gradient, and the activation that it gave."""
     made, value = through(gradient, {*COMPUTE, "add"})
     return (made, value) if made is not None and made.op == op and isinstance(value, Activation) else None
 
@@ -61,12 +61,12 @@ def had_by_all(gradient: Value, other: int | None = None) -> str | None:
 
 
 def named(event: Event) -> str:
-    """An operation and its line: "backward in line 12"."""
+    """Return an operation and its line: "backward in line 12"."""
     return f"{event.op}{line_of(event)}"
 
 
 def titled(event: Event) -> str:
-    """A collective and its line, as a sentence has it: "the all-reduce in line 12"."""
+    """Return a collective and its line, as a sentence has it: "the all-reduce in line 12"."""
     return f"the {COLLECTIVES[event.op].title}{line_of(event)}"
 
 
@@ -97,7 +97,7 @@ def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[i
 
 
 def layers_of(program: Running) -> set[int]:
-    """The layers of which a rank has loaded weights."""
+    """Return the layers of which a rank has loaded weights."""
     return {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
 
 
@@ -112,14 +112,14 @@ def is_held(program: Running, number: int) -> bool:
 
 
 def alike(program: Running, value: Value) -> list[tuple[int, Any]]:
-    """The values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
+    """Return the values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
     mine: list[tuple[int, Any]] = [*enumerate(program.values)]
     return [(n, one) for n, one in reversed(mine) if type(one) is type(value) and one.layer == value.layer]
 
 
 def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
-    """The batches of the values that one key of a store held one after the other without a `del` between them, those
-    of the given one last."""
+    """Return the batches of the values that one key of a store held one after the other without a `del` between them,
+    those of the given one last."""
     found: list[frozenset[int]] = []
     wanted: int | None = number
     moves = program.moves
@@ -149,7 +149,8 @@ class Call(NamedTuple):
 
 
 def calls(code: CodeType) -> list[Call]:
-    """The calls of methods, such as model.update(...), in the function of this code; none where its text is unknown."""
+    """Return the calls of methods, such as model.update(...), in the function of this code; none where its text is
+    unknown."""
 
     def found(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Call]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

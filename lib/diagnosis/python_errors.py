@@ -82,7 +82,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
 
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:
-    """The error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
+    """Return the error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
     text = re.sub(r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0])  # no two runs have the same
     if isinstance(error, SystemExit) and error.code is None:
         text = ""
@@ -219,7 +219,7 @@ def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
 
 
 def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
-    """The same interrupt, which says what it stopped. Who shows it shows the student's lines, too."""
+    """Return the same interrupt, which says what it stopped. Who shows it shows the student's lines, too."""
     where = "" if rank is None else f", in the code of rank {rank}"
     stop.add_note(f"You stopped the run{where}. If it ought to be quick, a loop here never ends: look at what ends it.")
     return stop
@@ -244,14 +244,14 @@ def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:
 
 
 def not_here(thing: str, fix: str) -> PuzzleError:
-    """A part of asyncio that needs more than this one program."""
+    """Return the error for a part of asyncio that needs more than this one program."""
     expected = "tasks, timers, locks, events and queues of asyncio: whatever runs in this one program"
     got = "something that comes from outside, at a time that cannot be foreseen"
     return PuzzleError(f"{thing} cannot be simulated", expected=expected, got=got, fix=fix)
 
 
 def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
-    """A rank that asks again and again, and lets all others run in between, without end."""
+    """Return the error for a rank that asks again and again, and lets all others run in between, without end."""
     what = f"this rank has taken more than {turns} turns, and no rank has moved"
     expected = "a loop that ends: some rank can still do what its condition asks for"
     got = "a loop around `await asyncio.sleep(...)`, while all others wait or have finished"
@@ -260,7 +260,7 @@ def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
 
 
 def waiting_at(coroutine: Any) -> Place | None:
-    """The student's line in which a coroutine waits."""
+    """Return the student's line in which a coroutine waits."""
     found: Place | None = None
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         if is_students(frame.f_code):
@@ -270,7 +270,8 @@ def waiting_at(coroutine: Any) -> Place | None:
 
 
 def not_the_latest(function: Any) -> PuzzleError | None:
-    """A function of a notebook whose latest cell has an error of syntax: what is there under its name is older."""
+    """Recognise a function of a notebook whose latest cell has an error of syntax: what is there under its name is
+    older."""
     shell = notebook()
     name = getattr(function, "__name__", "")
     if shell is None or getattr(function, "__module__", "") != "__main__":

@@ -20,7 +20,7 @@ def is_awaitable(thing: object) -> bool:
 
 
 def plain(item: Any) -> Any:
-    """A whole number of any class as a plain int; anything else as it is, for the rules to refuse."""
+    """Return a whole number of any class as a plain int; anything else as it is, for the rules to refuse."""
     if type(item) is int:
         return item
     try:
@@ -30,12 +30,13 @@ def plain(item: Any) -> Any:
 
 
 def name_of(item: Any) -> Any:
-    """A str of any class as a plain str; anything else as it is."""
+    """Return a str of any class as a plain str; anything else as it is."""
     return str.__str__(item) if isinstance(item, str) else item
 
 
 def written(item: object) -> str:
-    """A thing as a message shows it: Python refuses to write very long numbers, and nobody wants to read them."""
+    """Return a thing as a message shows it: Python refuses to write very long numbers, and nobody wants to read
+    them."""
     if type(item) is int and item.bit_length() > 100:
         return f"{'-' if item < 0 else ''}2**{item.bit_length() - 1} or more"
     return repr(item)

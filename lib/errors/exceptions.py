@@ -146,7 +146,7 @@ class PuzzleError(AssertionError):
         """A line before the message, where it is about another run than the one that somebody looks at."""
 
     def words(self) -> Words:
-        """The four parts of the message."""
+        """Return the four parts of the message."""
         return Words(self.what, self.expected, self.got, self.fix)
 
     def __getattr__(self, name: str) -> Any:
@@ -287,7 +287,7 @@ class OrderFileError(TraceError):
 
 
 def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
-    """The error of an awaitable in a value's place. It shows the call that made it, with the `await` put in.
+    """Return the error of an awaitable in a value's place. It shows the call that made it, with the `await` put in.
 
     A coroutine is closed, so that Python does not complain a second time, about its never having been awaited.
     """
@@ -313,7 +313,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
 
 
 def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwait:
-    """The error of the Work of a call that was used as its result: asked for an attribute, or as a value."""
+    """Return the error of the Work of a call that was used as its result: asked for an attribute, or as a value."""
     here = student_place()
     fix = f"await it first, on a line of its own: result = await model.{call}(...)"
     if where is not None and here is not None and where.line != here.line:

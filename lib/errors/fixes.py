@@ -21,7 +21,7 @@ def keep(error: Any) -> None:
 
 
 def fix() -> None:
-    """Prints how to correct the last mistake: the line itself, where its message only named the idea."""
+    """Print how to correct the last mistake: the line itself, where its message only named the idea."""
     line = _last[0].fix if _last else None
     print(line or "There is nothing to fix yet: when a message names only the idea, fix() shows the line.")
 

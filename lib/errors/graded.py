@@ -30,7 +30,7 @@ def is_on() -> bool:
 
 
 def say(text: str, *, passed: bool) -> None:
-    """Prints what came of a run; what does not pass is a CheckError with this text where that is graded."""
+    """Print what came of a run; what does not pass is a CheckError with this text where that is graded."""
     if is_on() and not passed:
         from lib.errors.exceptions import CheckError  # here and not above: `import lib` should be quick
 
@@ -39,7 +39,7 @@ def say(text: str, *, passed: bool) -> None:
 
 
 def say_unsolved(error: NotSolved) -> None:
-    """Prints that a function holds its stub still. Where that is graded it is raised, unless a cell failed of it
+    """Print that a function holds its stub still. Where that is graded it is raised, unless a cell failed of it
     before."""
     if is_on() and error.puzzle not in _stubs:
         raise error
@@ -47,7 +47,7 @@ def say_unsolved(error: NotSolved) -> None:
 
 
 def say_absent(models: object, text: str) -> None:
-    """Prints that there is no run. Where that is graded it is a CheckError, unless a cell that failed left none."""
+    """Print that there is no run. Where that is graded it is a CheckError, unless a cell that failed left none."""
     say(text, passed=any(models is one for one in _left))
 
 

@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 def place(code: CodeType, line: int, last: int | None = None) -> Place:
-    """The Place of a line of `code`, with the text of all lines of a call that ends on line `last`.
+    """Return the Place of a line of `code`, with the text of all lines of a call that ends on line `last`.
 
     Paths are cut to the file's name: nothing saved may depend on the machine.
     """
@@ -94,14 +94,14 @@ def _one_line(lines: Iterable[str]) -> str:
 
 
 def student_place(above: int = 1) -> Place | None:
-    """The innermost line on the stack that is not the library's own: the line the student wrote. It is looked for from
-    so many frames above this one."""
+    """Return the innermost line on the stack that is not the library's own: the line the student wrote. It is looked
+    for from so many frames above this one."""
     frame = student_frame(sys._getframe(above))  # pyright: ignore[reportPrivateUsage]
     return None if frame is None else resolve(frame.f_code, frame.f_lasti)
 
 
 def student_frame(frame: FrameType | None = None) -> FrameType | None:
-    """The innermost frame that is the student's (see `is_students`), on this stack or on that of a frame."""
+    """Return the innermost frame that is the student's (see `is_students`), on this stack or on that of a frame."""
     frame = frame or sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and not _is_students(frame.f_code.co_filename):
         frame = frame.f_back
@@ -109,8 +109,8 @@ def student_frame(frame: FrameType | None = None) -> FrameType | None:
 
 
 def resolve(code: CodeType, instruction: int) -> Place | None:
-    """The lines of an instruction. Events keep the instruction: finding its line costs more than recording it. None
-    for what follows an order, whose lines nobody wrote who reads them."""
+    """Return the lines of an instruction. Events keep the instruction: finding its line costs more than recording it.
+    None for what follows an order, whose lines nobody wrote who reads them."""
     if code.co_filename == _FOLLOWS:
         return None
     found = next(islice(code.co_positions(), instruction // 2, None), None)
@@ -120,7 +120,8 @@ def resolve(code: CodeType, instruction: int) -> Place | None:
 
 
 def function_of(code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The function of this code as it was written, with the lines that Python leaves out; None where it is unknown."""
+    """Return the function of this code as it was written, with the lines that Python leaves out; None where it is
+    unknown."""
     import ast  # here and not above: only a mistake needs it
 
     try:
@@ -136,7 +137,7 @@ def function_of(code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None
 
 
 def line_calling(code: CodeType, name: str) -> Place | None:
-    """The first line of a function that calls a method, as in model.set_final_weight(...), reached or not."""
+    """Return the first line of a function that calls a method, as in model.set_final_weight(...), reached or not."""
     import ast
 
     node = function_of(code)
@@ -146,7 +147,8 @@ def line_calling(code: CodeType, name: str) -> Place | None:
 
 
 def innermost(error: BaseException) -> tuple[FrameType, int] | None:
-    """The innermost frame of a traceback that is neither the library's own nor Python's, and the instruction there."""
+    """Return the innermost frame of a traceback that is neither the library's own nor Python's, and the instruction
+    there."""
     found = None
     trace = error.__traceback__
     while trace is not None:
@@ -172,12 +174,12 @@ def _is_students(file: str) -> bool:
 
 
 def raised_at(error: BaseException) -> Place | None:
-    """The line of `innermost`."""
+    """Return the line of `innermost`."""
     found = innermost(error)
     return None if found is None else resolve(found[0].f_code, found[1])
 
 
 def notebook() -> Any:
-    """The IPython shell that runs this code; None where none does. Nothing is imported for it."""
+    """Return the IPython shell that runs this code; None where none does. Nothing is imported for it."""
     ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return None if ask is None else ask()

@@ -18,7 +18,7 @@ def with_article(noun: str) -> str:
 
 
 def shown(key: Any) -> str:
-    """A key as one writes it between square brackets: 1, "full"."""
+    """Return a key as one writes it between square brackets: 1, "full"."""
     parts = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else ()
     if not parts:
         return repr(cast("object", key))
@@ -35,7 +35,7 @@ def message_of(error: BaseException) -> str:
 
 
 def plural(noun: str, number: float) -> str:
-    """The noun for so many things: 1 "rank", 4 "ranks", 2 "batches"."""
+    """Return the noun for so many things: 1 "rank", 4 "ranks", 2 "batches"."""
     return noun if number == 1 else f"{noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
@@ -59,18 +59,18 @@ def visible(text: str, lines: bool = True) -> str:
 
 
 def amount(value: float | Fraction) -> str:
-    """A number of elements, or what is left of one, to ten digits: 1,835,008."""
+    """Return a number of elements, or what is left of one, to ten digits: 1,835,008."""
     return f"{float(value):,.10g}"
 
 
 def exact(value: float) -> str:
-    """A time to four decimals (measured ones have nine), without .0 where it is whole: 8, 33.3."""
+    """Return a time to four decimals (measured ones have nine), without .0 where it is whole: 8, 33.3."""
     value = round(value, 4)
     return str(int(value)) if value == int(value) else repr(value)
 
 
 def counted(number: int, noun: str, form: str = "") -> str:
-    """A count and its noun: "1 rank", "4 ranks". With the form "," thousands are parted: "1,024 ranks"."""
+    """Return a count and its noun: "1 rank", "4 ranks". With the form "," thousands are parted: "1,024 ranks"."""
     return f"{number:{form}} {plural(noun, number)}"
 
 
@@ -92,7 +92,7 @@ def runs(items: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Runs as a message writes them, one after the other; a run of two is two numbers: "0", "4", "5", "7-9"."""
+    """Return runs as a message writes them, one after the other; a run of two is two numbers: "0", "4", "5", "7-9"."""
     for first, after in found:
         if after - first > 2:
             yield f"{first}-{after - 1}"
@@ -101,7 +101,7 @@ def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
 
 
 def ranges(items: Iterable[int]) -> str:
-    """A set of numbers in order, with runs shortened; of very many their beginning and end: 0, 2-5."""
+    """Return a set of numbers in order, with runs shortened; of very many their beginning and end: 0, 2-5."""
     return _ranges(runs(items))
 
 
@@ -113,12 +113,12 @@ def _ranges(found: Iterable[tuple[int, int]]) -> str:
 
 
 def numbers(items: Iterable[int]) -> str:
-    """The same with the braces of a set: {0, 2-5}."""
+    """Return the same with the braces of a set: {0, 2-5}."""
     return "{" + ranges(items) + "}"
 
 
 def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
-    """A list of numbers in the order that it has, of a long one its beginning and end: [0, 2, ..., 98]."""
+    """Return a list of numbers in the order that it has, of a long one its beginning and end: [0, 2, ..., 98]."""
     parts = [str(item) for item in items]
     if len(parts) > most:
         parts[most // 2 : -1] = ["..."]

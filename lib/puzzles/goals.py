@@ -49,11 +49,11 @@ class Size(NamedTuple):
 
     @classmethod
     def of(cls, run: Sized) -> Size:
-        """The size of a run, or of what a run is to be."""
+        """Return the size of a run, or of what a run is to be."""
         return cls(run.ranks, run.layers, run.batches)
 
     def words(self) -> str:
-        """The size in words: "4 ranks, 6 layers, 8 batches"."""
+        """Return the size in words: "4 ranks, 6 layers, 8 batches"."""
         counts = zip(self, ("rank", "layer", "batch"), strict=True)
         return ", ".join(counted(count, noun, ",") for count, noun in counts)
 

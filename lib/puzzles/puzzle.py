@@ -118,8 +118,8 @@ class Puzzle:
         return 0 < self.layers == len(self.last)
 
     def described(self, layers: int) -> tuple[Layer, ...]:
-        """The descriptions of so many layers: one for all that are alike, or one for each where the last ones are
-        others."""
+        """Return the descriptions of so many layers: one for all that are alike, or one for each where the last ones
+        are others."""
         found = USUAL * (layers - len(self.last)) + self.last if self.last else USUAL
         return found[:1] if len(set(found)) == 1 and not found[0].of else found  # as a run has them
 
@@ -138,7 +138,7 @@ class Task:
         return self.text()
 
     def size(self) -> str:
-        """The size of a run, and its mesh: "16 ranks, 4 layers, 16 batches; mesh of data 4 x stage 4"."""
+        """Return the size of a run, and its mesh: "16 ranks, 4 layers, 16 batches; mesh of data 4 x stage 4"."""
         mesh = self.record.mesh
         axes = "" if mesh is None else " x ".join(f"{axis} {size}" for axis, size in mesh.axes.items())
         return self.record.size.words() + (f"; mesh of {axes}" if axes else "")

@@ -55,7 +55,7 @@ PUZZLES: Mapping[str, Puzzle] = Lazy(
 
 
 def schedule_record(puzzle: str) -> Puzzle:
-    """The record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
+    """Return the record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
     record = PUZZLES[puzzle]
     if record.is_function:
         call = f'check_function({puzzle}, puzzle="{puzzle}")'
@@ -73,7 +73,7 @@ def goal(puzzle: str) -> Task:
 
 
 def chapters() -> dict[str, Chapter]:
-    """The chapters by name, in order, also those that have no puzzles yet."""
+    """Return the chapters by name, in order, also those that have no puzzles yet."""
     every = _read("chapters")
     for name, data in every.items():
         if data.keys() != set(Chapter._fields):
@@ -88,15 +88,16 @@ def glossary() -> dict[str, Term]:
 
 
 def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:
-    """The chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that are
-    `parts` of others too."""
+    """Return the chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that
+    are `parts` of others too."""
     shown = (puzzle for puzzle in PUZZLES.values() if parts or not puzzle.part_of)
     every = groupby(shown, key=lambda puzzle: puzzle.chapter)
     return [(chapters()[name], list(puzzles)) for name, puzzles in every]
 
 
 def puzzle_of_file(stem: str) -> Puzzle | None:
-    """The puzzle that a file is called after, <number>_<id>. The number may be one that the puzzle had before."""
+    """Return the puzzle that a file is called after, <number>_<id>. The number may be one that the puzzle had
+    before."""
     number, _, name = stem.partition("_")
     return PUZZLES[name] if number.isdigit() and name in PUZZLES else None
 
@@ -195,7 +196,8 @@ def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:
-    """A mesh from its axes alone, `{ replica = 2, shard = 4 }`, or with more: `{ axes = { ... }, host_size = 4 }`."""
+    """Return a mesh from its axes alone, `{ replica = 2, shard = 4 }`, or with more: `{ axes = { ... }, host_size = 4
+    }`."""
     return mesh_from(data if isinstance(data.get("axes"), dict) else {"axes": data})
 
 

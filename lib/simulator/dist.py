@@ -87,7 +87,7 @@ class PendingCollective(Signal):
         return self.members[self.group.communicator.position[rank]]
 
     def awaits(self, rank: int) -> list[int]:
-        """The ranks that have not joined."""
+        """Return the ranks that have not joined."""
         return [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is None]
 
     def disagreement(self) -> PuzzleError | None:
@@ -99,7 +99,7 @@ class PendingCollective(Signal):
             return error
 
     def locate(self, error: PuzzleError) -> None:
-        """Adds the source lines of the two members that an error is about, or of the one, and the likely reason."""
+        """Add the source lines of the two members that an error is about, or of the one, and the likely reason."""
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
         diagnosis.advise(error)
@@ -207,7 +207,7 @@ class Dist(Given):
         self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
 
     def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
-        """A rank has its Model. The first one says how large the training step of this world is."""
+        """Let a rank in that has its Model. The first one says how large the training step of this world is."""
         if not self.models:
             layers, batches, padding = size
             # Nobody else's: a student may reach them. What is no Layer is for the Shape to refuse.
@@ -233,12 +233,12 @@ class Dist(Given):
         return RunningLoop(self)
 
     def begin(self, rank: int) -> None:
-        """Notes which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
+        """Note which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
         if self.ranks > 1 and rank not in self.driver.tasks:
             self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
-        """The Trace of all ranks up to now, for the error of one of them to show."""
+        """Return the Trace of all ranks up to now, for the error of one of them to show."""
         if not self.models:
             return None
         if self.network is not None:
@@ -268,7 +268,7 @@ class Dist(Given):
     # -- groups -------------------------------------------------------------------------------------------------
 
     def group(self, rank: int, name: str | Sequence[str] | Sequence[int] | None) -> Group:
-        """The group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
+        """Return the group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
         if name is None:
             return self.everybody
         if isinstance(name, str):
@@ -317,7 +317,7 @@ class Dist(Given):
     # -- collectives --------------------------------------------------------------------------------------------
 
     def join(self, group: Group, member: Member, event: Event) -> tuple[Signal, int]:
-        """A member issues its next collective in a group. The last one to come starts it."""
+        """Issue the next collective of a member in a group. The last one to come starts it."""
         if not self.engine.driving:
             self.begin(member.rank)
         communicator = group.communicator
@@ -370,7 +370,7 @@ class Dist(Given):
         return Readers(self.costs, self.mesh)
 
     def read(self, rank: int, event: Event, value: Value) -> Signal:
-        """A rank asks the reader of its process for the data of an event. Requests are served in simulated time."""
+        """Ask the reader of a rank's process for the data of an event. Requests are served in simulated time."""
 
         def serve() -> None:
             found = self._readers.read(rank, event.batches, event.issued)

@@ -77,7 +77,7 @@ class Patience:
         self._seen: int | None = None
 
     def exhausted(self, moves: int, tasks: int, turns: int = 1) -> bool:
-        """Notes turns of one of so many tasks, at a time when there have been so many moves."""
+        """Note turns of one of so many tasks, at a time when there have been so many moves."""
         if moves != self.moves:
             self.moves, self._turns, self._seen = moves, 0, None
             return False
@@ -169,13 +169,13 @@ class Engine:
         return own or sorted([*self.waiting, *self.elsewhere], key=lambda item: item[0])
 
     def running(self) -> int | None:
-        """The coroutine that runs now, by name, where that is known."""
+        """Return the coroutine that runs now, by name, where that is known."""
         if self._current is not None:
             return self._current.name
         return None if self.who is None else self.who()
 
     def over(self, name: int) -> None:
-        """Notes that a coroutine, and all tasks that it made, have ended."""
+        """Note that a coroutine, and all tasks that it made, have ended."""
         self.finished.add(name)
         self.moves += 1
 
@@ -186,7 +186,7 @@ class Engine:
         self.moves += 1
 
     def choose(self) -> bool:
-        """Makes the earliest choice; whether there was one."""
+        """Make the earliest choice; return whether there was one."""
         # After a failure nothing counts that lies behind it, so nothing is chosen there either.
         if not self._choices or (self.until is not None and self._choices[0][0] > self.until):
             return False
@@ -198,7 +198,7 @@ class Engine:
     def run(
         self, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Callable[[list[int]], Sequence[int]] | None = None
     ) -> None:
-        """Runs all coroutines to their end. Raises Failed, Foreign, Spinning, or what `on_stuck` makes of a deadlock.
+        """Run all coroutines to their end. Raises Failed, Foreign, Spinning, or what `on_stuck` makes of a deadlock.
 
         `order` may permute the coroutines that are ready (their names): tests use it to show that it changes nothing.
         """

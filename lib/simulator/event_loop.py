@@ -119,7 +119,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     # -- who waits for signals ------------------------------------------------------------------------------------
 
     def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
-        """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
+        """Wait for a signal, even where it has fired: other tasks of the coroutine come first.
 
         With several tasks, what one of them does next depends on who went on before. That must not depend on the
         order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
@@ -170,7 +170,8 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Called before every pass of the loop: `timeout` is 0 where somebody is ready, None where nobody will be."""
+        """Choose what happens before a pass of the loop: `timeout` is 0 where somebody is ready, None where nobody will
+        be."""
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
@@ -220,7 +221,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     # -- tasks --------------------------------------------------------------------------------------------------
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-        """A task of the rank whose task makes it."""
+        """Return a task of the rank whose task makes it."""
         task = super().create_task(coro, **kwargs)
         rank = RANK.get(-1)
         self.under_way.setdefault(rank, {})[task] = None
@@ -244,7 +245,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return not self.under_way
 
     def began(self, rank: int, task: asyncio.Task[Any]) -> None:
-        """Ends the run when the task that runs the function of a rank has failed."""
+        """End the run when the task that runs the function of a rank has failed."""
 
         def ended(task: asyncio.Task[Any]) -> None:
             if task.cancelled():
@@ -255,7 +256,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         task.add_done_callback(ended)
 
     def unheard(self) -> Stop | None:
-        """The first task that failed without anybody's having awaited it."""
+        """Return the first task that failed without anybody's having awaited it."""
         for rank, task in self.failed:
             # asyncio's own note that nobody has asked for the error: it would print it when the task is thrown away.
             if task._log_traceback:
@@ -303,7 +304,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Ends whatever has not ended, without a word: what went wrong first is what counts."""
+        """End whatever has not ended, without a word: what went wrong first is what counts."""
         for task in [task for tasks in list(self.under_way.values()) for task in tasks]:
             cast(Any, task)._log_destroy_pending = False
             with suppress(Exception, Halted):
@@ -368,7 +369,7 @@ def run(
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
 ) -> None:
-    """Runs all coroutines to their end, as tasks of a loop of their own; the engine of their world steps nobody. Failed
+    """Run all coroutines to their end, as tasks of a loop of their own; the engine of their world steps nobody. Failed
     where one raised; where nobody can move, what tells why.
 
     `order` may permute the ranks: it says in which order they begin. Where one raised, the others have gone on to that
@@ -414,7 +415,7 @@ def _close_unstarted(error: BaseException | None) -> None:
 
 
 def leaf(error: BaseException) -> BaseException:
-    """The error that a group of them is about: the first one of ours, else the first."""
+    """Return the error that a group of them is about: the first one of ours, else the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     every = [leaf(one) for one in cast("tuple[BaseException, ...]", cast(Any, error).exceptions)]

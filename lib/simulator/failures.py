@@ -64,7 +64,7 @@ def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleEr
 
 
 def blamed(dist: Dist, failure: PuzzleError) -> PuzzleError:
-    """The failure of a run, with all that is known of it."""
+    """Return the failure of a run, with all that is known of it."""
     fixes.keep(failure)
     dist.failure = failure
     if dist.mesh is not None and failure.rank is not None:
@@ -98,7 +98,8 @@ class Failure(NamedTuple):
 
 
 def moment_of(failed: Failed, models: Mapping[int, Any]) -> Failure:
-    """The failure of a rank. Members that disagree fail together, when the last of them comes, whoever that is."""
+    """Return the failure of a rank. Members that disagree fail together, when the last of them comes, whoever that
+    is."""
     cause = failed.__cause__
     time, rank = models[failed.name].program.clock, failed.name
     if isinstance(cause, PuzzleError) and cause.time is not None:
@@ -147,7 +148,7 @@ def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:
 
 
 def cut(trace: Trace, until: int) -> Trace:
-    """The Trace up to a moment: what began by then, and what was called by then and had not begun."""
+    """Return the Trace up to a moment: what began by then, and what was called by then and had not begun."""
     return replace(trace, programs=[_cut(program, until) for program in trace.programs])
 
 

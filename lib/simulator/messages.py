@@ -40,7 +40,7 @@ class Message:
         self.room: Signal = _ROOM
 
     def awaits(self, rank: int) -> list[int]:
-        """The receiver."""
+        """Return the receiver."""
         return [cast(int, self.event.peer)]
 
 
@@ -60,7 +60,7 @@ class Receive(Signal):
         self.event, self.rank, self.source, self.others = event, rank, source, others
 
     def awaits(self, rank: int) -> list[int]:
-        """The source, or everybody else."""
+        """Return the source, or everybody else."""
         return [r for r in self.others if r != rank] if self.source is None else [self.source]
 
 
@@ -94,7 +94,7 @@ class Messages:
         return self._channels[source, target]
 
     def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
-        """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
+        """Start a message on its way. The signal fires when it has found room: one message fits in a channel.
 
         Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
         links are shared it does.
@@ -137,12 +137,12 @@ class Messages:
             self._offer(waiting[0], message.posted)
 
     def unread(self) -> list[tuple[int, int, Event]]:
-        """The messages that nobody has received: who passed them to whom, and the event, in order."""
+        """Return the messages that nobody has received: who passed them to whom, and the event, in order."""
         found = [(*pair, m.event) for pair, c in self._channels.items() for m in (*c.ready, *c.waiting)]
         return sorted(found, key=lambda item: item[:2])
 
     def receive(self, rank: int, source: int | None, event: Event) -> Signal:
-        """A rank asks for the next message of a source, or for the message that is first in simulated time.
+        """Ask, for a rank, for the next message of a source, or for the message that is first in simulated time.
 
         Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
         that has its message, as in MPI. So the order in the program says who got what.

@@ -172,7 +172,7 @@ class Model(Given):
         return self.mesh.process(self.rank)
 
     def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
-        """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
+        """Return the ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
         try:
             return self.dist.group(self.rank, name).ranks
         except PuzzleError as error:
@@ -181,7 +181,7 @@ class Model(Given):
     def storage(
         self,
     ) -> tuple[Store[Weight], Store[OptState], Store[Activation], Store[ActivationGrad], Store[WeightGrad]]:
-        """The five stores: weights, opt_states, activations, grad_activations, grad_weights."""
+        """Return the five stores: weights, opt_states, activations, grad_activations, grad_weights."""
         return self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights
 
     def memory(self) -> float:
@@ -189,7 +189,7 @@ class Model(Given):
         return float(sum(v.elements() for store in self.storage() for v in store.values()))
 
     def status(self) -> None:
-        """Prints everything in the stores, a line each: its store and key, and what it is."""
+        """Print everything in the stores, a line each: its store and key, and what it is."""
         print("\n".join([repr(store) for store in self.storage() if store]) or "all stores are empty")
 
     @property
@@ -221,7 +221,7 @@ class Model(Given):
     # tests/simulator/test_by_hand.py holds the two ways to the same Trace.
 
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
-        """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
+        """Return the initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
 
         A shard has some of the rows of the weight (`dim="in"`), or some of its columns (`dim="out"`).
         """
@@ -242,7 +242,8 @@ class Model(Given):
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
-        """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
+        """Return the input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`,
+        0)."""
         if self._costs.refuse(OPERATIONS["get_activation"]):
             self._blame(RuleError(facts.Unread("get_activation")))
         return self._compute("get_activation", None, said=(batches,))
@@ -271,7 +272,7 @@ class Model(Given):
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
+        """Return the gradient of the loss, from the activation of layer LAYERS. Takes no time."""
         return self._compute("loss", None, inp)
 
     def backward(
@@ -307,17 +308,17 @@ class Model(Given):
         return value.shard(shard, total, dim)
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
-        """The input half of backward: the gradient of the layer's input. Half a time unit a batch."""
+        """Return the input half of backward: the gradient of the layer's input. Half a time unit a batch."""
         return self._compute("backward_input", layer, inp, grad, weight)
 
     def backward_weight(self, layer: int, inp: Activation, grad: ActivationGrad) -> WeightGrad:
-        """The weight half of backward: the gradient of its weight, now or later. Half a time unit a batch."""
+        """Return the weight half of backward: the gradient of its weight, now or later. Half a time unit a batch."""
         return self._compute("backward_weight", layer, inp, grad)
 
     def update(
         self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: int = 0
     ) -> tuple[Weight, OptState]:
-        """The optimizer's step on a layer: weight and state, one step on. Half a time unit. `shard` is not used.
+        """Take the optimizer's step on a layer: weight and state, one step on. Half a time unit. `shard` is not used.
 
         The gradient must have every batch, and cover the shards of the weight.
         """
@@ -340,7 +341,7 @@ class Model(Given):
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
-        """A made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
+        """Return a made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
         return self._compute("fake_grad", layer, said=(batches,))
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
@@ -447,7 +448,7 @@ class Model(Given):
         return self._communicate("halo", edges, layer, group)
 
     def pass_to(self, rank: int, v: Any) -> Work[None]:
-        """Sends any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message
+        """Send any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message
         that is not received yet."""
         frame = _frame(1)
         program = self.program
@@ -473,7 +474,7 @@ class Model(Given):
         return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))
 
     def receive(self, source: int | None = None) -> Work[Any]:
-        """The next message of rank `source`; without one, the message that is first in simulated time."""
+        """Return the next message of rank `source`; without one, the message that is first in simulated time."""
         frame = _frame(1)
         if source is not None and (type(source) is not int or not 0 <= source < self.RANKS or source == self.rank):
             source = self._peer(source, "receive")
@@ -485,7 +486,7 @@ class Model(Given):
         return Work(self, event, self.dist.receive(self.rank, source, event))
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
-        """The input data of the batches, from the reader of this rank's process, which reads each batch once."""
+        """Return the input data of the batches, from the reader of this rank's process, which reads each batch once."""
         frame = _frame(1)
         try:
             value = rules.get_activation(self.shape, batches)

@@ -127,7 +127,7 @@ class Recorder(Program):
         self._moves = moves  # pyright: ignore[reportGeneralTypeIssues]
 
     def id(self, value: Value, source: Source = None) -> int:
-        """The id of a value on this rank. One that was not made here is adopted, which check will not accept."""
+        """Return the id of a value on this rank. One that was not made here is adopted, which check will not accept."""
         home = value.home
         if home is self:
             return value.number
@@ -153,7 +153,7 @@ class Recorder(Program):
         return number
 
     def new(self, value: Value) -> int:
-        """Gives a value made on this rank its id."""
+        """Give a value made on this rank its id."""
         number = len(self.values)
         self.values.append(value)
         set_home(value, self)
@@ -172,7 +172,7 @@ class Recorder(Program):
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> None:
-        """Writes down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
+        """Write down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
         and moves the clock on."""
         now, rows = self.clock, self.rows
         # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
@@ -183,8 +183,8 @@ class Recorder(Program):
         self.clock = now + length
 
     def common(self, key: Any, thing: T) -> T:
-        """The one object for what the ranks of a large world have in common; elsewhere the thing itself. `key` is part
-        of it, without code objects: their hash is slow."""
+        """Return the one object for what the ranks of a large world have in common; elsewhere the thing itself. `key`
+        is part of it, without code objects: their hash is slow."""
         if self.shared is None:
             return thing
         known: Any = self.shared.get(key)
@@ -210,20 +210,20 @@ class Recorder(Program):
         return len(rows), len(self.values), len(self.moved), awaited
 
     def append(self, event: Event) -> None:
-        """Appends a communication, which has a time of its own."""
+        """Append a communication, which has a time of its own."""
         if self.clock > self.until or len(self.rows) >= self.budget:
             self.refuse()
         self.rows.append(event)
 
     def refuse(self) -> NoReturn:
-        """Stops a rank that may begin nothing more: the run is over at this moment, or it has recorded too much."""
+        """Stop a rank that may begin nothing more: the run is over at this moment, or it has recorded too much."""
         if len(self.rows) < self.budget:
             raise Halted
         last = f"the last was {self.events[-1].op}"
         raise self._endless(f"more than {self.budget} events on one rank", last)
 
     def too_many_moves(self) -> BudgetError:
-        """The error of a rank whose stores change without end."""
+        """Return the error of a rank whose stores change without end."""
         what = f"the stores of one rank changed more than {self.most_moved // 3} times"
         return self._endless(what, "a value enters or leaves a store again and again")
 
@@ -232,7 +232,7 @@ class Recorder(Program):
 
     # What values ask of their home: see values.Home.
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any:
-        """Records `+`, combine or shard."""
+        """Record `+`, combine or shard."""
         ids: tuple[int, ...] = ()
         try:
             for value in inputs:
@@ -344,7 +344,7 @@ class Work(Generic[T]):
         return result
 
     def issued(self) -> tuple[str, Place | None]:
-        """The operation whose call made it, and where that stands."""
+        """Return the operation whose call made it, and where that stands."""
         return self._event.op, place_of(self._event)
 
     def __getattr__(self, name: str) -> Any:

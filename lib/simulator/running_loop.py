@@ -68,7 +68,7 @@ class RunningLoop:
         self._ticking = False
 
     def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
-        """Waits for a signal that has not fired yet as coroutine `name`."""
+        """Wait for a signal that has not fired yet as coroutine `name`."""
         if signal.fired:
             return
         import asyncio
@@ -123,7 +123,7 @@ class RunningLoop:
         self.watch()
 
     def watch(self) -> None:
-        """Starts ticking until a full pass of the loop has moved nobody."""
+        """Start ticking until a full pass of the loop has moved nobody."""
         if not self._ticking and (self.engine.waiting or self.tasks):
             import asyncio
 

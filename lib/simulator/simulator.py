@@ -53,7 +53,7 @@ def simulate(
     budget: int | None = None,
     order: Callable[[list[int]], Sequence[int]] | None = None,
 ) -> list[Model]:
-    """Runs `function(model)` (async or plain) on every rank and returns the Models, rank 0 first.
+    """Run `function(model)` (async or plain) on every rank and return the Models, rank 0 first.
 
     Sizes come from the record of `puzzle`, from the arguments (which win), or are 2 layers, 1 batch and 1 rank, or
     as many ranks as the mesh has. Layers that are not all alike are given by their descriptions, as in
@@ -302,7 +302,7 @@ class Printed:
         self.release()
 
     def write(self, text: str, /) -> int:
-        """Keeps what a rank prints, with the time by its clock."""
+        """Keep what a rank prints, with the time by its clock."""
         rank = self._dist.engine.running()
         # Nobody's, or too much to be kept: at once, behind what was kept so far.
         if rank is None or self._room < 0:
@@ -315,15 +315,15 @@ class Printed:
         return len(text)
 
     def writelines(self, lines: Any, /) -> None:
-        """Keeps each of some texts."""
+        """Keep each of some texts."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Shows nothing yet: other ranks may print what comes before."""
+        """Show nothing yet: other ranks may print what comes before."""
 
     def release(self) -> None:
-        """Shows what was kept; where a rank failed, up to that moment, as its picture does."""
+        """Show what was kept; where a rank failed, up to that moment, as its picture does."""
         kept, self._kept = self._kept, []
         if (until := self._dist.until) is not None:
             kept = [one for one in kept if one[0][0] <= until[0]]
@@ -332,7 +332,7 @@ class Printed:
         self._stream.flush()
 
     def forget(self) -> None:
-        """Drops what was kept: the run begins anew."""
+        """Drop what was kept: the run begins anew."""
         self._kept.clear()
 
     def __getattr__(self, name: str) -> Any:

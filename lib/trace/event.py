@@ -50,11 +50,11 @@ class Event:
     blocking: bool = False
 
     def copy(self) -> Event:
-        """An equal event: several times as fast as dataclasses.replace."""
+        """Return an equal event: several times as fast as dataclasses.replace."""
         return Event(*_fields(self))
 
     def at(self, issued: int, start: int | None, length: int) -> Event:
-        """The same at another time."""
+        """Return the same at another time."""
         what = self.op, self.layer, self.batches, self.inputs, self.outputs
         return Event(*what, issued, start, length, self.source, self.arg, self.group, self.peer, self.blocking)
 
@@ -86,8 +86,8 @@ class Program:
 
     @classmethod
     def of(cls, program: Program) -> Program:
-        """A copy of a program as it is now, which nobody goes on writing. One that was touched up is left for its
-        readers to refuse."""
+        """Return a copy of a program as it is now, which nobody goes on writing. One that was touched up is left for
+        its readers to refuse."""
         try:
             return cls(program.rank, tuple(program.events), tuple(program.values), tuple(program.moves))
         except Exception:  # what stands in its place may be anything
@@ -99,12 +99,12 @@ class Program:
         return max([event.start + event.length for event in self.events if event.start is not None], default=0)
 
     def values_of(self, ids: Sequence[int]) -> list[Value]:
-        """The values of some ids, those that are not made left out."""
+        """Return the values of some ids, those that are not made left out."""
         return [value for number in ids if (value := self.values[number]) is not None]
 
 
 def place_of(event: Event | None) -> Place | None:
-    """The student's source line of an event, where it is known."""
+    """Return the student's source line of an event, where it is known."""
     source = None if event is None else event.source
     return source if source is None or isinstance(source, Place) else resolve(*source)
 
@@ -115,7 +115,7 @@ def line_of(event: Event | None) -> str:
 
 
 def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:
-    """Adds the source line of an event to an error."""
+    """Add the source line of an event to an error."""
     if (found := place_of(event)) is not None:
         error.where.append((rank, found))
     return error

@@ -77,7 +77,7 @@ class Numbers:
         return met[1]
 
     def column(self, items: Sequence[Any], form: Callable[[Any], Any] | None = None) -> list[int]:
-        """The numbers of many things."""
+        """Return the numbers of many things."""
         met = self._met
         for item in items:
             if id(item) not in met:
@@ -198,13 +198,14 @@ class _Writer:
 
 @without_collector()
 def encode(run: Trace, *, lines: bool = True) -> dict[str, Any]:
-    """The run as JSON data, with or without its lines of source. Equal runs give equal data, whatever order they were
-    stepped in."""
+    """Return the run as JSON data, with or without its lines of source. Equal runs give equal data, whatever order they
+    were stepped in."""
     return _Writer(run, lines).data()
 
 
 def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
-    """The same run, whose events are at these lines of source, a list for each rank. Values and moves are shared."""
+    """Return the same run, whose events are at these lines of source, a list for each rank. Values and moves are
+    shared."""
     programs = [Program(p.rank, [event.copy() for event in p.events], p.values, p.moves) for p in run.programs]
     for program, own in zip(programs, places, strict=True):
         for event, place in zip(program.events, own, strict=True):
@@ -213,7 +214,8 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
 
 
 def plain(run: Trace) -> Trace:
-    """The same run made anew of plain numbers and text, as if it came from a file. TraceError where it is no run.
+    """Return the same run made anew of plain numbers and text, as if it came from a file. TraceError where it is no
+    run.
 
     A run of this process is made of objects that student code can reach: an event whose layer is equal to every number,
     a list that is another one when it is read again, a Mesh with a `host` of its own. None of them comes through; only
@@ -228,7 +230,7 @@ def plain(run: Trace) -> Trace:
 
 
 def write(run: Trace, path: str | Path) -> None:
-    """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
+    """Write a run as JSON. A file of that name is replaced at once, or left as it was."""
     path = _path(path, "save")
     # Refused here, as otherwise nobody could read the file.
     if any(program.end > MAX_TICKS for program in run.programs):
@@ -242,7 +244,8 @@ def write(run: Trace, path: str | Path) -> None:
 
 @without_collector()
 def read(path: str | Path) -> Trace:
-    """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
+    """Return the run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be
+    opened."""
     path = _path(path, "load")
     try:
         if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
@@ -280,7 +283,7 @@ def _path(path: object, call: str) -> Path:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys are there once each: of a key that is there twice, readers would take either."""
+    """Return an object whose keys are there once each: of a key that is there twice, readers would take either."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

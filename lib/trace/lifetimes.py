@@ -51,7 +51,7 @@ class Lifetimes:
     maker: list[int]
 
     def alive(self, index: int, held: Set[int]) -> Iterator[int]:
-        """The values alive when event number `index` starts, in order of their ids; `held` is `held_at` of it."""
+        """Yield the values alive when event number `index` starts, in order of their ids; `held` is `held_at` of it."""
         for number, value in enumerate(self.values):
             if value is not None and (number in held or self.born[number] < index <= self.last[number]):
                 yield number
@@ -167,7 +167,7 @@ def handed_in(event: Event) -> Sequence[int]:
 
 
 def new_states(event: Event) -> Sequence[int]:
-    """The optimizer states that an event has brought one step on."""
+    """Return the optimizer states that an event has brought one step on."""
     if event.op not in UPDATES:
         return ()
     kinds = OPERATIONS[event.op].gives
@@ -180,8 +180,9 @@ def _has_buffer(work: Event) -> bool:
 
 
 def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_left) -> int:
-    """The last event of its sender at whose start a message is the sender's: the last that begins before the receive is
-    issued. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
+    """Return the last event of its sender at whose start a message is the sender's: the last that begins before the
+    receive is issued. That of the send itself, where the receive was there before; past the end, where nobody receives
+    it."""
     events = run.programs[passage.source].events
     if passage.received is None:
         return len(events)
@@ -191,8 +192,8 @@ def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_
 
 
 def given_up(run: Trace, passage: Passage) -> int:
-    """The last event of its sender that is issued when a message is still the sender's, or at the very moment at which
-    it is no more: from the next one on, what was sent is gone for certain."""
+    """Return the last event of its sender that is issued when a message is still the sender's, or at the very moment at
+    which it is no more: from the next one on, what was sent is gone for certain."""
     return FOREVER if passage.received is None else in_flight(run, passage, bisect_right)
 
 
@@ -272,7 +273,7 @@ def left_stores(program: Program) -> dict[int, int]:
 
 
 def held_at(stays: Mapping[int, Sequence[Stay]], index: int) -> set[int]:
-    """The values that a store holds when event number `index` starts, by the stays of all."""
+    """Return the values that a store holds when event number `index` starts, by the stays of all."""
     return {value for value, mine in stays.items() for begin, end in mine if begin <= index < end}
 
 

@@ -112,7 +112,8 @@ def collectives(run: Trace) -> list[Joined]:
 
 @kept
 def meetings(run: Trace) -> list[list[tuple[int, int]]]:
-    """The collectives that took place: for each the rank and the event of its members, in the order of the group."""
+    """Return the collectives that took place: for each the rank and the event of its members, in the order of the
+    group."""
     found: list[list[tuple[int, int]]] = []
     for _, calls in collectives(run):
         rank, number = calls[0]
@@ -189,7 +190,7 @@ class Order(NamedTuple):
 
 @kept
 def order(run: Trace) -> Order:
-    """An order in which everything that a step needs comes before it. The same whatever anything takes."""
+    """Return an order in which everything that a step needs comes before it. The same whatever anything takes."""
     walk = _Walk(run)
     while walk.ready:
         walk.advance(walk.ready.popleft())

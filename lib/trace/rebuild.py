@@ -258,7 +258,7 @@ def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
-    """Makes all values anew, and all times with the costs of the run. PuzzleError (with rank and source line) where a
+    """Make all values anew, and all times with the costs of the run. PuzzleError (with rank and source line) where a
     rule is broken, TraceError where the Trace is not a program at all. A run that failed is rebuilt as far as it
     went.
 

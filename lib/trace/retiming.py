@@ -32,8 +32,8 @@ Scale = Callable[[int, Event], Fraction | int]
 
 
 def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
-    """A copy of a run with the times that `costs` gives, each of them scaled. A run that failed is timed as far as it
-    went.
+    """Return a copy of a run with the times that `costs` gives, each of them scaled. A run that failed is timed as far
+    as it went.
 
     A bare `receive()` keeps the message that it got, even if under other costs another would have been first, and a
     reader serves its requests in the order in which it did.
@@ -99,7 +99,7 @@ class Times(NamedTuple):
         return after
 
     def read(self, readers: Readers, rank: int, number: int, event: Event, scale: Scale | None) -> None:
-        """A reader comes to what a rank has asked for."""
+        """Have a reader come to what a rank has asked for."""
         found = readers.read(rank, event.batches, self.issued[number], 1 if scale is None else scale(rank, event))
         self.start[number], self.length[number] = found.start, found.length
 
@@ -163,7 +163,7 @@ class Plan:
         self._shape, self._mesh = run.shape, run.mesh
 
     def do(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
-        """An operation of a rank by itself."""
+        """Time an operation of a rank by itself."""
         row = OPERATIONS[event.op]
         if row.cost is None:
             self.thing[number] = 0
@@ -173,12 +173,12 @@ class Plan:
             self.thing[number] = self.things.setdefault(("do", event.op, work, rank, event.layer), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
-        """A message."""
+        """Time a message."""
         key = "pass", event.op, total_elements(values), rank, event.peer
         self.thing[number] = self.things.setdefault(key, len(self.things))
 
     def meet(self, numbers: Sequence[int], event: Event, brought: Sequence[Sequence[Value]]) -> None:
-        """A collective: the events of its members, one of them, and what each brings."""
+        """Time a collective: the events of its members, one of them, and what each brings."""
         row = COLLECTIVES[event.op]
         size = row.paced(row.brought(brought), row.said(event.arg))
         same = self.things.setdefault(("meet", event.op, size, event.group, None), len(self.things))
@@ -186,7 +186,7 @@ class Plan:
             self.thing[number] = same
 
     def set_times(self, run: Trace) -> None:
-        """Writes the times with a run's own costs into its events, which are its own, too."""
+        """Write the times with a run's own costs into its events, which are its own, too."""
         times = self.times(run, run.costs, self.lengths(run.costs.on(run.mesh)))
         for event, issued, start, length in zip(self.events, *times, strict=True):
             event.issued, event.start, event.length = issued, start, length
@@ -221,7 +221,7 @@ class Plan:
                 yield prices.message(size, who, whom) if what == "pass" else 0
 
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
-        """The times of all events, which take so long where they have all links for themselves."""
+        """Return the times of all events, which take so long where they have all links for themselves."""
         events = self.events
         # What is never reached keeps what was recorded: in a run that failed that is all there is.
         issued, length = [event.issued for event in events], [event.length for event in events]

@@ -28,7 +28,7 @@ class Rows:
         self._known: dict[tuple[str, bytes], int] = {}
 
     def number(self, table: str, where: str, item: Any) -> int:
-        """The number of something in its table. Equal bytes have equal types: 1 is not true there."""
+        """Return the number of something in its table. Equal bytes have equal types: 1 is not true there."""
         key = table, dumps(item, 2)  # of this version equal items have equal bytes, wherever they come from
         if key not in self._known:
             self._known[key] = len(self.tables[table])
@@ -37,7 +37,7 @@ class Rows:
         return self._known[key]
 
     def columns(self, top: dict[str, Any]) -> dict[str, Any]:
-        """The data of version 2 that says the same. TraceError where something is no row."""
+        """Return the data of version 2 that says the same. TraceError where something is no row."""
         programs = top["programs"]
         if type(programs) is list:
             every = enumerate(cast("list[Any]", programs))

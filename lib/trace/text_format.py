@@ -55,7 +55,7 @@ def _shows_batches(op: str) -> bool:
 
 
 def to_text(run: Trace) -> str:
-    """The text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
+    """Return the text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
     head = replace(run, programs=(), puzzle=None)
     data = encode(head)
     sandbox = " sandbox" if run.sandbox else ""
@@ -118,7 +118,8 @@ def _field(item: Any) -> str:
 
 
 def from_text(source: str) -> Trace:
-    """The run that a text describes, its values by the rules and its times by its costs. TraceError where it is wrong.
+    """Return the run that a text describes, its values by the rules and its times by its costs. TraceError where it is
+    wrong.
 
     The text becomes a JSON form first (see `rows`), so that one reader checks everything that comes from outside.
     """

@@ -52,7 +52,7 @@ def without_collector() -> Generator[None]:
 
 
 def count_as_old() -> None:
-    """Counts all objects as old, so that the collector does not go through them at once, for a twentieth of a run."""
+    """Count all objects as old, so that the collector does not go through them at once, for a twentieth of a run."""
     global _unseen, _frozen
     # Where somebody has frozen some, they stay so. To ask means to count them: a kernel, a grader's child and these
     # tests freeze all that they imported, and are asked a twentieth as often.
@@ -67,7 +67,7 @@ def count_as_old() -> None:
 
 
 def look_for_garbage() -> None:
-    """Looks for runs that nobody has any more: the collector goes through old objects when many have become old before
+    """Look for runs that nobody has any more: the collector goes through old objects when many have become old before
     its eyes, and of these it does not know."""
     global _unseen
     if _unseen > MOST_UNSEEN and gc.isenabled():
@@ -98,7 +98,8 @@ def made_by_hand(run: object) -> bool:
 
 
 def trace_of(run: object, who: str) -> Trace:
-    """The Trace of a Trace, a Model, or the Models of a run. TypeError says what else it is, for `who` was given it."""
+    """Return the Trace of a Trace, a Model, or the Models of a run. TypeError says what else it is, for `who` was given
+    it."""
     if isinstance(run, Trace):
         return run
     models = list(cast("Sequence[object]", run)) if isinstance(run, list | tuple) else [run]
@@ -149,7 +150,7 @@ class ModelLike(Protocol):
 
 
 def kept(work_out: Callable[[Trace], D]) -> Callable[[Trace], D]:
-    """A function whose answer is worked out once for each Trace, and kept with it. Nobody changes it then."""
+    """Return a function whose answer is worked out once for each Trace, and kept with it. Nobody changes it then."""
 
     @wraps(work_out)
     def answer(run: Trace) -> D:
@@ -191,7 +192,7 @@ class Trace:
 
     @classmethod
     def of(cls, models: Sequence[ModelLike], error: str | None = None) -> Trace:
-        """The Trace of a run's Models, in any order; a rank without a Model has an empty program.
+        """Return the Trace of a run's Models, in any order; a rank without a Model has an empty program.
 
         ValueError where there are none, or two of one rank, or they are not of one world.
         """
@@ -238,7 +239,7 @@ class Trace:
                 yield program.rank, event
 
     def place(self, event: Event) -> Place | None:
-        """The student's source line of an event, where it is known."""
+        """Return the student's source line of an event, where it is known."""
         source = event.source
         if source is None or isinstance(source, Place):
             return source
@@ -261,7 +262,7 @@ class Trace:
 
     @kept
     def rebuilt(self) -> Rebuilt:
-        """The run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or
+        """Return the run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or
         TraceError where that cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is
         kept."""
         from lib.trace.rebuild import rebuild
@@ -269,8 +270,8 @@ class Trace:
         return rebuild(self)
 
     def normalised(self, costs: Costs | None = None) -> Trace:
-        """This Trace with every value and every time worked out anew, at its own costs or at others: what a verdict
-        speaks of. PuzzleError or TraceError where that cannot be."""
+        """Return this Trace with every value and every time worked out anew, at its own costs or at others: what a
+        verdict speaks of. PuzzleError or TraceError where that cannot be."""
         from lib.trace.retiming import retime
 
         costs = self.costs if costs is None else costs
@@ -285,27 +286,28 @@ class Trace:
         return {}
 
     def save(self, path: str | Path) -> None:
-        """Writes the Trace as JSON, all of it or nothing."""
+        """Write the Trace as JSON, all of it or nothing."""
         from lib.trace import json_format
 
         json_format.write(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """Reads what `save` wrote. TraceError where the file is anything else, damaged or too large."""
+        """Read what `save` wrote. TraceError where the file is anything else, damaged or too large."""
         from lib.trace import json_format
 
         return json_format.read(path)
 
     def text(self) -> str:
-        """The schedule as text, one line a rank: see `lib.trace.text_format`. Source lines are left out."""
+        """Return the schedule as text, one line a rank: see `lib.trace.text_format`. Source lines are left out."""
         from lib.trace.text_format import to_text
 
         return to_text(self)
 
     @classmethod
     def parse(cls, source: str) -> Trace:
-        """The Trace that `text` printed, with the times that its costs give. TraceError says where it is wrong."""
+        """Return the Trace that `text` printed, with the times that its costs give. TraceError says where it is
+        wrong."""
         from lib.trace.text_format import from_text
 
         if not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -68,7 +68,7 @@ class Sets:
         return found
 
     def runs(self, text: str) -> RunSet:
-        """A set as its runs, which may be as long as they like: a part of a million rows is one."""
+        """Return a set as its runs, which may be as long as they like: a part of a million rows is one."""
         found = self._runs.get(text)
         if found is None:
             found = self._runs[text] = RunSet(*joined([self._run(text, part) for part in text.split(",")]))
@@ -100,7 +100,7 @@ def _digits(text: str) -> bool:
 
 
 def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None = None) -> Trace:
-    """The run in JSON data. TraceError names the first thing that is wrong.
+    """Return the run in JSON data. TraceError names the first thing that is wrong.
 
     Where it is not `whole`, values may be null: a text leaves them out, and the rules make them. `names` says what
     errors call the rows of a table, where that is not the table and their number.

@@ -113,11 +113,11 @@ class Collective:
         return members if self.origins is None else sum(1 for _ in self.origins(place, members, 0))
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
-        """The values of each member, as the row takes them: one each, or a list."""
+        """Return the values of each member, as the row takes them: one each, or a list."""
         return [mine if self.many else mine[0] for mine in values]
 
     def paced(self, values: Sequence[Any], root: int = 0) -> Elements:
-        """The size of a whole on which the time depends."""
+        """Return the size of a whole on which the time depends."""
         return (self.pace or self.size)(values, root)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
@@ -136,7 +136,8 @@ class Collective:
         return self.travel.rounds * self.travel.messages(members)
 
     def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
-        """The members between which the law may be broken, the first in order first: few, however many members."""
+        """Yield the members between which the law may be broken, the first in order first: few, however many
+        members."""
         if self.root and self.origins is not None:  # it is the root's value alone that the others have to fit
             yield from ((root, other) for other in range(len(values)) if other != root)
             return
@@ -156,7 +157,7 @@ class Collective:
 
 
 def values_in(result: Any) -> list[Value]:
-    """The values of what a member gets: one, several or none."""
+    """Return the values of what a member gets: one, several or none."""
     return [result] if isinstance(result, Value) else [*(result or ())]
 
 

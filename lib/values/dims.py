@@ -217,7 +217,7 @@ class RunSet(Set[int]):
 
     @classmethod
     def of(cls, items: Iterable[int]) -> RunSet:
-        """The set of some numbers."""
+        """Return the set of some numbers."""
         return items if isinstance(items, RunSet) else cls(*runs(items))
 
     # What `Set` makes the results of its operators with.
@@ -234,13 +234,13 @@ class RunSet(Set[int]):
         return cls(*joined(chain.from_iterable([one.runs for one in sets])))
 
     def rest(self, size: int) -> RunSet:
-        """The numbers below `size` that are not in it."""
+        """Return the numbers below `size` that are not in it."""
         # A gap lies between the end of one run and the beginning of the next: pair the ends one place further on.
         ends = [0, *chain.from_iterable(self.runs), size]
         return RunSet(*[(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
     def nth(self, low: int, high: int) -> RunSet:
-        """The numbers from the one at place `low`, in order, to the one before place `high`."""
+        """Return the numbers from the one at place `low`, in order, to the one before place `high`."""
         # Places are counted through all runs: what a run has used up is taken off both ends.
         found: list[Run] = []
         for first, after in self.runs:
@@ -313,7 +313,7 @@ def _first(run: Run) -> int:
 
 
 def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
-    """The union of ranges, given in any order."""
+    """Return the union of ranges, given in any order."""
     found: list[tuple[N, N]] = []
     # Ranges that only touch become one: then equal sets have equal runs, and can be compared and looked up by them.
     for low, high in sorted(ranges):

@@ -36,7 +36,8 @@ ASKED = ("layer", "total", "step", "shards", "batches", *REST)
 
 
 def gather(*values: V) -> V:
-    """The first law: the union along the one dim in which they differ, all else equal. The parts must not overlap.
+    """Return the first law: the union along the one dim in which they differ, all else equal. The parts must not
+    overlap.
 
     Split are the shards of a weight, of its gradient and of its optimizer state, the batches of activations, and the
     features of both.
@@ -51,7 +52,7 @@ def gather(*values: V) -> V:
 
 
 def reduce(*values: V) -> V:
-    """The second law: the disjoint union over the summed set, all else equal.
+    """Return the second law: the disjoint union over the summed set, all else equal.
 
     Summed are weight gradients, over their batches, and activations that are partial sums.
     """
@@ -67,7 +68,7 @@ def reduce(*values: V) -> V:
 
 
 def average(*values: V) -> V:
-    """The mean of some means, which is the mean of what they are over where each is over as much."""
+    """Return the mean of some means, which is the mean of what they are over where each is over as much."""
     first = values[0]
     if not (first.place.open and first.place.schema.running and first.place.part(AVERAGED["rows"])):
         raise RuleError(facts.NoMean(first))
@@ -186,7 +187,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
 
 
 def piece(value: V, role: str, low: int, high: int) -> V:
-    """The elements from `low` up to `high` of a dim of a value, which has to have them."""
+    """Return the elements from `low` up to `high` of a dim of a value, which has to have them."""
     part = _dim_of(value, role)
     wanted = RunSet.span(low, high) if 0 <= low <= high <= part.dim.size else None
     if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:

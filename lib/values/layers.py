@@ -60,7 +60,7 @@ def _kind(name: object) -> type[LayerKind]:
 
 
 def layer_from(data: object) -> Layer:
-    """The description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
+    """Return the description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
     given = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
     kind = _kind(given["kind"]) if "kind" in given else None
     wanted = [*SIZES, *(kind.options if kind is not None else ())]
@@ -152,7 +152,7 @@ class Shape:
         give(self, usual=all(kind.usual and kind.step == 1 for kind in kinds))
 
     def of(self, number: int) -> tuple[int, ...]:
-        """The activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
+        """Return the activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
         layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
         return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].kind.takes == "activation"))
 
@@ -230,7 +230,8 @@ class Shape:
         give(self, activations=activations, gradients=gradients)
 
     def schema_of(self, tensor: str, layer: int) -> Schema | None:
-        """The schema of a tensor of a layer, or the nearest that there is; of a weight None where it has none."""
+        """Return the schema of a tensor of a layer, or the nearest that there is; of a weight None where it has
+        none."""
         if len(self.descriptions) == 1 and self.layers > 1:
             layer = 0
         if tensor in ("weight", "weight_gradient"):

@@ -317,7 +317,7 @@ TIMED: Final = COMPUTE | COMMUNICATION
 
 
 def calls() -> dict[str, str]:
-    """The call of each operation of a Model, as in `model.allreduce(gradient, layer)`."""
+    """Return the call of each operation of a Model, as in `model.allreduce(gradient, layer)`."""
     return {name: signature.removeprefix("await ") for name, signature in signatures().items()}
 
 

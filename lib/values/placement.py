@@ -57,7 +57,7 @@ _set = object.__setattr__
 
 
 def keep(table: dict[K, T], key: K, item: T) -> T:
-    """Puts an item into a table, which begins anew where it has become too long."""
+    """Put an item into a table, which begins anew where it has become too long."""
     if len(table) >= MOST_KEPT:
         table.clear()
     table[key] = item
@@ -65,8 +65,8 @@ def keep(table: dict[K, T], key: K, item: T) -> T:
 
 
 def numbers_in(items: Iterable[int]) -> frozenset[int]:
-    """The shards or batches that somebody names, as a set of plain numbers. TypeError or ValueError where there is
-    none."""
+    """Return the shards or batches that somebody names, as a set of plain numbers. TypeError or ValueError where there
+    is none."""
     try:
         # One more than there may be: an endless generator has to be noticed, too.
         found = frozenset(map(plain, islice(items, MOST + 1)))
@@ -79,7 +79,7 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
 
 
 def give(thing: object, **fields: object) -> None:
-    """Sets the fields of something frozen, when it is made."""
+    """Set the fields of something frozen, when it is made."""
     for name, item in fields.items():
         _set(thing, name, item)
 
@@ -120,8 +120,8 @@ class Dim:
         return found
 
     def piece(self, grid: int, pieces: Pieces) -> Part:
-        """Some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards, which
-        students see, all of 4 stay 4 of 4."""
+        """Return some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards,
+        which students see, all of 4 stay 4 of 4."""
         # By far the most common case: a pair of ints is looked up faster than a set is hashed.
         if len(pieces) == 1:
             (number,) = pieces
@@ -144,7 +144,7 @@ class Dim:
         return RunSet.span(first, after) if self.spans else frozenset(range(first, after))
 
     def like(self, part: Part) -> Part:
-        """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
+        """Return the same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
         if part.dim is self:
             return part
         return self.whole if part.whole else self.piece(part.grid, part.pieces)
@@ -261,7 +261,7 @@ class Part:
         return self.minus(other).size != self.size
 
     def shards(self, total: int) -> list[tuple[int, int]] | None:
-        """It as runs of shards [first, after the last) of `total`; None where it is not made of those."""
+        """Return it as runs of shards [first, after the last) of `total`; None where it is not made of those."""
         if total < 1:
             return None
         # It is made of whole shards if each of its ends is one of theirs.
@@ -271,7 +271,8 @@ class Part:
         return [(first.numerator, after.numerator) for first, after in zip(ends[::2], ends[1::2], strict=True)]
 
     def words(self, total: int, noun: str = "shard") -> str:
-        """It in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of it."""
+        """Return it in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of
+        it."""
         found = self.shards(total)
         if found is None:
             size = self.dim.size
@@ -283,12 +284,12 @@ class Part:
 
 
 def listed(found: Sequence[tuple[int, int]]) -> str:
-    """Runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
+    """Return runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
     return ", ".join(run_words(found[:MOST_RUNS])) + (", ..." if len(found) > MOST_RUNS else "")
 
 
 def simplest(fraction: Fraction | int) -> Elements:
-    """A number as an int where it is one."""
+    """Return a number as an int where it is one."""
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
@@ -358,14 +359,14 @@ class Schema:
         give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
-        """The place with these parts, of the dims and then of the sums."""
+        """Return the place with these parts, of the dims and then of the sums."""
         found = self._places.get(parts)
         if found is None:
             found = keep(self._places, parts, self._canonical(parts) if self.related else Place(self, parts))
         return found
 
     def at(self, parts: Mapping[str, Part]) -> Place:
-        """The place with parts by their roles, each the same pieces of its dim here; others are whole."""
+        """Return the place with parts by their roles, each the same pieces of its dim here; others are whole."""
         here = zip(self.roles, self.spaces, strict=True)
         return self.place(*[dim.like(part) if (part := parts.get(role)) else dim.whole for role, dim in here])
 
@@ -397,7 +398,7 @@ class Schema:
         return self.cut(self.spaces[0].whole)
 
     def held(self, batches: frozenset[int] | None, shards: frozenset[int] | None = None, total: int = 1) -> Place:
-        """The place of some batches, be they a dim or a sum, or of some of so many shards, or both."""
+        """Return the place of some batches, be they a dim or a sum, or of some of so many shards, or both."""
         parts: dict[str, Part] = {}
         if shards is not None:
             parts[self.roles[0]] = self.spaces[0].piece(total, shards)
@@ -414,7 +415,7 @@ class Schema:
         return cast("tuple[Part, ...]", self._rest)
 
     def cut(self, first: Part) -> Place:
-        """The place with this part of its first dim and all of the others: what a shard of a weight is."""
+        """Return the place with this part of its first dim and all of the others: what a shard of a weight is."""
         return self.place(first, *(self._rest or self.rest))
 
 
@@ -503,7 +504,7 @@ class Place:
         return tuple([(role, part.pieces, part.grid) for role, part in others if not part.whole])
 
     def part(self, role: str) -> Part | None:
-        """The part of a dim or sum; None where the tensor has no such dim."""
+        """Return the part of a dim or sum; None where the tensor has no such dim."""
         roles = self.schema.roles
         return self.parts[roles.index(role)] if role in roles else None
 
@@ -526,7 +527,7 @@ class Place:
         return dict(zip(self.schema.roles, self.dims, strict=False))
 
     def having(self, role: str, part: Part) -> Place:
-        """This place with another part of one dim."""
+        """Return this place with another part of one dim."""
         at = self.schema.roles.index(role)
         return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
 
@@ -540,8 +541,8 @@ class Place:
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
 
     def along(self, other: Place, *, sums: bool = False) -> int:
-        """The dim along which two places are put together: the first in which they differ, else the first cut one. Or
-        the sum over which."""
+        """Return the dim along which two places are put together: the first in which they differ, else the first cut
+        one. Or the sum over which."""
         # Dims and sums lie in one tuple, dims first; a law is about the one or the other.
         low, high = (self.schema.ndim, None) if sums else (0, self.schema.ndim)
         for at, (mine, theirs) in enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low):
@@ -563,7 +564,7 @@ class Place:
         return all(mine.meets(theirs) for mine, theirs in zip(self.dims, other.dims, strict=True))
 
     def words(self) -> list[str]:
-        """It in words: "batches 0-2", "shard 3 of 4", "columns 1 of 2", "part 0 of 2 of a sum"."""
+        """Return it in words: "batches 0-2", "shard 3 of 4", "columns 1 of 2", "part 0 of 2 of a sum"."""
         found: list[str] = []
         if self.schema.batch is not None:
             found.append(numbered("batch", self.batches) if self.batches else "no batches")
@@ -572,7 +573,7 @@ class Place:
         return found + self.cut_words()
 
     def cut_words(self) -> list[str]:
-        """The words for what has no field of its own: "columns 1 of 2", "no rows", "part 0 of 2 of a sum"."""
+        """Return the words for what has no field of its own: "columns 1 of 2", "no rows", "part 0 of 2 of a sum"."""
         found: list[str] = []
         for role, pieces, grid in self.rest:
             kind, inside = DIMS[role], ranges(pieces)
@@ -592,8 +593,9 @@ def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
 
 
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
-    """The part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is there
-    whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all columns."""
+    """Return the part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is
+    there whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all
+    columns."""
     # The other dims are cut into strips, in none of which a place begins or ends, and these make cells.
     strips: list[list[Part]] = []
     for at, part in enumerate(rest, 1):
@@ -624,7 +626,7 @@ class Owners(Generic[T]):
         self._count = 0
 
     def add(self, ranges: Iterable[Range], owner: T) -> T | None:
-        """Gives an owner what nobody has yet. Who is the first owner with whom it overlaps, if it does."""
+        """Give an owner what nobody has yet. Return the first owner with whom it overlaps, if it does."""
         self._count += 1
         met: list[tuple[Elements, Elements, int, T]] = []
         for low, high in ranges:

@@ -29,7 +29,7 @@ ENOUGH = 40
 
 
 def need(kind: type[T], value: Any, role: str, op: str) -> T:
-    """The value itself if it is of the kind that an operation needs in this role.
+    """Return the value itself if it is of the kind that an operation needs in this role.
 
     The operations look at the type themselves first: they run a million times, and this call is for the rare rest.
     """
@@ -41,7 +41,7 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
 
 
 def need_layer(shape: Shape, layer: Any, op: str) -> int:
-    """The layer as a plain int if the model has it."""
+    """Return the layer as a plain int if the model has it."""
     if type(layer) is int and 0 <= layer < shape.layers:
         return layer
     # One of numpy's integers, say: what Python would take as an index is a number here.
@@ -66,8 +66,8 @@ def _on_layer(op: str, role: str, value: Value, layer: int) -> None:
 def load_weights(
     shape: Shape, layer: int, shard: int, total: int, dim: int = 0, home: Home | None = None
 ) -> tuple[Weight, OptState]:
-    """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both: of its rows
-    (`dim` 0) or of its columns (1)."""
+    """Return the initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both: of its
+    rows (`dim` 0) or of its columns (1)."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -143,7 +143,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
-    """The input data of some batches: the activation of layer 0."""
+    """Return the input data of some batches: the activation of layer 0."""
     found = _batches(shape, batches)
     if not found:
         raise RuleError(facts.NothingToGet())
@@ -190,7 +190,7 @@ def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value |
 
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
-    """The gradient of the loss by the output of the last layer."""
+    """Return the gradient of the loss by the output of the last layer."""
     inp = need(Activation, inp, "input of loss", "loss")
     _on_layer("loss", "input of loss", inp, shape.layers)
     done("input of loss", inp)
@@ -268,15 +268,15 @@ def _back_alone(shape: Shape, layer: int, grad: ActivationGrad) -> ActivationGra
 
 
 def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any = None) -> ActivationGrad:
-    """The input half of backward: the gradient of the layer's input alone. Without a weight it is of a layer that has
-    none, as of a forged Trace, and refused in words."""
+    """Return the input half of backward: the gradient of the layer's input alone. Without a weight it is of a layer
+    that has none, as of a forged Trace, and refused in words."""
     layer = _back("backward_input", shape, layer, inp, grad, weight)
     _, place = _with_weight(shape, layer, "backward_input").backward("backward_input", inp, grad, weight)
     return made(ActivationGrad, inp.layer - 1, shape.layers, cast("Any", place))
 
 
 def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad:
-    """The weight half of backward: the gradient of the layer's weight alone, which takes no weight."""
+    """Return the weight half of backward: the gradient of the layer's weight alone, which takes no weight."""
     layer = _back("backward_weight", shape, layer, inp, grad)
     place, _ = _with_weight(shape, layer, "backward_weight").backward("backward_weight", inp, grad, None)
     return made(WeightGrad, layer, shape.layers, cast("Any", place))
@@ -293,7 +293,7 @@ def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
 def update(
     shape: Shape, layer: int, grad: Any, weight: Any, state: Any, home: Home | None = None
 ) -> tuple[Weight, OptState]:
-    """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once.
+    """Take the optimizer's step: a weight and its state, one step on, from a gradient that has every batch once.
 
     Of a state that is more than the weight, only the part that the weight is goes one step on, and is given back.
     """
@@ -329,14 +329,14 @@ def update(
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
-    """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
+    """Return a made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
     layer = need_layer(shape, layer, "fake_grad")
     gradient = _with_weight(shape, layer, "fake_grad").weight_gradient
     return made(WeightGrad, layer, shape.layers, cast(Schema, gradient).held(_batches(shape, batches)))
 
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
-    """The weight that a rank hands in as its final weight of a layer."""
+    """Return the weight that a rank hands in as its final weight of a layer."""
     layer = need_layer(shape, layer, "set_final_weight")
     if type(weight) is not Weight:
         need(Weight, weight, "final weight", "set_final_weight")

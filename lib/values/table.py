@@ -8,7 +8,7 @@ R = TypeVar("R")
 
 
 def table(rows: Iterable[R], by: str = "name") -> Mapping[str, R]:
-    """The rows by their names, in their order."""
+    """Return the rows by their names, in their order."""
     return MappingProxyType({getattr(row, by): row for row in rows})
 
 

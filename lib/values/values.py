@@ -66,7 +66,7 @@ class Value:
         return None if self.home is None else (self.home, self.number)
 
     def at(self: V, place: Place, home: Home | None = None) -> V:
-        """The same in another place, without a home or in another one."""
+        """Return the same in another place, without a home or in another one."""
         return made(type(self), self.layer, self.layers, place, self.updates, home)
 
     def elements(self) -> Elements:
@@ -94,7 +94,7 @@ class Value:
         return _derive("shard", cut, (self,), plain(shard), plain(total), *(() if dim is None else (dim,)))
 
     def cut(self: V, dim: str, low: int, high: int) -> V:
-        """The elements from `low` up to `high` of a dim, as in `x.cut("rows", 4, 12)`."""
+        """Return the elements from `low` up to `high` of a dim, as in `x.cut("rows", 4, 12)`."""
         return _derive("cut", piece, (self,), dim, plain(low), plain(high))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -305,7 +305,7 @@ class _Draft:
 
 
 def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0, home: Home | None = None) -> V:
-    """A value of a kind, in its place; with a home, it gets its number there."""
+    """Make a value of a kind, in its place; with a home, it gets its number there."""
     value: Any = _Draft()
     value.layer = layer
     value.layers = layers
@@ -324,7 +324,8 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
 
 
 def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
-    """The value of a kind with the fields of `fields_of`, in a step of that shape, or of no step in particular."""
+    """Return the value of a kind with the fields of `fields_of`, in a step of that shape, or of no step in
+    particular."""
     given = dict(zip(kind.__match_args__, fields, strict=False))
     shape = shape or by_hand(given.get("total_batches", 1))
     place = _placed(kind, shape, given, *fields[len(given) :])
@@ -332,7 +333,8 @@ def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
 
 
 def fields_of(value: Value) -> tuple[Any, ...]:
-    """The public fields of a value, in the order its class takes them; behind them whatever else it is cut along."""
+    """Return the public fields of a value, in the order its class takes them; behind them whatever else it is cut
+    along."""
     rest = value.place.rest
     return (*[getattr(value, name) for name in value.__match_args__], *([rest] if rest else ()))
 
@@ -348,7 +350,7 @@ def describe(value: object) -> str:
 
 
 def subject(kind: str, layer: int) -> str:
-    """A kind of value of a layer, in words: "weight of layer 1".
+    """Return a kind of value of a layer, in words: "weight of layer 1".
 
     Activations lie between layers, so they are named by their own number, as in `activations[1]`: that is the input of
     layer 1 and the output of layer 0. Their gradients have the number of the activation.
@@ -359,7 +361,8 @@ def subject(kind: str, layer: int) -> str:
 
 
 def definite(phrase: str) -> str:
-    """A value in a sentence: "the weight of layer 1", and "activation 1", which has a number in place of a name."""
+    """Return a value in a sentence: "the weight of layer 1", and "activation 1", which has a number in place of a
+    name."""
     return phrase if re.match(rf"{Activation.kind} \d", phrase) else f"the {phrase}"
 
 

@@ -224,7 +224,7 @@ def Besides(op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], oth
 
 
 def call_besides(op: str, layer: int, takes: str, of: tuple[int, ...], given: Sequence[str] = ()) -> str:
-    """The call of a layer as it should be: with what it was given, and what it takes besides."""
+    """Return the call of a layer as it should be: with what it was given, and what it takes besides."""
     stored = [str(layer), f"activations[{of[0]}]", f"grad_activations[{layer + 1}]"]
     lacks = f"weights[{layer}]" if takes == "weight" else f"activations[{of[1]}]"
     return f"model.{op}({', '.join([*(given or stored[: 2 if op == 'forward' else 3]), lacks])})"

@@ -151,7 +151,7 @@ def other_parts(fact: Fact, program: Running) -> str | None:
 
 
 def stencil_of(program: Running | None, made: Event | None, role: str) -> Stencil | None:
-    """The stencil, along a dim, of the convolution that worked something out."""
+    """Return the stencil, along a dim, of the convolution that worked something out."""
     if program is None or made is None or made.layer is None:
         return None
     kinds = program.world.models[program.rank].shape.kinds

@@ -34,8 +34,8 @@ SAME_BUCKETS = "every rank fills its buckets with the same layers, in the same o
 
 
 def tokens(place: Place, role: str, items: Iterable[int]) -> str:
-    """The tokens at experts that some batches, rows or experts stand for, in a place of what is routed: how many, and
-    those of the first batch and expert. Nothing where there are none."""
+    """Return the tokens at experts that some batches, rows or experts stand for, in a place of what is routed: how
+    many, and those of the first batch and expert. Nothing where there are none."""
     parts = {name: part for name, part in zip(place.schema.roles, place.parts, strict=True) if name in ROUTED}
     route = parts["experts"].dim.route if role in parts and "experts" in parts else None
     if route is None:

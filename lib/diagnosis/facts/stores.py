@@ -270,7 +270,7 @@ def _inside_my_stage(program: Running, value: Value | None) -> str | None:
 
 
 def shared_key(program: Running, store: int, key: object, number: int) -> str | None:
-    """A key under which the values of several batches took each other's place."""
+    """Find a key under which the values of several batches took each other's place."""
     batches = in_turn(program, store, number)
     if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
         return None

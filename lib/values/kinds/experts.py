@@ -124,7 +124,7 @@ class Route:
         return found
 
     def rows_of(self, expert: int, batch: int, rows: Pieces) -> list[int]:
-        """The rows of a batch, among these, that an expert takes, in order."""
+        """Return the rows of a batch, among these, that an expert takes, in order."""
         taken = [
             turn.nth(number)
             for turn, first, end in self._taken(expert, batch, RunSet.of(rows))
@@ -161,7 +161,7 @@ class Route:
 
 
 def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
-    """A route on which experts get these shares of all choices, as in route_by_loads([7, 3, 3, 3], top=2).
+    """Return a route on which experts get these shares of all choices, as in route_by_loads([7, 3, 3, 3], top=2).
 
     It has as few tokens as that takes, here 8, and their first choices are the experts in order.
 
@@ -183,8 +183,8 @@ def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
 
 
 def drawn_route(seed: int, tokens: int, experts: int, top: int = 1, skew: float = 0.0) -> Choices:
-    """A route of so many tokens drawn by chance, the same one for each seed. With `skew` 0 all experts are as likely;
-    the larger it is, the more those with low numbers are.
+    """Return a route of so many tokens drawn by chance, the same one for each seed. With `skew` 0 all experts are as
+    likely; the larger it is, the more those with low numbers are.
 
     >>> drawn_route(0, tokens=3, experts=4, top=2) == drawn_route(0, tokens=3, experts=4, top=2)
     True

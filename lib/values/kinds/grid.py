@@ -49,10 +49,10 @@ class Stencil(ABC):
 
     @abstractmethod
     def needs(self, row: int) -> range:
-        """The rows that a row of the output takes, those outside too."""
+        """Return the rows that a row of the output takes, those outside too."""
 
     def centre(self, row: int) -> int:
-        """The row in the middle of those that a row of the output takes: who has that works it out."""
+        """Return the row in the middle of those that a row of the output takes: who has that works it out."""
         needs = self.needs(row)
         return min(max(needs[(len(needs) - 1) // 2], 0), self.rows - 1)
 
@@ -61,12 +61,12 @@ class Stencil(ABC):
         """The rows of the output that need any row from `low` to before `high`, as runs that may be empty."""
 
     def users(self, rows: Pieces) -> RunSet:
-        """The rows of the output that need any of these."""
+        """Return the rows of the output that need any of these."""
         found = [RunSet.span(*run) for ends in RunSet.of(rows).runs for run in self._users(*ends)]
         return RunSet.union(found) & RunSet.span(0, self.outputs)
 
     def given(self, rows: Pieces) -> RunSet:
-        """The rows of the output for which these rows will do."""
+        """Return the rows of the output for which these rows will do."""
         # All but those that need a row that is not here. Outside the grid are zeros, so there nothing is missing.
         return self.users(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
 
@@ -111,7 +111,7 @@ class TransposedSweep(Stencil):
         return range(-((self.kernel - 1 - last) // self.stride), last // self.stride + 1)
 
     def centre(self, row: int) -> int:
-        """The row whose own place, `stride` times as far down, is the nearest."""
+        """Return the row whose own place, `stride` times as far down, is the nearest."""
         nearest = (2 * (row + self.padding) - self.kernel + 1 + self.stride) // (2 * self.stride)
         return min(max(nearest, 0), self.rows - 1)
 
@@ -133,7 +133,7 @@ class Window(Stencil):
         return range(first, first + self.kernel)
 
     def centre(self, row: int) -> int:
-        """The row itself, which at an edge is not in the middle of its window."""
+        """Return the row itself, which at an edge is not in the middle of its window."""
         return row
 
     def _users(self, low: int, high: int) -> Iterable[Run]:
@@ -160,7 +160,7 @@ class Swept(LayerKind):
     stencils: Mapping[str, Stencil]
 
     def stencil(self, rows: int) -> Stencil:
-        """The stencil along a dim of so many rows."""
+        """Return the stencil along a dim of so many rows."""
         layer = self.layer
         if layer.padding > layer.dilation * (layer.kernel - 1):
             raise ValueError(f"a padding of {layer.padding} is so wide that rows at the edge are of zeros alone")
@@ -202,7 +202,7 @@ class Swept(LayerKind):
         return found
 
     def fits_outputs(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
-        """The parts of a gradient over which that of the input is a sum, if they follow of the input."""
+        """Return the parts of a gradient over which that of the input is a sum, if they follow of the input."""
         for role, given in self.given(op, inp, grad).items():
             if not given.covers(given.dim.like(part(grad, role))):
                 raise RuleError(facts.OtherRows(op, inp, grad, self.stencils[role], role))

@@ -93,7 +93,7 @@ class Layer:
         return self.points * self.inputs
 
     def to_json(self) -> dict[str, Any]:
-        """The fields: what `layer_from` reads."""
+        """Return the fields: what `layer_from` reads."""
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         lists = {"of": [*self.of], "route": [*map(list, self.route)], "groups": [*self.groups]}
         usual = {one.name: one.default for one in fields(self)}
@@ -189,7 +189,7 @@ class LayerKind(ABC):
 
     @classmethod
     def width(cls, layer: Layer) -> int:
-        """The features that it takes."""
+        """Return the features that it takes."""
         return layer.inputs
 
     @abstractmethod
@@ -197,13 +197,13 @@ class LayerKind(ABC):
         """Says what its tensors are, and what it costs where that is not one multiplication a feature."""
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        """The place of what forward gives: where nothing else is said that of its input."""
+        """Return the place of what forward gives: where nothing else is said that of its input."""
         return self.output.at(inp.place.named)
 
     @abstractmethod
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
-        """The places of what backward gives: the gradients of what it takes besides, and of its input. None where there
-        is no such gradient."""
+        """Return the places of what backward gives: the gradients of what it takes besides, and of its input. None
+        where there is no such gradient."""
 
     def share(self, places: Sequence[Place]) -> Fraction:
         """Return which part of the work on a batch there is with such values: its input, perhaps a gradient, and
@@ -213,7 +213,7 @@ class LayerKind(ABC):
     # -- asked by the rules: everything once, and then looked up by its places
 
     def forward(self, inp: Value, other: Value | None) -> Place:
-        """The place of what forward gives, which is kept in `known`."""
+        """Return the place of what forward gives, which is kept in `known`."""
         key = (inp.place, other and other.place)
         # A rule asks for nothing but places, and layers that are alike share them: each pair is worked out once a step.
         if key not in self.known:
@@ -222,7 +222,7 @@ class LayerKind(ABC):
         return self.known[key]
 
     def backward(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
-        """The places of what backward gives, which are kept in `known_back`."""
+        """Return the places of what backward gives, which are kept in `known_back`."""
         key = (inp.place, grad.place, other and other.place)
         if key not in self.known_back:
             # A kind that needs no input is given the gradient in its place (`rules._back_alone`).
@@ -259,13 +259,13 @@ class LayerKind(ABC):
     # -- for the rules of the kinds
 
     def back(self, number: int, parts: Mapping[str, Part]) -> Place:
-        """The place of the gradient of the activation with this number among those that it takes."""
+        """Return the place of the gradient of the activation with this number among those that it takes."""
         # An activation that several layers take (a residual) has a gradient from each, and each is one part of a sum.
         use = self.uses[number]
         return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
 
     def by_weight(self, parts: Mapping[str, Part]) -> Place:
-        """The place of the gradient of its weight, which it has."""
+        """Return the place of the gradient of its weight, which it has."""
         return cast(Schema, self.weight_gradient).at(parts)
 
     def alike(self, op: str, one: Value, other: Value, *roles: str) -> None:
@@ -286,7 +286,7 @@ class LayerKind(ABC):
 
 
 def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
-    """The schema with these dims and sums; one that two layers speak of is there once."""
+    """Return the schema with these dims and sums; one that two layers speak of is there once."""
     once = {one.role: (one.role, one.dim) for one in sums}
     related = {(one.role, one.of): (one.role, one.of, one.relation) for one in sums if one.relation is not None}
     return Schema(dims, [*once.values()], related.values(), running)
@@ -315,7 +315,7 @@ def part(value: Any, role: str) -> Part:
 
 
 def same(value: Value) -> dict[str, Part]:
-    """The parts that a value has of all dims but the features."""
+    """Return the parts that a value has of all dims but the features."""
     return dict(zip(value.place.schema.roles, value.place.dims[:-1], strict=False))
 
 
