@@ -10,9 +10,10 @@ from lib.errors.wording import numbered
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE, RunSet
+from lib.values.kinds.attention import Attention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
-from lib.values.values import Value, describe
+from lib.values.values import ActivationGrad, Value, describe
 
 __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 
@@ -135,10 +136,18 @@ def OtherParts(op: str, role: str, one: Value, other: Value) -> Words:
 
 @because(OtherParts)
 def other_parts(fact: Fact, program: Running) -> str | None:
-    """Values of different rows: did a layer get no halo, or does this rank have the one that goes with the other?"""
+    """Values of different rows: did a layer get no halo, was a gradient not swapped as the queries were, or does this
+    rank have the one that goes with the other?"""
     for value in (fact.one, fact.other):
         if fact.role in SPACE and (found := _lacked_halo(value, fact.role)) is not None:
             return found
+    kinds = program.world.models[program.rank].shape.kinds
+    gradient = fact.other if isinstance(fact.other, ActivationGrad) else None
+    if gradient is not None and isinstance(kinds[gradient.layer], Attention) and fact.one.place.part("features"):
+        return (
+            "attention back needs the gradient for the rows and heads that it has: swap its rows of all heads\n"
+            "for all rows of these heads, by an all-to-all"
+        )
     for value, other in ((fact.one, fact.other), (fact.other, fact.one)) if fact.role == "rows" else ():
         wanted = other.place.part("rows")
         for number, held in () if wanted is None else alike(program, value):
