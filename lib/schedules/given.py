@@ -35,13 +35,11 @@ def forward(model: Model, layer: int, i: int | None = None, weight: Weight | Non
 def backward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
     """Take a layer back: it uses up activations[layer] and grad_activations[layer + 1], adds the gradient of the weight
     to grad_weights[layer], and gives grad_activations[layer], but for layer 0: nothing needs the data's gradient."""
-    gradient = model.grad_activations.pop(_key(layer + 1, i))
-    of_weight, model.grad_activations[_key(layer, i)] = model.backward(
-        layer, model.activations.pop(_key(layer, i)), gradient, weight or model.weights[layer]
-    )
-    del gradient
-    if layer == 0:
-        del model.grad_activations[_key(layer, i)]
+    x, grad = model.activations.pop(_key(layer, i)), model.grad_activations.pop(_key(layer + 1, i))
+    of_weight, before = model.backward(layer, x, grad, weight or model.weights[layer])
+    del x, grad
+    if layer > 0:
+        model.grad_activations[_key(layer, i)] = before
     accumulate(model, layer, of_weight)
 
 
@@ -51,8 +49,7 @@ def _key(layer: int, i: int | None) -> int | tuple[int, int]:
 
 def update(model: Model, layer: int) -> None:
     """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
-    grad = model.grad_weights.pop(layer)
-    weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
+    grad, weight, state = model.grad_weights.pop(layer), model.weights.pop(layer), model.opt_states.pop(layer)
     model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
 
 
@@ -86,7 +83,7 @@ def joined(pieces: Sequence[Any]) -> Any:
 
 
 def exchange(
-    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int]
+    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str
 ) -> Awaitable[list[Any]]:
     """Start a halo exchange in a group: each neighbour gets one of these blocks of a value. Awaited, it gives the list
     of what the neighbours hand in. A rank without neighbours hands in no rows, and gets none."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
-from lib.schedules.given import accumulate, update
+from lib.schedules.given import accumulate, forward, update
 from lib.simulator.model import Model
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import average, gather
@@ -28,11 +28,6 @@ def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, tota
 def mine(model: Model) -> range:
     """Return the batches of a rank that takes every n-th."""
     return range(model.rank, model.BATCHES, model.RANKS)
-
-
-def forward(model: Model, layer: int, weight: Weight | None = None) -> None:
-    """Take one layer forward; its input stays for the backward. `weight` is used instead of the stored one."""
-    model.activations[layer + 1] = model.forward(layer, model.activations[layer], weight or model.weights[layer])
 
 
 def loss(model: Model) -> None:
