@@ -27,11 +27,11 @@ BUDGETS = {
     "lib/analysis": 3_910,
     "lib/checker": 1_640,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_610,
+    "lib/diagnosis": 3_620,
     "lib/errors": 880,
     "lib/puzzles": 490,
     "lib/replay": 4_430,
-    "lib/schedules": 4_750,
+    "lib/schedules": 4_760,
     "lib/plan": 1_620,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_430,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_240,
     "lib/trace": 3_030,
     "lib/values": 4_520,
-    "tests": 44_100,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -293,8 +293,8 @@ def _lines(values: list[tuple[Value, Event | None]], words: str) -> list[str]:
 
 def _by(words: str, event: Event | None) -> str:
     """ ", last needed by forward in line 12"; nothing where the line is not known."""
-    place = place_of(event)
-    return "" if event is None or place is None else f", {words} {event.op} {place.within}"
+    line = line_of(event)
+    return f", {words} {event.op}{line}" if event is not None and line else ""
 
 
 def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:

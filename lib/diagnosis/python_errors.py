@@ -175,6 +175,9 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "NoneType" in text:
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    if "async_generator" in text:
+        made = None if place is None else re.search(r"\bawait (\w+\(.*\))$", place.text.strip())
+        return f"a function with a `yield` in it is given turns: await in_turn([{made[1] if made else '...'}])"
     bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
     kinds = "|".join(kind.__name__ for kind in KINDS.values())
     # Python 3.14 writes 'WeightGrad' object; before that it was object WeightGrad.
@@ -182,9 +185,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return f"{bare[1]} is a result already, so it was awaited before: leave out this `await`, or the earlier one"
     op = None if place is None else re.search(r"\bawait \w+\.(\w+)\(", place.text)
     why = f"{op[1]} computes, and its result is there at once" if op is not None and op[1] in calls() else "it is there"
-    return (
-        f"leave out this `await`: {why}.\nWhat is awaited is communication, such as model.allreduce and model.receive"
-    )
+    fix = f"leave out this `await`: {why}.\n"
+    return f"{fix}What is awaited is communication, such as model.allreduce and model.receive"
 
 
 def _key(error: Any, text: str, frame: FrameType | None) -> str | None:

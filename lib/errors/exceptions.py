@@ -307,6 +307,8 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     fix = put_await(call, where)
     if where is not None and here is not None and where.line != here.line:
         fix += "\nor put `await` where the result is used, if other work should run in the meantime"
+        if where.function != here.function:
+            fix = f"await it first: {where.function}, in line {where.line}, only starts it"
     if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & ASYNC:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
     return ForgottenAwait(what, expected=expected, got=got, fix=fix)
@@ -329,5 +331,5 @@ def put_await(call: str, where: Place | None) -> str:
     if where is None or not call:
         return "put `await` in front of the call" + (f" of {call}" if call else "")
     corrected = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
-    line = f": {corrected}" if corrected != where.text else ""
-    return f"put `await` in front of the call in line {where.line}{line}"
+    fix = f"put `await` in front of the call in line {where.line}"
+    return fix if corrected == where.text else f"{fix}: {corrected}"

@@ -119,7 +119,7 @@ def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
         for b in batches:
             model.activations[0] = model.get_activation([b])
             for layer in range(model.LAYERS):
-                forward(model, layer, await at_work(layer))
+                forward(model, layer, weight=await at_work(layer))
             loss(model)
             for layer in reversed(range(model.LAYERS)):
                 grad = backward(model, layer, await at_work(layer))
@@ -194,7 +194,7 @@ def fetching(ahead: int, behind: int = 0, *, keep: bool = True) -> Callable[[Mod
 
         model.activations[0] = model.get_activation(mine(model))
         for layer in range(model.LAYERS):
-            forward(model, layer, await whole())
+            forward(model, layer, weight=await whole())
             if layer < last or not keep:
                 del weights["whole"]
         loss(model)

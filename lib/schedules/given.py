@@ -1,4 +1,4 @@
-"""What notebooks give the learner: sums of gradients, passes that take turns, rows of a grid that ranks share.
+"""What notebooks give the learner: a layer forward, back and updated, passes that take turns, rows that ranks share.
 
 A message about what a learner does with these shows the learner's line.
 """
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from lib.simulator.model import Model
-from lib.values.values import WeightGrad
+from lib.values.values import Weight, WeightGrad
 
 Block = tuple[int, int]
 """Some rows: the first, and the one after the last."""
@@ -24,6 +24,34 @@ def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     if layer in model.grad_weights:
         grad = model.grad_weights[layer] + grad
     model.grad_weights[layer] = grad
+
+
+def forward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
+    """Take a layer forward: activations[layer] gives activations[layer + 1], and stays for backward. With an i it is
+    a part of the batch, activations[layer, i]. `weight` is used instead of the stored one."""
+    x = model.activations[_key(layer, i)]
+    model.activations[_key(layer + 1, i)] = model.forward(layer, x, weight or model.weights[layer])
+
+
+def backward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
+    """Take a layer back: it uses up activations[layer] and grad_activations[layer + 1], adds the gradient of the weight
+    to grad_weights[layer], and gives grad_activations[layer], but for layer 0: nothing needs the data's gradient."""
+    x, grad = model.activations.pop(_key(layer, i)), model.grad_activations.pop(_key(layer + 1, i))
+    of_weight, before = model.backward(layer, x, grad, weight or model.weights[layer])
+    del x, grad
+    if layer > 0:
+        model.grad_activations[_key(layer, i)] = before
+    accumulate(model, layer, of_weight)
+
+
+def _key(layer: int, i: int | None) -> int | tuple[int, int]:
+    return layer if i is None else (layer, i)
+
+
+def update(model: Model, layer: int) -> None:
+    """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
+    grad, weight, state = model.grad_weights.pop(layer), model.weights.pop(layer), model.opt_states.pop(layer)
+    model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
 
 
 async def in_turn(*passes: Pass | Iterable[Pass]) -> None:
@@ -56,7 +84,7 @@ def joined(pieces: Sequence[Any]) -> Any:
 
 
 def exchange(
-    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int]
+    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str
 ) -> Awaitable[list[Any]]:
     """Start a halo exchange in a group: each neighbour gets one of these blocks of a value. Awaited, it gives the list
     of what the neighbours hand in. A rank without neighbours hands in no rows, and gets none."""

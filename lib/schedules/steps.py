@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
-from lib.schedules.given import accumulate
+from lib.schedules.given import accumulate, forward, update
 from lib.simulator.model import Model
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import average, gather
@@ -30,11 +30,6 @@ def mine(model: Model) -> range:
     return range(model.rank, model.BATCHES, model.RANKS)
 
 
-def forward(model: Model, layer: int, weight: Weight | None = None) -> None:
-    """Take one layer forward; its input stays for the backward. `weight` is used instead of the stored one."""
-    model.activations[layer + 1] = model.forward(layer, model.activations[layer], weight or model.weights[layer])
-
-
 def loss(model: Model) -> None:
     """Make the gradient of the last layer's output, which that gives way to."""
     model.grad_activations[model.LAYERS - 1] = model.loss(model.activations.pop(model.LAYERS))
@@ -47,13 +42,6 @@ def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGr
     if layer:
         model.grad_activations[layer - 1] = before
     return weight_grad
-
-
-def update(model: Model, layer: int) -> None:
-    """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
-    grad = model.grad_weights.pop(layer)
-    weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
-    model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
 
 
 def step(model: Model, layer: int) -> None:

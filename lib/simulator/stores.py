@@ -162,17 +162,16 @@ class Store(dict[Any, T]):
         if gone is not None and (found := resolve(*gone[1:])) is not None:
             fix = f"it was deleted in line {found.line} ({found.text}): "
             fix += "leave one of the two out" if deleting else "delete it after its last use"
+            fix = f"{found.function}(...) has used it up: is it called twice?" if found.file == "given.py" else fix
         elif other is not None:
             fix = f"did you mean {self.name}[{shown(other)}]?"
         elif self:
             fix += "\nor use the key under which it was stored"
-        missing = gone is None and other is None
         wanted = f"{with_article(_KINDS[self._index].kind)} under this key"
-        rank = self._program.rank
-        error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
+        error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=self._program.rank, fix=fix)
         if gone is not None and not deleting:
             error.fact = facts.Deleted(self._index, key, gone[0], fix)
-        elif missing:
+        elif gone is None and other is None:
             error.fact = facts.Missing(self._index, key)
         return self._program.blame(error)
 
@@ -181,9 +180,8 @@ class Store(dict[Any, T]):
         if is_awaitable(value):
             from lib.errors.exceptions import forgotten_await  # here and not above: only a mistake needs it
 
-            return self._program.blame(
-                forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
-            )
+            error = forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
+            return self._program.blame(error)
         return self._program.blame(RuleError(facts.NotStored(name, _KINDS[self._index], value)))
 
 

@@ -110,8 +110,8 @@ def place_of(event: Event | None) -> Place | None:
 
 
 def line_of(event: Event | None) -> str:
-    """ " in line 12", or nothing where that is not known."""
-    return "" if (found := place_of(event)) is None else f" {found.within}"
+    """ " in line 12", or nothing where that is not known, or a line of a helper that a notebook gives."""
+    return "" if (found := place_of(event)) is None or found.file == "given.py" else f" {found.within}"
 
 
 def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:

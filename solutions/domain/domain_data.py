@@ -40,6 +40,7 @@
 from drawing import draw, draw_mesh
 from lib import Layer, Links, Mesh, Model, PuzzleError, Trace, goal, predict, simulate
 from lib.analysis.figures import end, most_sent
+from lib.schedules.given import exchange, forward, summed, update
 
 MESH = Mesh({"data": 2, "domain": 2})
 PRICES = Links(
@@ -84,28 +85,28 @@ draw_mesh(MESH, groups_of=1)
 
 # %%
 def my_rows(place, places):
-    """Where the rows of a rank begin and end, which of them its neighbours need, and
-    which of theirs it needs."""
+    """Where the rows of a rank begin and end, the blocks of them that its neighbours
+    need, and the blocks of theirs that it needs. A block is one row."""
     low, high = 64 * place // places, 64 * (place + 1) // places
     beside = [(low, low - 1)] if place > 0 else []
     beside += [(high - 1, high)] if place < places - 1 else []
-    return low, high, [mine for mine, _ in beside], [other for _, other in beside]
+    edges, halo = ([(pair[i], pair[i] + 1) for pair in beside] for i in (0, 1))
+    return low, high, edges, halo
 
 
-async def exchange(model, value, rows, layer, group):
-    """Hands these rows of a value to the neighbours in a group, and gives a list of
-    what they hand in. A rank without neighbours hands in no rows, and gets none."""
-    mine = [value.cut("rows", row, row + 1) for row in rows]
-    return await model.halo(mine, layer, group) if rows else []
+async def borrow(model, layer, rows, group):
+    """Neighbours in a group hand in rows, which are put to this rank's activation."""
+    _, _, edges, _ = rows
+    for more in await exchange(model, model.activations[layer], edges, layer, group):
+        model.activations[layer] = model.activations[layer].combine(more)
 
 
-def summed(low, high, gradient, edges, arrived):
-    """The gradient of the rows from low to high: the halo is cut off, and what has
-    arrived is added at the edges."""
-    whole = gradient.cut("rows", low + (low > 0), high - (high < 64))
-    for row, more in zip(edges, arrived, strict=True):
-        whole = whole.combine(gradient.cut("rows", row, row + 1) + more)
-    return whole
+async def give_back(model, layer, rows, group):
+    """The gradients of borrowed rows go home, and are added there."""
+    low, high, edges, halo = rows
+    arrived = await exchange(model, model.grad_activations[layer], halo, layer, group)
+    gradient = model.grad_activations.pop(layer)
+    model.grad_activations[layer] = summed(low, high, gradient, edges, arrived)
 
 
 # %% [markdown]
@@ -113,16 +114,15 @@ def summed(low, high, gradient, edges, arrived):
 
 
 # %%
-async def borrow(model, group="domain"):
+async def take(model, group="domain"):
     images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
-    low, high, edges, _ = my_rows(model.coord["domain"], len(model.group("domain")))
-    x = model.get_activation(images).cut("rows", low, high)
-    for row in await exchange(model, x, edges, 0, group):
-        x = x.combine(row)
+    rows = my_rows(model.coord["domain"], len(model.group("domain")))
+    model.activations[0] = model.get_activation(images).cut("rows", *rows[:2])
+    await borrow(model, 0, rows, group)
 
 
 async def borrow_along_data(model):
-    await borrow(model, group="data")
+    await take(model, group="data")
 
 
 try:
@@ -140,12 +140,8 @@ except PuzzleError as error:
 
 # %%
 async def one_layer(model):
-    images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
-    low, high, edges, _ = my_rows(model.coord["domain"], len(model.group("domain")))
-    weight, _ = model.load_weights(0)
-    x = model.get_activation(images).cut("rows", low, high)
-    for row in await exchange(model, x, edges, 0, group="domain"):
-        x = x.combine(row)
+    await take(model)
+    x, (weight, _) = model.activations[0], model.load_weights(0)
     gradient, _ = model.backward(0, x, model.loss(model.forward(0, x, weight)), weight)
     print(f"rank {model.rank}, on its own:   {gradient}")
     gradient = await model.allreduce(gradient, 0, group="domain")
@@ -217,11 +213,23 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 #
 # The last columns are for collectives over all four ranks. A layer takes 3 forward and 3 backward.
 #
-# **Given:** `my_rows`, `exchange` and `summed`, above. `model.coord` says where on the mesh this rank is, and
-# `model.group("data")` which ranks are in its line.
+# **Given:** `model.coord` says where on the mesh this rank is, and `model.group("data")` which ranks are in its line. And
+# helpers:
 #
-# **To do:** one training step. Each rank finds its images and its rows, loads what it needs of the weights and
-# optimizer states, and at the end each weight has the gradient of all rows of all images.
+# | helper | what it does |
+# |---|---|
+# | `my_rows(place, places)` | gives `rows`; its first two numbers say where this rank's rows begin and end |
+# | `await borrow(model, layer, rows, group)` | adds the halo to `activations[layer]` |
+# | `await give_back(model, layer, rows, group)` | sends home what `grad_activations[layer]` has for borrowed rows, and adds what arrives |
+# | `forward(model, layer, weight=weight)` | makes `activations[layer + 1]` from `activations[layer]`, with this weight; with `forward(model, layer)` it is `weights[layer]` |
+# | `update(model, layer)` | updates a weight, or its shard, and uses up the gradient |
+#
+# **To do:** one training step, in which each rank finds its images and its rows, and each weight gets the gradient of all
+# rows of all images.
+#
+# 1. Whole weights on every rank, and everything awaited where you call it.
+# 2. Let the sums travel. And what is sent in vain?
+# 3. Cut the weights. A whole one is gathered for its layer alone, while the layer before is computed.
 #
 # **Rules**
 #
@@ -260,28 +268,23 @@ async def domain_data(model: Model) -> None:
 
     # Which images, which rows, which part of the weights? Then forward, loss, backward,
     # and the updates.
-    # --- your code (about 51 lines) ---
+    # --- your code (about 36 lines) ---
     images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
-    low, high, edges, halo = my_rows(model.coord["domain"], len(model.group("domain")))
+    rows = my_rows(model.coord["domain"], len(model.group("domain")))
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(
             layer, model.rank, model.RANKS
         )
     last, sums = model.LAYERS - 1, {}
 
-    activations[0] = model.get_activation(images).cut("rows", low, high)
+    activations[0] = model.get_activation(images).cut("rows", *rows[:2])
     coming = model.allgather(weights[0], 0)
     for layer in range(model.LAYERS):
-        for row in await exchange(
-            model, activations[layer], edges, layer, group="domain"
-        ):
-            activations[layer] = activations[layer].combine(row)
+        await borrow(model, layer, rows, "domain")
         weights[layer, "full"] = await coming
         if layer < last:  # the next weight travels while this layer is computed
             coming = model.allgather(weights[layer + 1], layer + 1)
-        activations[layer + 1] = model.forward(
-            layer, activations[layer], weights[layer, "full"]
-        )
+        forward(model, layer, weight=weights[layer, "full"])
         if layer < last:
             del weights[layer, "full"]
     grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
@@ -298,23 +301,14 @@ async def domain_data(model: Model) -> None:
             weights.pop((layer, "full")),
         )
         if layer > 0:  # the gradient of the data is not needed
-            arrived = await exchange(
-                model, grad_activations[layer], halo, layer, group="domain"
-            )
-            grad = grad_activations.pop(layer)
-            grad_activations[layer] = summed(low, high, grad, edges, arrived)
-            del grad
-            del arrived
-        sums[layer] = model.scatterreduce(
-            grad_weights.pop(layer), layer
-        )  # over rows and images at once
+            await give_back(model, layer, rows, "domain")
+        # Over rows and images at once.
+        sums[layer] = model.scatterreduce(grad_weights.pop(layer), layer)
     del grad_activations[0]
 
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
+        update(model, layer)
     # --- end of your code ---
 
     for layer in range(model.LAYERS):
@@ -395,7 +389,7 @@ if out:
 print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
 for data, domain in ((1, 4), (2, 2), (4, 1)):
     mesh = Mesh({"data": data, "domain": domain})
-    run = simulate(borrow, layers=LAYERS[:1], mesh=mesh, batches=64, costs=PRICES)
+    run = simulate(take, layers=LAYERS[:1], mesh=mesh, batches=64, costs=PRICES)
     one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
     shape = f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}"
     print(f"{shape}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")

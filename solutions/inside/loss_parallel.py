@@ -41,6 +41,7 @@ from math import exp, log
 
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
+from lib.schedules.given import backward, forward, in_turn, update
 
 PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # The last two layers of this puzzle.
@@ -171,13 +172,34 @@ except PuzzleError as error:
 # a token 0.0012.
 #
 # **Given:** the columns of layers 0 and 2 and the rows of layer 1 that are this rank's, with their optimizer states.
-# `output` is the number of the output layer, `loss` that of the last layer.
+# `output` is the number of the output layer, `loss` that of the last layer. And three helpers for all layers with a
+# weight, which delete what nothing needs any more:
 #
-# **To do:** one training step in which all ranks work on all batches.
+# | helper | what it does |
+# |---|---|
+# | `forward(model, layer, b)` | makes `activations[layer + 1, b]` from `activations[layer, b]`, which stays for backward |
+# | `backward(model, layer, b)` | makes `grad_activations[layer, b]` from `grad_activations[layer + 1, b]`, and adds the gradient of the weight to `grad_weights[layer]`. Of layer 0 that is all: nothing needs the gradient of the data |
+# | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
-# - Forward of the last layer takes no weight: `model.forward(loss, logits)`.
-# - Its backward gives *one* gradient, that of the logits: `model.backward(loss, logits, gradient)`.
-# - `model.loss(losses)` begins the way back, with one number for each token.
+# **To do:** one training step in which all ranks work on all batches. The way of a batch, in which each `!` is a sum that
+# the next layer waits for. Where are the others, around the loss and on the way back?
+#
+# ```
+# forward    0  1 ! output  loss
+# backward   loss  output  1  0
+# ```
+#
+# 1. Write the step of batch `b`, `one_batch(b)`, and await each sum. One batch after the other, that is correct, and
+#    reaches the second goal.
+#    - Forward of the last layer takes no weight: `model.forward(loss, logits)`.
+#    - Its backward gives *one* gradient, that of the logits: `model.backward(loss, logits, gradient)`.
+#    - `model.loss(losses)` begins the way back, with one number for each token.
+# 2. While one batch waits for a sum, another can be computed. Put a `yield` between the call of a sum and its `await`: a
+#    function with a `yield` stops there, and goes on when its turn comes again. `await in_turn(one_batch(b) for b in
+#    batches)` gives turns to all of them, until they are over.
+# 3. With how many batches in flight does no rank wait?
+#
+# There may be more blocks than one: layers 0 and 1, 2 and 3, and so on, and then the output layer.
 #
 # **Rules**
 #
@@ -222,69 +244,34 @@ async def loss_parallel(model: Model) -> None:
         )
 
     # Forward, loss and backward; then update every layer that has a weight.
-    # --- your code (about 58 lines) ---
-    def backward(layer: int, b: int) -> None:
-        grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-            layer,
-            activations.pop((layer, b)),
-            grad_activations.pop((layer + 1, b)),
-            weights[layer],
+    # --- your code (about 26 lines) ---
+    async def one_batch(b: int):
+        activations[0, b] = model.get_activation([b])
+        for layer in range(output + 1):
+            forward(model, layer, b)
+            if layer % 2 == 1:  # rows give a part of a sum
+                after = layer + 1, b
+                coming = model.allreduce(activations.pop(after), layer + 1)
+                yield
+                activations[after] = await coming
+        coming = model.allreduce(model.forward(loss, activations[loss, b]), loss + 1)
+        yield
+        grad_activations[loss + 1, b] = model.loss(await coming)
+        grad_activations[loss, b] = model.backward(
+            loss, activations.pop((loss, b)), grad_activations.pop((loss + 1, b))
         )
-        if b > 0:
-            grad_weights[layer, b] += grad_weights.pop((layer, b - 1))
+        for layer in reversed(range(output + 1)):
+            backward(model, layer, b)
+            if layer % 2 == 0 and layer > 0:  # so do columns, on the way back
+                before = layer, b
+                coming = model.allreduce(grad_activations.pop(before), layer)
+                yield
+                grad_activations[before] = await coming
 
-    coming = {}  # sums on their way, by layer and batch
     for first in range(0, model.BATCHES, 2):
-        batches = range(first, min(first + 2, model.BATCHES))
-        for b in batches:
-            activations[0, b] = model.get_activation([b])
-        for block in range(0, output, 2):
-            for b in batches:
-                if block > 0:
-                    activations[block, b] = await coming.pop((block, b))
-                for layer in (block, block + 1):
-                    activations[layer + 1, b] = model.forward(
-                        layer, activations[layer, b], weights[layer]
-                    )
-                coming[block + 2, b] = model.allreduce(
-                    activations.pop((block + 2, b)), block + 2
-                )
-
-        for b in batches:
-            activations[output, b] = await coming.pop((output, b))
-            activations[loss, b] = model.forward(
-                output, activations[output, b], weights[output]
-            )
-            coming[loss + 1, b] = model.allreduce(
-                model.forward(loss, activations[loss, b]), loss + 1
-            )
-        for b in batches:
-            grad_activations[loss + 1, b] = model.loss(await coming.pop((loss + 1, b)))
-            grad_activations[loss, b] = model.backward(
-                loss, activations.pop((loss, b)), grad_activations.pop((loss + 1, b))
-            )
-            backward(output, b)
-            coming[output, b] = model.allreduce(
-                grad_activations.pop((output, b)), output
-            )
-
-        for block in reversed(range(0, output, 2)):
-            for b in batches:
-                grad_activations[block + 2, b] = await coming.pop((block + 2, b))
-                backward(block + 1, b)
-                backward(block, b)
-                if block > 0:
-                    coming[block, b] = model.allreduce(
-                        grad_activations[block, b], block
-                    )
-                del grad_activations[block, b]
-
+        await in_turn(one_batch(b) for b in range(first, min(first + 2, model.BATCHES)))
     for layer in range(loss):
-        grad_weights[layer] = grad_weights.pop((layer, model.BATCHES - 1))
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer]
+        update(model, layer)
     # --- end of your code ---
 
     for layer in range(loss):
@@ -306,8 +293,9 @@ guess.against(out)
 #
 # Three sums: after the block, of the losses, and of the gradient that the output layer leaves. The first and the last
 # are whole activations, 1.2 each for four batches. That of the losses has 2,048 numbers for all four batches and takes
-# 0.0047: over at 15.9047. Gather the logits instead, and this 0.0047 becomes 2.4. All four ranks then hold four batches
-# of logits for all 2,048 words, 2,097,152 elements: more than all the rest of their activations.
+# 0.0047: over at 15.9047. One batch after the other takes just as long, in 12 sums. Gather the logits instead, and this
+# 0.0047 becomes 2.4. All four ranks then hold four batches of logits for all 2,048 words, 2,097,152 elements: more than
+# all the rest of their activations.
 #
 # </details>
 

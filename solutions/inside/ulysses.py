@@ -33,6 +33,7 @@
 # %%
 from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
+from lib.schedules.given import backward, forward, joined, update
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
 
@@ -64,32 +65,51 @@ def layers(tokens: int) -> list[Layer]:
 # | **of rank 3** | to rank 0 | to rank 1 | to rank 2 | stays |
 #
 # Before the swap a rank has a row of this table, afterwards a column: 2 of the 8 heads, for all rows. Every rank has
-# something different for every other rank: an **all-to-all**. The queries of rank 1, before and after:
+# something different for every other rank: an **all-to-all**. Three functions for it, which you get in the puzzle:
 
 
 # %%
-async def by_heads(model: Model, value):
-    """All rows of some heads, for some rows of all heads."""
+def to_heads(model: Model, value, turn: int = 0, turns: int = 1):
+    """Starts a swap: some rows of all heads for all rows of this rank's heads. With
+    `turns`, for only so much of them: part number `turn` of `turns`."""
+    parts = [
+        model.shard(value, "features", rank * turns + turn, turns * model.RANKS)
+        for rank in range(model.RANKS)
+    ]
+    return model.alltoall(parts, 2)  # one for each rank, and one from each
+
+
+def to_rows(model: Model, value):
+    """Starts the swap that brings rows home: all rows of some heads for some rows of
+    all heads."""
     ranks = range(model.RANKS)
-    mine = [model.shard(value, "features", rank, model.RANKS) for rank in ranks]
-    first, *more = await model.alltoall(mine, 2)  # one for each rank, and one from each
-    for part in more:
-        first = first.combine(part)
-    return first
+    parts = [model.shard(value, "rows", rank, model.RANKS) for rank in ranks]
+    return model.alltoall(parts, 2)
 
 
-async def forward(model: Model) -> None:
+async def arrived(*swaps):
+    """What these swaps bring, as one value."""
+    return joined([part for swap in swaps for part in await swap])
+
+
+# %% [markdown]
+# The queries of rank 1, before a swap and after it:
+
+
+# %%
+async def attention(model: Model) -> None:
     model.weights[0], _ = model.load_weights(0)
     model.weights[1], _ = model.load_weights(1)
     data = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
     queries = model.forward(0, data, model.weights[0])
     keys = model.forward(1, queries, model.weights[1])  # and values
     model.activations["before"] = queries
-    model.activations["after"] = await by_heads(model, queries)
-    model.forward(2, model.activations["after"], await by_heads(model, keys))
+    model.activations["after"] = await arrived(to_heads(model, queries))
+    keys = await arrived(to_heads(model, keys))
+    model.forward(2, model.activations["after"], keys)
 
 
-demo = simulate(forward, layers=layers(4096), batches=1, ranks=4, costs=PRICES)
+demo = simulate(attention, layers=layers(4096), batches=1, ranks=4, costs=PRICES)
 draw_group({"before": demo[1].activations["before"]})
 
 # %%
@@ -116,7 +136,7 @@ draw_attention(demo)
 
 # %%
 try:
-    simulate(forward, layers=layers(4096), batches=1, ranks=16, costs=PRICES)
+    simulate(attention, layers=layers(4096), batches=1, ranks=16, costs=PRICES)
 except PuzzleError as error:
     print(error)
 
@@ -130,11 +150,25 @@ except PuzzleError as error:
 # These are times forward on a rank; backward takes the same again. Updates take 0.5, 1 and 0.5, and the all-reduces of
 # the weights' gradients 0.6, 1.2 and 0.6. To swap half of the features takes half as long.
 #
-# **Given:** the weights of layers 0, 1 and 3, whole on every rank, and the data of this rank's tokens.
+# **Given:** the weights of layers 0, 1 and 3, whole on every rank, and the data of this rank's tokens. And helpers:
 #
-# **To do:** one training step. `model.forward(2, queries, keys)` takes activations 1 and 2, and `model.backward(2,
-# queries, gradient, keys)` gives the gradients of activation 2 and of activation 1, in this order. Activation 1 is used
-# twice, by layer 1 and by attention: add the gradients that both give for it.
+# | helper | what it does |
+# |---|---|
+# | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above |
+# | `await arrived(swap, ...)` | gives what one swap brings, or several, as one value |
+# | `forward(model, layer)`, for layers 0, 1 and 3 | makes `activations[layer + 1]` from `activations[layer]` |
+# | `backward(model, layer)`, for layers 0, 1 and 3 | uses up `activations[layer]` and `grad_activations[layer + 1]`; gives `grad_weights[layer]` and `grad_activations[layer]` |
+# | `update(model, layer)` | updates a weight, and uses up its gradient |
+#
+# **To do:** one training step, in three steps of yours.
+#
+# 1. All heads of a rank at once, and each swap awaited where you call it. `model.forward(2, queries, keys)` takes
+#    activations 1 and 2, and `model.backward(2, queries, gradient, keys)` gives the gradients of activation 2 and of
+#    activation 1, in this order. Activation 1 is used twice, by layer 1 and by attention: add the gradients that both
+#    give for it. Each gradient of a weight is summed over the ranks.
+# 2. Which values are there long before somebody needs them swapped?
+# 3. A rank has two heads, and attention takes them one by one. `to_heads(model, value, turn, turns)` swaps for a part
+#    of a rank's heads.
 #
 # **Rules**
 #
@@ -176,83 +210,47 @@ async def ulysses(model: Model) -> None:
     del data
 
     # Forward, loss and backward; then update layers 0, 1 and 3. Attention has 8 heads.
-    # --- your code (about 67 lines) ---
-    # A rank works on its heads one by one.
-    turns = range(8 // model.RANKS)
+    # --- your code (about 37 lines) ---
+    turns = 8 // model.RANKS  # a rank works on its heads one by one
 
-    ranks = range(model.RANKS)
-
-    def to_heads(value, turn):
-        heads = [rank * len(turns) + turn for rank in ranks]
-        return model.alltoall(
-            [model.shard(value, "features", head, 8) for head in heads], 2
-        )
-
-    def to_rows(value):
-        parts = [model.shard(value, "rows", rank, model.RANKS) for rank in ranks]
-        return model.alltoall(parts, 2)
-
-    async def arrived(*works):
-        first, *more = [part for work in works for part in await work]
-        while more:
-            first = first.combine(more.pop(0))
-        return first
-
-    activations[1] = model.forward(0, activations[0], weights[0])
-    queries = [to_heads(activations[1], turn) for turn in turns]
-    activations[2] = model.forward(1, activations[1], weights[1])
-    keys = [to_heads(activations[2], turn) for turn in turns]
+    forward(model, 0)
+    queries = [to_heads(model, activations[1], i, turns) for i in range(turns)]
+    forward(model, 1)
+    keys = [to_heads(model, activations[2], i, turns) for i in range(turns)]
     del activations[2]
     results = []
-    for turn in turns:
-        activations["queries", turn] = await arrived(queries[turn])
-        activations["keys", turn] = await arrived(keys[turn])
-        activations[3] = model.forward(
-            2, activations["queries", turn], activations["keys", turn]
-        )
-        results.append(to_rows(activations.pop(3)))
+    for i in range(turns):
+        activations[1, i] = await arrived(queries.pop(0))
+        activations[2, i] = await arrived(keys.pop(0))
+        activations[3] = model.forward(2, activations[1, i], activations[2, i])
+        results.append(to_rows(model, activations.pop(3)))
     activations[3] = await arrived(*results)
-    del queries, keys, results
+    del results
 
-    activations[4] = model.forward(3, activations[3], weights[3])
+    forward(model, 3)
     grad_activations[4] = model.loss(activations.pop(4))
-    grad_weights[3], grad_activations[3] = model.backward(
-        3, activations.pop(3), grad_activations.pop(4), weights[3]
-    )
-    gradients = [to_heads(grad_activations[3], turn) for turn in turns]
+    backward(model, 3)
+    gradients = [to_heads(model, grad_activations[3], i, turns) for i in range(turns)]
     del grad_activations[3]
     sums = {3: model.allreduce(grad_weights.pop(3), 3)}
 
-    keys, queries = [], []
-    for turn in turns:
-        grad_activations[3] = await arrived(gradients[turn])
-        grad_activations["keys"], grad_activations["queries"] = model.backward(
-            2,
-            activations.pop(("queries", turn)),
-            grad_activations.pop(3),
-            activations.pop(("keys", turn)),
+    for i in range(turns):
+        grad_activations[3] = await arrived(gradients.pop(0))
+        grad_activations[2], grad_activations[1] = model.backward(
+            2, activations.pop((1, i)), grad_activations.pop(3), activations.pop((2, i))
         )
-        keys.append(to_rows(grad_activations.pop("keys")))
-        queries.append(to_rows(grad_activations.pop("queries")))
+        keys.append(to_rows(model, grad_activations.pop(2)))
+        queries.append(to_rows(model, grad_activations.pop(1)))
     grad_activations[2] = await arrived(*keys)
-    grad_weights[1], grad_activations[1] = model.backward(
-        1, activations.pop(1), grad_activations.pop(2), weights[1]
-    )
+    backward(model, 1)
     sums[1] = model.allreduce(grad_weights.pop(1), 1)
-    grad_activations[1] = grad_activations[1] + await arrived(*queries)
-    del gradients, keys, queries
-
-    grad_weights[0], _ = model.backward(
-        0, activations.pop(0), grad_activations.pop(1), weights[0]
-    )
-    del _
+    grad_activations[1] += await arrived(*queries)
+    del keys, queries
+    backward(model, 0)
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (3, 1, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer]
+        update(model, layer)
     # --- end of your code ---
 
     for layer in (0, 1, 3):
@@ -329,13 +327,9 @@ async def swapped(model: Model) -> float:
     queries = model.forward(0, data, weights[0])
     keys = model.forward(1, queries, weights[1])
     began = model.time
-    result = model.forward(
-        2, await by_heads(model, queries), await by_heads(model, keys)
-    )
-    ranks = range(model.RANKS)
-    await model.alltoall(
-        [model.shard(result, "rows", rank, len(ranks)) for rank in ranks], 2
-    )
+    queries = await arrived(to_heads(model, queries))
+    keys = await arrived(to_heads(model, keys))
+    await arrived(to_rows(model, model.forward(2, queries, keys)))
     return model.time - began
 
 

@@ -199,7 +199,7 @@ def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:
         for layer in range(model.LAYERS):
             model.activations[0] = model.activations.get(0) or model.get_activation(mine(model))
             shard, _ = model.load_weights(layer, model.rank, ranks)
-            forward(model, layer, await model.allgather(shard, layer))
+            forward(model, layer, weight=await model.allgather(shard, layer))
         loss(model)
         for layer in reversed(range(model.LAYERS)):
             own = (model.rank + by) % ranks

@@ -54,8 +54,8 @@ from lib import (
     stages,
 )
 from lib.errors.fixes import HOW
+from lib.schedules import given as helpers
 from lib.schedules.data_parallel import segments
-from lib.schedules.given import accumulate, by_chunk, exchange, in_turn, joined, summed
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.locations import home, reference
 from tests.support.drivers import gather
@@ -71,12 +71,14 @@ ABOVE = {
         *["start_exchange", "joined", "add_up", "mail_of", "load", "update", "Call", "to_be_awaited", "goes_on"],
         *["in_phases", "passes_of", "alone"],
     ],
+    "zigzag": ["ring", "ring_back"],
+    "ulysses": ["to_heads", "to_rows", "arrived"],
     "expert_parallel": ["cut", "joined", "exchanges", "add_up", "update"],
     "moe_pipeline": ["exchange", "block_of", "update"],
     "halo_conv": ["my_rows", "blocks", "output"],
     "weighted_mean": ["my_rows", "backward"],
     "group_norm": ["my_rows", "input_half", "weight_half"],
-    "domain_data": ["my_rows", "exchange", "summed"],
+    "domain_data": ["my_rows", "borrow", "give_back"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
     "neighborhood_attention": ["my_rows", "take_back"],
     "place_inputs": ["take_apart", "forward", "backward"],
@@ -167,9 +169,7 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 def code_of(puzzle: str, alternative: str | None = None) -> str:
     """The function of a puzzle's reference and those above it in its notebook, or all functions of an alternative.
     Without comments and empty lines: what they say may change."""
-    path = reference(puzzle)
-    path = path if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
-    text = path.read_text("utf-8")
+    text = path_of(puzzle, alternative).read_text("utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
     for node in ast.parse(text).body:
@@ -177,6 +177,20 @@ def code_of(puzzle: str, alternative: str | None = None) -> str:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             lines += text.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
+
+
+def path_of(puzzle: str, alternative: str | None = None) -> Path:
+    return reference(puzzle) if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
+
+
+def helpers_of(case: Case) -> list[str]:
+    """The names that the case's notebook, or the alternative from which it starts, imports from the given helpers."""
+    if case.puzzle is None:
+        return []
+    paths = {path_of(case.puzzle), path_of(case.puzzle, case.fields.get("start"))}
+    nodes = [node for path in paths for node in ast.parse(path.read_text("utf-8")).body]
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == helpers.__name__]
+    return [alias.name for node in imports for alias in node.names]
 
 
 def changed(code: str, change: str) -> str:
@@ -196,8 +210,8 @@ def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
     given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise)
-    rows = (by_chunk, exchange, joined, summed, accumulate, in_turn)
-    namespace: dict[str, Any] = {each.__name__: each for each in (*given, *rows)}
+    namespace: dict[str, Any] = {each.__name__: each for each in given}
+    namespace |= {name: getattr(helpers, name) for name in helpers_of(case)}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)

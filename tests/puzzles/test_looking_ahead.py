@@ -66,7 +66,7 @@ async def within_a_direction(model: Model, *, ahead: bool = True) -> None:
             following = order[place + 1 : place + 2] if ahead else ()
             coming = next((model.allgather(weights[after], after) for after in following), None)
             if order is layers:
-                forward(model, layer, weights["whole"])
+                forward(model, layer, weight=weights["whole"])
                 del weights["whole"]
             else:
                 gradient = backward(model, layer, weights["whole"])

@@ -106,7 +106,7 @@ async def forward_gathered(model: Model) -> None:
     model.activations[0] = model.get_activation(mine(model))
     for layer in range(model.LAYERS):
         model.weights["whole"] = await model.allgather(model.weights[layer], layer)
-        forward(model, layer, model.weights["whole"])
+        forward(model, layer, weight=model.weights["whole"])
         del model.weights["whole"]
     loss(model)
 
@@ -221,7 +221,7 @@ async def pipeline_fsdp(model: Model) -> None:
             model.activations[layer] = inp
         model.weights["whole"] = await model.allgather(model.weights[layer], layer)
         if layer == stage:
-            forward(model, layer, model.weights["whole"])
+            forward(model, layer, weight=model.weights["whole"])
         del model.weights["whole"]
         if layer == stage and layer + 1 < model.LAYERS:
             await model.pass_to(model.rank + 1, model.activations[layer + 1])

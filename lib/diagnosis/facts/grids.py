@@ -10,7 +10,7 @@ from lib.errors.wording import numbered
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE, RunSet
-from lib.values.kinds.attention import NeighborhoodAttention
+from lib.values.kinds.attention import Attention, NeighborhoodAttention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
 from lib.values.values import ActivationGrad, Value, describe
@@ -136,10 +136,13 @@ def OtherParts(op: str, role: str, one: Value, other: Value) -> Words:
 
 @because(OtherParts)
 def other_parts(fact: Fact, program: Running) -> str | None:
-    """Values of different rows: did a layer get no halo, or does this rank have the one that goes with the other?"""
+    """Values of different rows: did a layer get no halo, was a gradient not swapped, is the other one here, too?"""
     for value in (fact.one, fact.other):
         if fact.role in SPACE and (found := _lacked_halo(value, fact.role)) is not None:
             return found
+    kinds, grad, heads = program.world.models[program.rank].shape.kinds, fact.other, fact.one.place.part("features")
+    if heads and isinstance(grad, ActivationGrad) and isinstance(kinds[grad.layer], Attention):
+        return "this rank has all rows of some heads: swap the gradient for these, by an all-to-all"
     for value, other in ((fact.one, fact.other), (fact.other, fact.one)) if fact.role == "rows" else ():
         wanted = other.place.part("rows")
         for number, held in () if wanted is None else alike(program, value):

@@ -165,12 +165,15 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
             f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one,\n"
             "so it belongs inside a loop over the layers"
         )
+    seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
+    cut = any(part is not None and not part.whole for part in map(grad.place.part, ("in", "out")))
+    if cut and copies is None and made is not None and made.op in BY_WEIGHT:
+        return f"no other rank has this part of the weight: update once, after the last batch, and not after {seen}"
     op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
     axis = groups.sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
     if op == "allreduce" and copies is not None and len(copies[1]) < program.world.ranks:
         whose, group = f"{these('rank', copies[1])}, which have the same weight,", f", group={copies[0]}"
-    seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     idea = f"this rank has only seen {seen}:\nthe gradients of {whose} have to be summed before anyone updates"
     if copies is not None and group.endswith(copies[0]):
         idea = f"this rank has only seen {seen}, and {these('rank', copies[1])} have the same weight:\n"
