@@ -166,12 +166,6 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         )
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
-    if "'function' object is not an async iterator" in text:
-        return (
-            "the function itself takes no turns, and what it gives does: call it, as in in_turn(step(b) for b in ...)"
-        )
-    if "async_generator" in text:
-        return "a function with a `yield` is not awaited itself: in_turn([...]) gives it its turns, and that is awaited"
     if "NoneType" in text:
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)

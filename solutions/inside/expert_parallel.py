@@ -41,6 +41,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
+from lib.schedules.given import accumulate, joined, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -72,21 +73,13 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So before layer 2 the ranks
 # exchange tokens: each cuts what it has into pieces for experts 0, 1, 2 and 3, and sends each to the rank with that
 # expert. An **all-to-all** does that for all ranks at once. After layer 2 another one brings the results home. Forward,
-# with two helpers for cutting and joining:
+# where `cut` makes the pieces, and `joined` puts what comes from all ranks together:
 
 
 # %%
 def cut(model: Model, value, dim: str) -> list:
     """A value cut along a dim, into one piece for each rank."""
     return [model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)]
-
-
-def joined(pieces: list):
-    """The pieces that came from all ranks, as one value."""
-    whole, *others = pieces
-    for piece in others:
-        whole = whole.combine(piece)
-    return whole
 
 
 async def only_forward(model: Model) -> None:
@@ -168,8 +161,8 @@ except PuzzleError as error:
 # | `back_home` | ... | backward: layers 1 and 0 | |
 #
 # Between two stretches a part is on the way. That is when the rank can compute a stretch of another part. Two helpers
-# for that: `send` starts an exchange, and `await arrived(part)` gives what has come. The other two you have written in
-# puzzles before.
+# for that: `send` starts an exchange, and `await arrived(part)` gives what has come. Two more you have written before:
+# `accumulate(model, layer, gradient)` adds to `grad_weights[layer]`, and `update(model, layer)` updates a weight with it.
 
 
 # %%
@@ -184,23 +177,6 @@ def exchanges(model: Model):
         return joined(await on_the_way.pop(part))
 
     return send, arrived
-
-
-def add_up(model: Model, layer: int, gradient) -> None:
-    """Adds the gradient of a weight to those of the parts before."""
-    if layer in model.grad_weights:
-        gradient = model.grad_weights[layer] + gradient
-    model.grad_weights[layer] = gradient
-
-
-def update(model: Model, layer: int) -> None:
-    """Updates a weight, and lets go of its gradient."""
-    model.weights[layer], model.opt_states[layer] = model.update(
-        layer,
-        model.grad_weights.pop(layer),
-        model.weights[layer],
-        model.opt_states[layer],
-    )
 
 
 # %% [markdown]
@@ -289,14 +265,14 @@ async def expert_parallel(model: Model) -> None:
     async def back_at_expert(part: int) -> None:
         tokens, gradient = activations.pop((2, part)), await arrived(part)
         of_expert, gradient = model.backward(2, tokens, gradient, weights[2])
-        add_up(model, 2, of_expert)
+        accumulate(model, 2, of_expert)
         send(part, gradient, "batch")
 
     async def back_home(part: int) -> None:
         gradient = model.backward(1, None, await arrived(part))
         tokens = activations.pop((0, part))
         of_layer_0, _ = model.backward(0, tokens, gradient, weights[0])
-        add_up(model, 0, of_layer_0)
+        accumulate(model, 0, of_layer_0)
 
     for part in range(parts):
         leave(part)

@@ -42,6 +42,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
+from lib.schedules.given import accumulate, joined, update
 from lib.suite.course.solutions import run_of
 
 MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
@@ -106,23 +107,15 @@ async def exchange(model: Model, value, dim: str, layer: int):
     parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
     coming = model.alltoall(parts, layer, group="expert")
     del value, parts
-    whole, *others = await coming
-    for part in others:
-        whole = whole.combine(part)
-    return whole
+    return joined(await coming)
 
 
 def block_of(model: Model):
     """Three functions, for a batch in the four layers of this stage: forward, backward
     down to the dense layer, and backward of that one. Gradients of weights add up."""
-    weights, _, activations, grad_activations, grad_weights = model.storage()
+    weights, _, activations, grad_activations, _ = model.storage()
     first = 4 * model.coord.get("stage", 0)
     dense, dispatch, experts, combine = range(first, first + 4)
-
-    def add_up(layer: int, gradient) -> None:
-        if layer in grad_weights:
-            gradient = grad_weights[layer] + gradient
-        grad_weights[layer] = gradient
 
     async def through(b: int):
         out = model.forward(dense, activations[dense, b], weights[dense])
@@ -137,7 +130,7 @@ def block_of(model: Model):
         grad = await exchange(model, grad, "experts", experts)
         tokens = activations.pop((experts, b))
         of_expert, grad = model.backward(experts, tokens, grad, weights[experts])
-        add_up(experts, of_expert)
+        accumulate(model, experts, of_expert)
         del tokens, of_expert
         grad = await exchange(model, grad, "batch", dispatch)
         grad_activations[dense + 1, b] = model.backward(dispatch, None, grad)
@@ -145,20 +138,10 @@ def block_of(model: Model):
     def back_through_dense(b: int):
         tokens, grad = activations.pop((dense, b)), grad_activations.pop((dense + 1, b))
         of_dense, grad = model.backward(dense, tokens, grad, weights[dense])
-        add_up(dense, of_dense)
+        accumulate(model, dense, of_dense)
         return grad
 
     return through, back_to_dense, back_through_dense
-
-
-def update(model: Model, layer: int) -> None:
-    """Updates a weight, and lets go of its gradient."""
-    model.weights[layer], model.opt_states[layer] = model.update(
-        layer,
-        model.grad_weights.pop(layer),
-        model.weights[layer],
-        model.opt_states[layer],
-    )
 
 
 # %% [markdown]

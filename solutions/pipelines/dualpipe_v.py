@@ -47,6 +47,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
+from lib.schedules.given import accumulate, joined
 
 FAIR = route_by_loads([1, 1])  # each of two experts gets half of the tokens
 BLOCK = [
@@ -83,21 +84,6 @@ def start_exchange(model: Model, value, dim: str, layer: int):
     ranks = len(model.group("expert"))
     parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
     return model.alltoall(parts, layer, group="expert")
-
-
-def joined(parts):
-    """What came from all ranks, as one value."""
-    whole, *others = parts
-    for part in others:
-        whole = whole.combine(part)
-    return whole
-
-
-def add_up(model: Model, layer: int, gradient) -> None:
-    """Adds the gradient of a weight to those of the microbatches before."""
-    if layer in model.grad_weights:
-        gradient = model.grad_weights[layer] + gradient
-    model.grad_weights[layer] = gradient
 
 
 def mail_of(model: Model):
@@ -278,14 +264,14 @@ def passes_of(model: Model):
         grad = joined(await coming)
         inp = activations.pop((experts, b))
         of_weight, grad = model.backward(experts, inp, grad, weights[experts])
-        add_up(model, experts, of_weight)
+        accumulate(model, experts, of_weight)
         coming = start_exchange(model, grad, "batch", dispatch)
         del inp, grad, of_weight
         yield  # gradients of the tokens are on their way home
         grad = model.backward(dispatch, None, joined(await coming))
         inp = activations.pop((dense, b))
         of_weight, grad = model.backward(dense, inp, grad, weights[dense])
-        add_up(model, dense, of_weight)
+        accumulate(model, dense, of_weight)
         await hand_on(stage - 1, "grad_activations", (dense, b), grad)
 
     async def finish() -> None:
