@@ -41,6 +41,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
+from lib.schedules.given import update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -168,8 +169,8 @@ except PuzzleError as error:
 # | `back_home` | ... | backward: layers 1 and 0 | |
 #
 # Between two stretches a part is on the way. That is when the rank can compute a stretch of another part. Two helpers
-# for that: `send` starts an exchange, and `await arrived(part)` gives what has come. The other two you have written in
-# puzzles before.
+# for that: `send` starts an exchange, and `await arrived(part)` gives what has come. You have written `add_up` in puzzles
+# before, and `update(model, layer)`, which updates a weight and lets go of its gradient.
 
 
 # %%
@@ -191,16 +192,6 @@ def add_up(model: Model, layer: int, gradient) -> None:
     if layer in model.grad_weights:
         gradient = model.grad_weights[layer] + gradient
     model.grad_weights[layer] = gradient
-
-
-def update(model: Model, layer: int) -> None:
-    """Updates a weight, and lets go of its gradient."""
-    model.weights[layer], model.opt_states[layer] = model.update(
-        layer,
-        model.grad_weights.pop(layer),
-        model.weights[layer],
-        model.opt_states[layer],
-    )
 
 
 # %% [markdown]

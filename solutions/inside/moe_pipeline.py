@@ -42,6 +42,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
+from lib.schedules.given import update
 from lib.suite.course.solutions import run_of
 
 MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
@@ -149,16 +150,6 @@ def block_of(model: Model):
         return grad
 
     return through, back_to_dense, back_through_dense
-
-
-def update(model: Model, layer: int) -> None:
-    """Updates a weight, and lets go of its gradient."""
-    model.weights[layer], model.opt_states[layer] = model.update(
-        layer,
-        model.grad_weights.pop(layer),
-        model.weights[layer],
-        model.opt_states[layer],
-    )
 
 
 # %% [markdown]
@@ -269,8 +260,8 @@ async def moe_pipeline(model: Model) -> None:
         experts, model.coord["expert"], len(model.group("expert"))
     )
 
-    # Batches `mine`, forward and backward through both stages; then sum the gradients of
-    # `dense` and `experts`, and update both.
+    # Batches `mine`, forward and backward through both stages; then sum the gradients
+    # of `dense` and `experts`, and update both.
     # --- your code (about 34 lines) ---
     messages, sums = {}, {}  # that are on their way
 
