@@ -52,8 +52,8 @@ E = TypeVar("E", bound="PuzzleError")
 P = ParamSpec("P")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
-CO_COROUTINE = 0x80
-"""The flag of the code of an async function: inspect.CO_COROUTINE, without the price of importing inspect."""
+ASYNC = 0x80 | 0x200
+"""The flags of the code of an async function, without a `yield` and with one. Importing inspect has its price."""
 
 
 class Words(NamedTuple):
@@ -306,9 +306,9 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     fix = put_await(call, where)
     if where is not None and here is not None and where.line != here.line:
         fix += "\nor put `await` where the result is used, if other work should run in the meantime"
-        if where.function != here.function:
+        if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:
             fix = f"await it first: {where.function}, in line {where.line}, only starts it"
-    if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & CO_COROUTINE:
+    if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & ASYNC:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
     return ForgottenAwait(what, expected=expected, got=got, fix=fix)
 
