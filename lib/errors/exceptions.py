@@ -307,7 +307,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     fix = put_await(call, where)
     if where is not None and here is not None and where.line != here.line:
         fix += "\nor put `await` where the result is used, if other work should run in the meantime"
-        if where.function != here.function:
+        if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:
             fix = f"await it first: {where.function}, in line {where.line}, only starts it"
     if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & ASYNC:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
