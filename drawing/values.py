@@ -109,7 +109,7 @@ def picture_of_value(value: Value) -> Picture:
 
 
 def draw_group(group: Any) -> Picture:
-    """All values of a store, a dict or a list in one picture of the network, with the keys they have there."""
+    """Draw all values of a store, a dict or a list in one picture of the network, with the keys they have there."""
     if isinstance(group, Value):
         return picture_of_value(group)
     if isinstance(group, Mapping):

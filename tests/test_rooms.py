@@ -36,7 +36,7 @@ BUDGETS = {
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_430,
     "lib/suite/course": 1_420,
-    "lib/suite/grade": 3_670,
+    "lib/suite/grade": 3_680,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_240,

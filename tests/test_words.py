@@ -113,3 +113,25 @@ def test_it_reads_what_people_read() -> None:
 def test_what_is_allowed_is_there() -> None:
     for where, what in ALLOWED:
         assert any(path.startswith(where) and re.search(rf"\b{what}\b", text) for path, text in texts()), (where, what)
+
+
+def test_the_docstring_of_a_public_function_begins_with_a_verb() -> None:
+    """Attributes are nouns, and so is what has a row in a table: a fact, or a cause."""
+
+    def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        for one in ast.iter_child_nodes(node):
+            if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
+                yield from functions(one)
+            elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and not one.name.startswith("_"):
+                yield one
+
+    nouns = {"The", "A", "An", "All", "Each", "What", "Which", "Who", "Whose", "Whether", "Where", "When", "How", "Why"}
+    found = [
+        (f"{path.name}: {one.name}", (ast.get_docstring(one) or "").split(" ", 1)[0])
+        for room in ("lib", "drawing")
+        for path in ROOT.glob(f"{room}/**/*.py")
+        for one in functions(ast.parse(path.read_text("utf-8")))
+        if not any(re.search("property|fact|because", ast.unparse(mark)) for mark in one.decorator_list)
+    ]
+    assert [name for name, first in found if first in nouns] == []
+    assert len(found) > 1000

@@ -117,7 +117,7 @@ class Comparison:
         self.lesson = lesson(self.drawn) if all(run.counts for run in self.runs) else None
 
     def picture(self) -> Picture:
-        """All of it in one picture."""
+        """Draw all of it in one picture."""
         scene = Scene(self.width, 0)
         y = self._table(scene, self._headline(scene)) + 8
         y = self._legend(scene, y)

@@ -79,7 +79,7 @@ class Exchange(NamedTuple):
 
 @kept
 def exchanges(run: Trace) -> list[Exchange]:
-    """All collectives and messages of a run, first those that happened, in the order of their starts."""
+    """Return all collectives and messages of a run, first those that happened, in the order of their starts."""
     every = [*(_collective(run, joined) for joined in collectives(run)), *_messages(run)]
     return sorted(every, key=lambda one: (one.start is None, one.issued if one.start is None else one.start, one.ranks))
 

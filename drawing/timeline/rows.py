@@ -45,7 +45,7 @@ def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Sh
 
 @kept
 def fold(trace: Trace) -> list[Fold]:
-    """All ranks of a run, those that are alike together, in the order of their first ranks."""
+    """Return all ranks of a run, those that are alike together, in the order of their first ranks."""
     return [Fold(ranks, _own(trace, ranks)) for ranks in _alike(trace)]
 
 

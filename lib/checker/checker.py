@@ -221,7 +221,7 @@ class Forgotten(NamedTuple):
 
     @classmethod
     def of(cls, run: Trace) -> Forgotten:
-        """All of it. A run that failed has forgotten nothing: it did not come so far."""
+        """Return all of it. A run that failed has forgotten nothing: it did not come so far."""
         hidden = figures.hidden(run)
         if run.error is not None:
             return cls(hidden, [], [], [])

@@ -106,7 +106,7 @@ def other_layer(trace: Trace) -> str | None:
 
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
-    """Why a goal does not count: how much is sent, and the largest activation that is gathered, else the first
+    """Say why a goal does not count: how much is sent, and the largest activation that is gathered, else the first
     all-reduce, else the first optimizer state that travels, else the first communication of all. `alone`: whether
     easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
@@ -140,8 +140,8 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 
 
 def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
-    """Why no goal counts: weight halves of backward were done whose input halves never were. Nobody needs the gradient
-    of the data, but `backward` works it out too, and goals and lower bounds are for that.
+    """Say why no goal counts: weight halves of backward were done whose input halves never were. Nobody needs the
+    gradient of the data, but `backward` works it out too, and goals and lower bounds are for that.
 
     A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
     come from some that were: half a backward of those is computed before the step has come that far.
@@ -190,7 +190,7 @@ def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | Non
 
 
 def undivided(trace: Trace, domain: bool) -> str | None:
-    """Why no goal counts: ranks share each batch in the puzzle, and here one of them worked on all of it."""
+    """Say why no goal counts: ranks share each batch in the puzzle, and here one of them worked on all of it."""
     images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)
     if not domain or trace.ranks == images:
         return None
@@ -219,7 +219,7 @@ def undivided(trace: Trace, domain: bool) -> str | None:
 
 
 def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
-    """Why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
+    """Say why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
     program = trace.programs[top.rank]
     now, here = program.events[top.index], place_of(program.events[top.index])
     over = float(top.elements) - limit
@@ -343,8 +343,8 @@ def _spare(program: Program, top: figures.Peak, held: set[int]) -> tuple[Value, 
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
-    """Why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else where
-    a rank waits longest."""
+    """Say why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else
+    where a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     again, vain = _work(trace)

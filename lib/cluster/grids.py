@@ -45,8 +45,8 @@ def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Gri
 
 
 def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
-    """All of these of at most so many devices, each with how many a process owns; small ones first. Of at most four
-    devices it is every order of the devices."""
+    """Yield all of these of at most so many devices, each with how many a process owns; small ones first. Of at most
+    four devices it is every order of the devices."""
     for count in range(1, most + 1):
         for replica, data, model in product(range(1, count + 1), repeat=3):
             if replica * data * model == count:

@@ -276,7 +276,7 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
 
 
 def pipelined(program: Running, grad: Any) -> str | None:
-    """Why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
+    """Say why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
     programs = _pipeline(program)
     ops = {event.op for p in programs for event in p.events}
     if len(programs) < 2 or ops & COLLECTIVES.keys() or not ops & MESSAGES or sum_axis(program) is not None:

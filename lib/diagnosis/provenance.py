@@ -49,7 +49,7 @@ def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
 
 
 def had_by_all(gradient: Value, other: int | None = None) -> str | None:
-    """Why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
+    """Say why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
     from. `other` is a rank that has to be one of them."""
     found = came_of(gradient, "allreduce")
     if found is None or (other is not None and other not in found[0].group):
@@ -91,7 +91,7 @@ def sent_in(program: Running, received: Event) -> str:
 
 
 def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[int]:
-    """All batches with which a rank has done one of some operations on a layer."""
+    """Return all batches with which a rank has done one of some operations on a layer."""
     done = [event.batches for event in program.events if event.op in ops and event.layer == layer]
     return frozenset[int]().union(*done)
 

@@ -58,7 +58,7 @@ class Size(NamedTuple):
         return ", ".join(counted(count, noun, ",") for count, noun in counts)
 
     def too_large(self) -> str | None:
-        """Why no command makes anything of this size, where it is too large."""
+        """Say why no command makes anything of this size, where it is too large."""
         amount = self.ranks * self.layers * self.batches
         what = f"{self.words()} are too many: ranks times layers times batches are at most {LARGEST:,}, and here"
         return f"{what} {amount:,}" if amount > LARGEST else None

@@ -149,7 +149,7 @@ def fully_sharded(shard: str | None = None, replica: str | None = None) -> Calla
         load(model, shard=model.rank if shard is None else members.index(model.rank), total=len(members))
         model.activations[0] = model.get_activation(mine(model))
         for layer in range(model.LAYERS):
-            forward(model, layer, await model.allgather(weights[layer], layer, shard))
+            forward(model, layer, weight=await model.allgather(weights[layer], layer, shard))
         loss(model)
         for layer in reversed(range(model.LAYERS)):
             gradient = backward(model, layer, await model.allgather(weights[layer], layer, shard))

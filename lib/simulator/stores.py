@@ -146,7 +146,7 @@ class Store(dict[Any, T]):
         return "\n".join(lines) if lines else f"{self.name} is empty"
 
     def deleted(self) -> Iterator[tuple[Any, int, Place | None]]:
-        """Each key that was deleted, with the id of the value that it had, and the line."""
+        """Yield each key that was deleted, with the id of the value that it had, and the line."""
         for key, (number, code, instruction) in self._gone().items():
             yield key, number, resolve(code, instruction)
 

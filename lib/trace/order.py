@@ -63,7 +63,7 @@ class Passage(NamedTuple):
 
 @kept
 def messages(run: Trace) -> list[Passage]:
-    """All messages of a run, in the order of their senders' programs."""
+    """Return all messages of a run, in the order of their senders' programs."""
     received: dict[tuple[int, int], list[int]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):

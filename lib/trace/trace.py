@@ -76,7 +76,8 @@ def look_for_garbage() -> None:
 
 
 def absent(models: object) -> str | None:
-    """Why there is no run in what simulate was to return: it is not solved, or it failed. None where there is one."""
+    """Say why there is no run in what simulate was to return: it is not solved, or it failed. None where there is
+    one."""
     if not isinstance(models, list | tuple) or models:
         return None
     puzzle = getattr(cast("object", models), "puzzle", None)  # a list without Models knows which one is not solved

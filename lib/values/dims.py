@@ -225,7 +225,7 @@ class RunSet(Set[int]):
 
     @classmethod
     def span(cls, first: int, after: int) -> RunSet:
-        """All numbers from the first to the one before `after`."""
+        """Return all numbers from the first to the one before `after`."""
         return cls((first, after)) if first < after else cls()
 
     @classmethod

@@ -90,7 +90,7 @@ class Bound:
     costs: Costs = UNIT
 
     def excuse(self, trace: Trace) -> str | None:
-        """Why this run is not of the family, and so may be below the limits; None where it is."""
+        """Say why this run is not of the family, and so may be below the limits; None where it is."""
         return excuse(trace, self.family)
 
     @property

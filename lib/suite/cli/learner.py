@@ -56,7 +56,7 @@ def status() -> None:
 
 
 def list_() -> None:
-    """The puzzles by chapter, and how far you are: their sizes and their goals."""
+    """List the puzzles by chapter, and how far you are: their sizes and their goals."""
 
     def row(record: Record) -> Sequence[str]:
         skipped = f"\n(deepens {record.deepens}: may be skipped)" if record.deepens else ""

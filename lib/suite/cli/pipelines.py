@@ -54,7 +54,7 @@ def list_(
     ranks: Annotated[int, option("Ranks.", min=1)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
 ) -> None:
-    """The schedules that have a name: how long they take, how much they hold, and where they are from."""
+    """List the schedules that have a name: how long they take, how much they hold, and where they are from."""
     figures = numbers("stages a rank", "time", "bubble", "of span", "peak")
     bubble = "bubble: of that time, and of the longest that a rank is at work"
     size = f"{counted(ranks, 'rank')}, {counted(batches, 'microbatch')}"

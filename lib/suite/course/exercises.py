@@ -74,7 +74,7 @@ def hint(puzzle: str, opened: int = 0) -> Hints:
 
 
 def next_hint(puzzle: str) -> Hints:
-    """The hints of a puzzle with one more open than was recorded."""
+    """Return the hints of a puzzle with one more open than was recorded."""
     return hint(puzzle, min(known().get(puzzle, Standing()).hints + 1, len(PUZZLES[puzzle].hints)))
 
 
@@ -108,7 +108,7 @@ class Quantity:
         return f"{self.name} ({self.unit + ': ' if self.unit else ''}{self.meaning})"
 
     def text(self, values: Sequence[float], ranks: int) -> str:
-        """The values in a run of so many ranks, in words."""
+        """Return the values in a run of so many ranks, in words."""
         if len(values) == ranks > 1:
             return "all are equal"
         return " or ".join(f"{value:.1f}" if self.unit == "%" else amount(value) for value in values)
@@ -194,7 +194,7 @@ class Prediction:
 
 
 def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Prediction:
-    """A prediction of a run, such as predict("ddp", end=..., memory=1_835_008). `...` means no guess yet.
+    """Write down a prediction of a run, such as predict("ddp", end=..., memory=1_835_008). `...` means no guess yet.
 
     The quantities are end (time units), memory (elements on the rank with the highest peak), rank (which that is),
     collectives and messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.

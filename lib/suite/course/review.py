@@ -33,9 +33,9 @@ ROWS = 12  # rows of the table of the peak that are shown
 
 
 def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None:
-    """The run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in words.
-    Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the
-    run does not have the sizes of the puzzle. The reference is run here, for a correct run only."""
+    """Return the run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in
+    words. Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError
+    where the run does not have the sizes of the puzzle. The reference is run here, for a correct run only."""
     from lib.analysis.bounds.limits import has_bound, lower_bound
     from lib.checker.checker import check
     from lib.suite.course.solutions import known_ways, run_of_file, schedule_of
@@ -106,19 +106,19 @@ class Review(Answer):
         return grouped(self.idle)
 
     def rows(self) -> list[Row]:
-        """The table of what is alive at the peak."""
+        """Return the table of what is alive at the peak."""
         return rows(self.mine, self.alive)
 
     def head(self) -> str:
-        """The verdict. Of its notes it has the first lines: what they tell of is told below."""
+        """Return the verdict. Of its notes it has the first lines: what they tell of is told below."""
         return replace(self.verdict, notes=tuple(note.partition("\n")[0] for note in self.verdict.notes)).text()
 
     def ends(self) -> Iterator[str]:
-        """The whole review in words, below the verdict."""
+        """Yield the whole review in words, below the verdict."""
         yield from chain(self.bounds(), self.proofs(), (self.beside(),), self.waits(), self.memory())
 
     def bounds(self) -> Iterator[str]:
-        """The lower bounds, what they are made of, and how far the run is above them."""
+        """Yield the lower bounds, what they are made of, and how far the run is above them."""
         if (premise := self.premise()) is not None:
             yield premise
         yield from (f"  {limit}" for limit in self.limits())
@@ -138,7 +138,7 @@ class Review(Answer):
         return self.bound if self.verdict.correct and self.excuse is None else None
 
     def limits(self) -> Iterator[str]:
-        """Each lower bound that speaks of this run, and how far the run is above it."""
+        """Yield each lower bound that speaks of this run, and how far the run is above it."""
         bound, verdict = self._speaking(), self.verdict
         if bound is None:
             return
@@ -200,7 +200,7 @@ class Review(Answer):
             yield further
 
     def heads(self) -> tuple[str, ...]:
-        """The critical path, and how much the ranks do not compute. Nothing where nothing took time."""
+        """Return the critical path, and how much the ranks do not compute. Nothing where nothing took time."""
         whole = figures.makespan(self.mine)
         if not whole:
             return ()
@@ -220,7 +220,7 @@ class Review(Answer):
         return path, f"Gaps: {in_units(empty)} of {count} x {exact(units(whole))} ({share}) are not computing:"
 
     def reasons(self) -> tuple[tuple[Group, ...], str]:
-        """The groups of gaps that are told one by one, and what is said of all others."""
+        """Return the groups of gaps that are told one by one, and what is said of all others."""
         groups = self.groups
         told, rest = groups[:GROUPS], groups[GROUPS:]
         others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"

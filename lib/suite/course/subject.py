@@ -65,7 +65,7 @@ class Outcome:
         return self.run is not None and self.run.puzzle is None and not self.run.sized
 
     def text(self, width: int = 100) -> str:
-        """The verdict in words, with bars that leave room for their figures on lines of so many characters."""
+        """Return the verdict in words, with bars that leave room for their figures on lines of so many characters."""
         bars = max(4, min(24, width - 42))
         text = self.verdict.text(bars) if isinstance(self.verdict, Verdict) else self.verdict.text()
         return text + "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." * self.aimless

@@ -108,7 +108,7 @@ class Config:
         seconds: float | None = None,
         points: str | None = None,
     ) -> Config:
-        """The same with what options say, which win: over what a file says of single puzzles, too."""
+        """Return the same with what options say, which win: over what a file says of single puzzles, too."""
         chosen = tuple(puzzles)
         if unknown := [puzzle for puzzle in chosen if puzzle not in PUZZLES]:
             raise AssignmentError(f"there is no puzzle {unknown[0]!r}; {_did_you_mean(unknown[0], PUZZLES)}")
@@ -189,8 +189,8 @@ OF_A_SIZE: Final = {"ranks": None, "layers": None, "batches": None, "mesh": mesh
 
 
 def read_config(path: str | Path) -> Config:
-    """The assignment of a TOML file. AssignmentError for a key that there is not, a value of the wrong kind, or a size
-    that cannot be; it says where. OSError where there is no file."""
+    """Return the assignment of a TOML file. AssignmentError for a key that there is not, a value of the wrong kind, or
+    a size that cannot be; it says where. OSError where there is no file."""
     path = Path(path)
     try:
         text = path.read_text("utf-8")

@@ -151,7 +151,7 @@ class Student:
         return round(sum(mark.of for mark in self.marks), 4)
 
     def mark(self, puzzle: str = "") -> Mark:
-        """The points of a puzzle, or what is said of the whole."""
+        """Return the points of a puzzle, or what is said of the whole."""
         return next((mark for mark in self.marks if mark.puzzle == puzzle), Mark(puzzle))
 
 
@@ -209,7 +209,7 @@ class Gradebook:
         return tuple(one for one in self.refused if one.student and one.student == student.name)
 
     def of(self, puzzle: str) -> dict[str, Score]:
-        """The scores of one puzzle by student, without those who handed in no function for it."""
+        """Return the scores of one puzzle by student, without those who handed in no function for it."""
         found = {student.name: score for student in self.students for score in student.scores if score.puzzle == puzzle}
         return {name: score for name, score in found.items() if STATES[score.state].judged}
 
@@ -281,7 +281,7 @@ class Rules:
     late: Late = Late()
 
     def weights(self, puzzle: str) -> Mapping[str, float]:
-        """The points of each term for a puzzle."""
+        """Return the points of each term for a puzzle."""
         return self.points.get(puzzle) or self.points.get("") or PASSED
 
     def due(self, its_id: str, name: str, said: datetime | None = None) -> datetime | None:
@@ -289,8 +289,8 @@ class Rules:
         return self.extensions.get(its_id) or self.extensions.get(name) or said or self.deadline
 
     def mark(self, score: Score, asked: Asked, handed_in: datetime | None, due: datetime | None, flag: bool) -> Mark:
-        """The points of one score, of an attempt that came at `handed_in` (None: nobody says), where the platform says
-        at least whether it was late (`flag`)."""
+        """Return the points of one score, of an attempt that came at `handed_in` (None: nobody says), where the
+        platform says at least whether it was late (`flag`)."""
         points, of = of_puzzle(score, asked, self.weights(asked.puzzle))
         grace, late = timedelta(minutes=self.late.grace), timedelta(0)
         if handed_in is not None and due is not None:
@@ -308,7 +308,7 @@ class Rules:
 
 
 def of_puzzle(score: Score, asked: Asked, weights: Mapping[str, float]) -> tuple[float, float]:
-    """The points of a score, and how many there are, with those that a person gives."""
+    """Return the points of a score, and how many there are, with those that a person gives."""
     points = sum(weights.get(term.name, 0.0) * term.reached(score, asked) for term in TERMS)
     most = sum(weights.get(term.name, 0.0) * term.there(asked) for term in TERMS)
     return round(points, 4), round(most + weights.get(BY_HAND, 0.0), 4)
@@ -325,8 +325,8 @@ class Schedule(NamedTuple):
 
 
 def schedule_of(trace: Trace) -> Schedule:
-    """The schedule of a Trace: what ranks do, in which order, to which values; without source places, the text of an
-    error, and the name of the puzzle. Whoever finds the same one has the same digest."""
+    """Return the schedule of a Trace: what ranks do, in which order, to which values; without source places, the text
+    of an error, and the name of the puzzle. Whoever finds the same one has the same digest."""
     # The text of an error is about one student's code; and a run that failed is not one that is short.
     error = None if trace.error is None else "this run stopped before its end"
     bare = replace(trace, error=error, puzzle=None)
@@ -344,7 +344,7 @@ class Traces:
         self._folder = Path(folder)
 
     def path(self, digest: str) -> Path:
-        """The file of a schedule. ValueError for what is no digest."""
+        """Return the file of a schedule. ValueError for what is no digest."""
         if not re.fullmatch("[0-9a-f]{16}", digest):
             raise ValueError(f"the digest of a schedule has 16 hexadecimal digits; got {digest[:40]!r}")
         return self._folder / f"{digest}.json.gz"
@@ -353,7 +353,8 @@ class Traces:
         return self.path(digest).is_file()
 
     def load(self, digest: str) -> Trace:
-        """The Trace of a schedule. TraceError where it is damaged; NoTraceFile (an OSError) where there is none."""
+        """Return the Trace of a schedule. TraceError where it is damaged; NoTraceFile (an OSError) where there is
+        none."""
         path = self.path(digest)
         try:
             with gzip.open(path) as file:
@@ -431,7 +432,8 @@ class Journal:
 
 @cache
 def version() -> str:
-    """A digest of this package and of its Python: other code may judge otherwise, and so nothing of it is reused."""
+    """Return a digest of this package and of its Python: other code may judge otherwise, and so nothing of it is
+    reused."""
     found = hashlib.sha256(f"{sys.version_info[:2]}".encode())
     for top in ("lib", "solutions"):
         for path in sorted((ROOT / top).rglob("*")):

@@ -66,7 +66,7 @@ GONE: Final = 1.0  # seconds between two looks of a worker at whether its parent
 
 
 def worked_on(collected: Collected) -> tuple[str, ...]:
-    """The puzzles in which somebody has written something; if nobody has, those that somebody handed in."""
+    """Return the puzzles in which somebody has written something; if nobody has, those that somebody handed in."""
     touched, there = set[str](), set[str]()
     for submission in collected.submissions:
         for file, source in submission.sources():
@@ -262,7 +262,7 @@ class _Grading:
 
 
 def made_by() -> str:
-    """This package and its version; the digest says exactly which code it was."""
+    """Return this package and its version; the digest says exactly which code it was."""
     name = "llm-training-puzzles"
     with suppress(metadata.PackageNotFoundError):
         return f"{name} {metadata.version(name)} ({version()})"
@@ -270,8 +270,8 @@ def made_by() -> str:
 
 
 def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
-    """The score of a puzzle that is in no file which could be read: the last of the `refused` that is called after it
-    says why, or that may be anything; else whether another puzzle (`others`), or any file, is there."""
+    """Return the score of a puzzle that is in no file which could be read: the last of the `refused` that is called
+    after it says why, or that may be anything; else whether another puzzle (`others`), or any file, is there."""
     rows = {row: row.puzzle or stem_of(row.file.rpartition("/")[2]).puzzle for row in refused}
     about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
     if about:

@@ -76,7 +76,7 @@ class Figures(NamedTuple):
 
 @cache
 def own_ways(puzzle: str) -> tuple[Path, ...]:
-    """The files of our solutions that reach the first goal of a puzzle, the reference first."""
+    """Return the files of our solutions that reach the first goal of a puzzle, the reference first."""
     record = PUZZLES[puzzle]
     others = [path for path in alternatives(puzzle) if check(_run(path, record), record).passed]
     return (reference(puzzle), *others)
@@ -93,7 +93,7 @@ def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
 
 
 def record_at(puzzle: str, size: AtSize) -> Puzzle:
-    """The record of a puzzle at another size, with its goals there. Unfit where our reference is not correct."""
+    """Return the record of a puzzle at another size, with its goals there. Unfit where our reference is not correct."""
     record, at = PUZZLES[puzzle], bare(PUZZLES[puzzle], **size._asdict())
     own, there = figures_at(puzzle, AtSize(*record.size, record.mesh))[0], figures_at(puzzle, size)
     least = _bound(at)
@@ -129,7 +129,7 @@ def _figures(path: Path, record: Puzzle) -> Figures | str:
 
 
 def reference_run(puzzle: str) -> Trace:
-    """The run of our own solution at the puzzle's size."""
+    """Return the run of our own solution at the puzzle's size."""
     return _run(reference(puzzle), PUZZLES[puzzle])
 
 

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    """A conftest.py among what is graded is somebody's code, too."""
+    """Load no conftest.py among what is graded: it is somebody's code, too."""
     if early_config.known_args_namespace.puzzles:
         early_config.known_args_namespace.noconftest = True
     return (yield)
@@ -122,7 +122,7 @@ class Grading:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        """A folder is a folder. As a package its __init__.py would be imported."""
+        """Take a folder for a folder. As a package its __init__.py would be imported."""
         return pytest.Dir.from_parent(parent, path=path)
 
     def pytest_unconfigure(self) -> None:
@@ -143,7 +143,8 @@ class PuzzleFile(pytest.File):
     scores: dict[str, Score]
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A file that cannot be read is a test that fails, and stops none of the others."""
+        """Make a test of each function. A file that cannot be read is a test that fails, and stops none of the
+        others."""
         from lib.puzzles.records import PUZZLES
         from lib.suite.grade.assignment import AssignmentError
         from lib.suite.grade.intake.archives import Unreadable

@@ -91,7 +91,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 
 def csv_of(book: Gradebook) -> str:
-    """The text of scores.csv."""
+    """Return the text of scores.csv."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]

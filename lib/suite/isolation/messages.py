@@ -79,7 +79,7 @@ class Request:
 
 
 def request_from(content: bytes) -> Request:
-    """The request of a process of ours."""
+    """Return the request of a process of ours."""
     data: dict[str, Any] = json.loads(content)
     data["limits"] = Limits(**data["limits"])
     data["mesh"] = data["mesh"] and mesh_from(data["mesh"])
@@ -231,7 +231,7 @@ class AtSize(NamedTuple):
 
 
 def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | None:
-    """Why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
+    """Say why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
     not asked here."""
     record = PUZZLES[puzzle]
     asked = size or AtSize(*record.size)

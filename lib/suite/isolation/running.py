@@ -181,7 +181,8 @@ LOADED: Final = (
 
 @cache
 def schedules_below(puzzle: str) -> Mapping[str, str]:
-    """The modules of lib.schedules that our answer to a puzzle is given, each with the text of what it needs of it."""
+    """Return the modules of lib.schedules that our answer to a puzzle is given, each with the text of what it needs of
+    it."""
     found: dict[str, str] = {}
     waiting = {"": [puzzle]}
     while waiting:

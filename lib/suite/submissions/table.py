@@ -71,7 +71,7 @@ class Draw:
         return cls(lambda count: min(next(left, 0), count - 1))
 
     def integer(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included. Smaller inputs have lower ones."""
+        """Return a number from `low` to `high`, both included. Smaller inputs have lower ones."""
         self.choices.append(self._choose(high - low + 1))
         return low + self.choices[-1]
 
@@ -80,7 +80,7 @@ class Draw:
         return options[self.integer(0, len(options) - 1)]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in any order. Smaller inputs have them nearer to the order in which they were given."""
+        """Return the items in any order. Smaller inputs have them nearer to the order in which they were given."""
         left = list(items)
         return [left.pop(self.integer(0, len(left) - 1)) for _ in items]
 
@@ -215,7 +215,7 @@ def _smaller(choices: list[int]) -> Iterator[list[int]]:
 
 
 def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str] = lambda error: "") -> Ask:
-    """Calls a function in this process. It gets copies: what it does to its inputs changes nothing. `where` says in
+    """Call a function in this process. It gets copies: what it does to its inputs changes nothing. `where` says in
     which line an error was raised. Control flow is passed on: of what is raised only an Exception, or the wish to end
     Python, is an answer; and a PuzzleError, such as NotSolved, is none."""
     from lib.errors.exceptions import PuzzleError
@@ -232,8 +232,8 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
 
 
 def encode(value: Any) -> Any:
-    """Data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data. Nothing of the
-    student's own comes through: a class of text may call itself equal to everything."""
+    """Return data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data. Nothing of
+    the student's own comes through: a class of text may call itself equal to everything."""
     kind = cast("type[Any]", type(value))
     if kind is int and value.bit_length() <= MOST_BITS:  # which most of all data is
         return value

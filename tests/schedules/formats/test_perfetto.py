@@ -88,4 +88,4 @@ def test_an_event_says_its_layer_its_batches_and_its_line() -> None:
     events = perfetto(run=RUNS["fsdp"])["traceEvents"]
     forward = next(event for event in events if event.get("cat") == "forward" and event["args"]["layer"] == 1)
     assert forward["args"]["batches"] == "0"
-    assert "data_parallel.py" in forward["args"]["source"] or "steps.py" in forward["args"]["source"]
+    assert "data_parallel.py" in forward["args"]["source"] or "given.py" in forward["args"]["source"]

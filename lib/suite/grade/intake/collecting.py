@@ -171,8 +171,8 @@ def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
 
 
 def names_in_roster(text: str) -> dict[str, str]:
-    """The students of each folder of an export of Gradescope, from its ROSTER. Of YAML only what it writes is read:
-    the name of a folder, and below it a line for each of those who handed in together."""
+    """Return the students of each folder of an export of Gradescope, from its ROSTER. Of YAML only what it writes is
+    read: the name of a folder, and below it a line for each of those who handed in together."""
     found: dict[str, list[str]] = {}
     folder = ""
     for line in text.splitlines():
@@ -218,7 +218,7 @@ class _Pile:
 
 
 def collect(paths: Sequence[Path]) -> Collected:
-    """All submissions in folders, archives and single files. FileNotFoundError where there is nothing at a path.
+    """Return all submissions in folders, archives and single files. FileNotFoundError where there is nothing at a path.
 
     Nothing is read that need not be: notebooks when they are graded. Each file that is there is a file of a submission,
     or named in a note, or refused, or lies in a folder of which that is so. Of two paths the later one is the later

@@ -68,18 +68,18 @@ class Table(NamedTuple):
 
 
 def neutral(text: str) -> str:
-    """A cell of one line that no spreadsheet takes for a formula."""
+    """Return a cell of one line that no spreadsheet takes for a formula."""
     text = CONTROLS.sub(" ", text).strip()
     return f"'{text}" if text.startswith(FORMULA) and not HARMLESS.fullmatch(text) else text
 
 
 def plain(text: str) -> str:
-    """The text of which `neutral` made this."""
+    """Return the text of which `neutral` made this."""
     return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA) else text
 
 
 def moment(text: str) -> datetime | None:
-    """A time, by the clock on the wall of who wrote it; None for what is none."""
+    """Return a time, by the clock on the wall of who wrote it; None for what is none."""
     for form in (None, *MOMENTS):
         try:
             found = datetime.fromisoformat(text.strip()) if form is None else datetime.strptime(text.strip(), form)
@@ -168,7 +168,7 @@ class Person:
     line: int = 0
 
     def cell(self, *names: str) -> str:
-        """The first cell under one of these headings, in capitals or not, in which something stands."""
+        """Return the first cell under one of these headings, in capitals or not, in which something stands."""
         every = {heading.casefold(): text for heading, text in self.cells.items()}
         return next((every[name] for name in names if every.get(name)), "")
 
@@ -185,8 +185,8 @@ class Roster(NamedTuple):
 
 
 def read_roster(path: Path) -> Roster:
-    """The roster of a file. A row that is damaged, or has the id of another, is named in `problems`. TableError where
-    there is no column for ids or none for names; OSError where there is no file."""
+    """Return the roster of a file. A row that is damaged, or has the id of another, is named in `problems`. TableError
+    where there is no column for ids or none for names; OSError where there is no file."""
     table = read_table(path)
     by_name = {heading.casefold(): heading for heading in reversed(table.headings)}
     id_heading = next((by_name[name] for name in IDS if name in by_name), None)
@@ -232,8 +232,8 @@ def read_roster(path: Path) -> Roster:
 
 
 def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str, ...]]:
-    """The hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with nothing
-    where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
+    """Return the hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with
+    nothing where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
     people = roster.people
     by_id, by_login, by_name = (defaultdict[object, list[int]](list) for _ in range(3))
     for number, person in enumerate(people):
@@ -320,7 +320,7 @@ LONGEST: Final = 10_000  # characters of a comment
 
 
 def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
-    """A gradebook with what the files say. A row that cannot be used is named in `problems`; all others count.
+    """Return a gradebook with what the files say. A row that cannot be used is named in `problems`; all others count.
     TableError for a file from which no row can be read; OSError where there is none."""
     said: dict[tuple[str, str], Mark] = {}
     places: dict[tuple[str, str], str] = {}

@@ -49,8 +49,8 @@ class Stem(NamedTuple):
 
 
 def readable(name: str) -> str:
-    """A name as it is shown everywhere: one line, no control characters, nothing that turns the direction of writing,
-    not too long, and encodable; a long one ends in a digest, so that two of them differ."""
+    """Return a name as it is shown everywhere: one line, no control characters, nothing that turns the direction of
+    writing, not too long, and encodable; a long one ends in a digest, so that two of them differ."""
     text = unicodedata.normalize("NFC", name)
     odd = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - JOINERS
     text = "".join("\ufffd" if char in odd else char for char in text).strip()
@@ -79,7 +79,7 @@ def listed_names(names: Sequence[str]) -> str:
 
 
 def ending(name: str) -> str:
-    """The ending of a file's name in small letters, with its dot; "" where it has none."""
+    """Return the ending of a file's name in small letters, with its dot; "" where it has none."""
     before, dot, after = name.rpartition(".")
     return f".{after.lower()}" if before and dot and len(after) <= 10 else ""
 
@@ -149,8 +149,8 @@ def decoded(data: bytes) -> tuple[str, int | None]:
 
 
 def source_of(name: str, data: bytes) -> Source:
-    """The code of a file called `name` that can be graded. Unreadable, with a sentence for people, where there is
-    none."""
+    """Return the code of a file called `name` that can be graded. Unreadable, with a sentence for people, where there
+    is none."""
     is_notebook = ending(name) == ".ipynb"
     wanted = "a notebook" if is_notebook else "Python"
     if (kind := next((kind for mark, kind in SIGNATURES.items() if data.startswith(mark)), None)) is not None:
@@ -219,7 +219,7 @@ class Submission:
     more: tuple[tuple[str, str], ...] = ()
 
     def sources(self) -> Iterator[tuple[File, Source | Refused]]:
-        """Each file with its code; with a row for the report where it has none that can be read."""
+        """Yield each file with its code; with a row for the report where it has none that can be read."""
         for file in self.files:
             try:
                 yield file, file.source()
@@ -318,8 +318,8 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
 
 
 def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str = "") -> list[Refused]:
-    """A row for each of some puzzles that a file is there for, and whose function it does not define. It is there for
-    the puzzle that it is called after, else for those of whose notebooks it has text."""
+    """Return a row for each of some puzzles that a file is there for, and whose function it does not define. It is
+    there for the puzzle that it is called after, else for those of whose notebooks it has text."""
     its = source.spoken_of() if file.stem.puzzle is None else {file.stem.puzzle}
     claims = [puzzle for puzzle in puzzles if puzzle in its]
     found = source.puzzles() if claims else ()
