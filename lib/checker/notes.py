@@ -343,8 +343,8 @@ def _spare(program: Program, top: figures.Peak, held: set[int]) -> tuple[Value, 
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
-    """Say why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else
-    where a rank waits longest."""
+    """Say why a run takes longer than the limit of a goal: work that nobody uses, that is done several times, or is
+    shared unevenly, else where a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     again, vain = _work(trace)
@@ -370,10 +370,15 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if moved:
         got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}" + more(moved, "call")
         return remark(what, got=got, where=places(moved), fix=STAYS)
-    ticks, bare, calls = max((_bare(program) for program in trace.programs), key=lambda found: (found[0], -found[1]))
-    if ticks > total:
+    busy = {program.rank: sum(e.length for e in program.events if e.op in COMPUTE) for program in trace.programs}
+    most, least = max(busy, key=lambda rank: (busy[rank], -rank)), min(busy, key=lambda rank: (busy[rank], rank))
+    if busy[most] > ticks(limit) > busy[least]:
+        got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"
+        return remark(what, got=got, fix="share the work more evenly, before you hide what ranks wait for")
+    length, bare, calls = max((_bare(program) for program in trace.programs), key=lambda found: (found[0], -found[1]))
+    if length > total:
         times = counted(len(calls), "collective")
-        got = f"rank {bare} spends {in_units(ticks)} in {times}, and computes nothing meanwhile"
+        got = f"rank {bare} spends {in_units(length)} in {times}, and computes nothing meanwhile"
         lines = places([(bare, event) for event in calls])
         said = any(place.file == ORDER for _, place in lines)
         fix = ISSUE_EARLIER if said else _held_back(trace.programs[bare], calls) or START_EARLIER

@@ -288,7 +288,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, with one exchange forward and one in backward. For the second, hide the exchange in
-# backward; for the third, also the one in forward. The fourth does that with less memory.
+# backward and the sums of the gradients; for the third, also the exchange in forward. The fourth takes as long in less
+# memory: how many images may be in flight?
 
 # %%
 goal("group_norm")

@@ -180,8 +180,8 @@ picture
 # A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less. A halo
 # exchange takes 0.195 on 4 ranks and on 4,000: two messages, and two rows.
 #
-# **Given:** all weights, whole on every rank, and this rank's rows of all images. And five helpers. Some rows are always
-# a pair, the first and the one after the last: `(16, 17)` is row 16.
+# **Given:** all weights, whole on every rank, and this rank's rows of all images. And five helpers. A block of rows
+# is a pair, its first row and the row after its last: `(16, 17)` is row 16.
 #
 # | helper | what it gives |
 # |---|---|
@@ -194,8 +194,8 @@ picture
 
 # %%
 def blocks(low, high):
-    """The rows of the output that need no halo, and a list of the others. Of a part of
-    one or two rows all need it, at once."""
+    """The rows of the output that need no halo, and a list of the others. In a part of
+    one or two rows every output row needs the halo."""
     if high - low < 3:
         return (low, low), [(low, high)] if low < high else []
     needy = [(low, low + 1)] if low > 0 else []
@@ -351,7 +351,8 @@ Model.check(out, puzzle="halo_conv")
 # ## What a machine pays
 #
 # Run your function on other parts. `computing` is how long the rank with the most rows computes, and `waiting` is
-# everything on top. Change the sizes and run it again: a rank at an end needs at least two rows.
+# everything on top. Change the sizes and run it again. A rank at an end needs at least two rows: with one, the halo of
+# its neighbour would be all that it has.
 
 # %%
 PARTS = {

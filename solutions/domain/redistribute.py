@@ -225,8 +225,8 @@ on_one_rank = simulate(two_journeys, layers=1, ranks=1)
 # %% [markdown]
 # ### Predict first
 #
-# Take all four grids at once, and await each swap where you call it. How many collectives does a rank call, and when is
-# the step over?
+# Take one grid after the other, and await each swap where you call it. How many collectives does a rank call, and when
+# is the step over?
 
 # %%
 guess = predict("redistribute", end=..., collectives=...)
@@ -236,8 +236,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, even with all-gathers. The second sends only what is needed; one grid after the other,
-# each swap awaited, is enough for it. For the third, grids take turns. For the fourth, ask how many grids that takes in
-# memory.
+# each swap awaited, is enough for it. For the third, grids take turns. For the fourth: how many grids must be in
+# memory at once?
 
 # %%
 goal("redistribute")
@@ -315,9 +315,9 @@ guess.against(out)
 #
 # A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a
 # quarter of a grid, 32,768 elements, and sends three quarters of that: 24,576 elements at 2.0 for 131,072 are 0.375.
-# Four grids are 1.5, and there are four swaps: rows to columns before layer 2, columns to rows before layer 5, and both
-# again in backward. That is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: 6 collectives, over at
-# 26.247.
+# A grid is swapped four times: from rows to columns before layer 2, from columns to rows before layer 5, and both again
+# in backward. 16 swaps take 6: that is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: **18**
+# collectives, over at **26.247**.
 #
 # An all-gather brings each rank three quarters of the whole *grid*, four times as much: 44.247.
 #

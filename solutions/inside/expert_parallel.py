@@ -24,8 +24,8 @@
 # that size multiplies every token by all 600 billion. Here each token met only a small part of them.
 #
 # The trick: give a layer many weights, the **experts**, and let a **router** choose two of them for each token. Add
-# experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. The catch: the experts do
-# not all fit on one GPU. So they live on different GPUs.
+# experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. The catch: they do not
+# fit on one GPU, so they are spread over many.
 #
 # > **To tell a friend:** the weights stay where they are, and each token goes to see its experts.
 
@@ -68,7 +68,7 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # |---|---|---|
 # | 1, **dispatch** | each token twice, once for each expert it has chosen | none |
 # | 2, **experts** | what each expert makes of its tokens | four, one for each expert |
-# | 3, **combine** | each token once again: its two results, added, each as much as the router trusts that expert | none |
+# | 3, **combine** | each token once again: the sum of its two results, each weighted by the router's trust in that expert | none |
 #
 # After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So before layer 2 the ranks
 # exchange tokens: each cuts what it has into pieces for experts 0, 1, 2 and 3, and sends each to the rank with that

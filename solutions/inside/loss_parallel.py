@@ -22,7 +22,7 @@
 #
 # Llama 3 knows 128,000 words, or pieces of words [@llama3]. So the last layer turns each token into 128,000 numbers,
 # the **logits**: how likely is each word to come next? A text of 8,192 tokens has a billion of them, 2 GB in half
-# precision. What came into that layer was 0.27 GB.
+# precision. The layer's input took 0.27 GB.
 #
 # Cut the last layer into columns, like any other. Each of eight GPUs has the logits of an eighth of the words, 262 MB,
 # and that fits. Then comes the loss, and it wants to see all words. The obvious way is to gather the logits: all of the
@@ -181,8 +181,8 @@ except PuzzleError as error:
 # | `backward(model, layer, b)` | makes `grad_activations[layer, b]` from `grad_activations[layer + 1, b]`, and adds the gradient of the weight to `grad_weights[layer]`. Of layer 0 that is all: nothing needs the gradient of the data |
 # | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
-# **To do:** one training step in which all ranks work on all batches. The way of a batch, in which each `!` is a sum that
-# the next layer waits for. Where are the others, around the loss and on the way back?
+# **To do:** one training step in which all ranks work on all batches. Here is a batch's path; each `!` is a sum that the
+# next layer waits for. Where are the others, around the loss and on the way back?
 #
 # ```
 # forward    0  1 ! output  loss
@@ -211,7 +211,7 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take all four batches at once, await every collective where you call it, and sum the losses: two numbers a token. How
+# Take one batch after the other, await every collective where you call it, and sum the losses: two numbers a token. How
 # many collectives does a rank call, and when is the step over?
 
 # %%
@@ -291,10 +291,10 @@ guess.against(out)
 # A rank computes a quarter of the two layers of the block, 0.5 a batch, and of the output layer as much as a whole
 # layer, 1 a batch. Forward and backward of four batches: 12. Three updates take 1.5. That is 13.5 in any case.
 #
-# Three sums: after the block, of the losses, and of the gradient that the output layer leaves. The first and the last
-# are whole activations, 1.2 each for four batches. That of the losses has 2,048 numbers for all four batches and takes
-# 0.0047: over at 15.9047. One batch after the other takes just as long, in 12 sums. Gather the logits instead, and this
-# 0.0047 becomes 2.4. All four ranks then hold four batches of logits for all 2,048 words, 2,097,152 elements: more than
+# Three sums a batch: after the block, of the losses, and of the gradient that the output layer leaves. The first and the
+# last are whole activations, 1.2 each for four batches. Those of the losses have 512 numbers each and take 0.0047
+# together: **12** sums, over at **15.9047**. All batches at once take just as long, in 3. Gather the logits instead, and
+# this 0.0047 becomes 2.4. All four ranks then hold four batches of logits for all 2,048 words, 2,097,152 elements: more than
 # all the rest of their activations.
 #
 # </details>
@@ -363,7 +363,7 @@ draw_curves(
 )
 
 # %% [markdown]
-# The wait for the logits grows with the vocabulary; the other does not know how many words there are. And a rank holds
+# The wait for the logits grows with the vocabulary; the other stays the same. And a rank holds
 # its own quarter of the logits, not all four. What is left to wait for in this puzzle is the sums of whole activations,
 # before and after the output layer, and those you can hide.
 #

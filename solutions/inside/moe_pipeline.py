@@ -80,13 +80,13 @@ draw_mesh(MESH)
 # |---|---|---|
 # | `stage` | 5 | activations forward, their gradients backward |
 # | `expert` | 0 | tokens that want the other expert, and their way home |
-# | `data` | 3 | gradients, of something |
+# | `data` | 3 | gradients, but of which layer? |
 
 # %%
 draw_mesh(MESH, groups_of=1)
 
 # %% [markdown]
-# What a batch does inside one stage you have written in puzzle $number_expert_parallel. Here it is given, with exchanges
+# In puzzle $number_expert_parallel you wrote what a batch does inside a stage. Here it is given, with exchanges
 # along `expert` alone, as three functions that you will call. You need not read their code, which is in the folded cell
 # below, only what they take from the stores and what they leave there:
 #
@@ -226,7 +226,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. The second is as fast as your guess, with fewer activations. For the third, look at
+# The first goal is a correct step. The second takes as long as the step you predicted, with fewer activations. For the third, look at
 # what a rank still has to do once its last expert is done; for the last, at which rank waits while a message is in
 # flight.
 

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# In a ring, nearly all keys and values of the text pass every rank: three quarters of them with 4 ranks, 98 % with 64.
+# In a ring, most keys and values of the text pass every rank: 75 % of them with 4 ranks, 98 % with 64.
 # Add GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the time.
 #
 # DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link
@@ -71,7 +71,7 @@ def layers(tokens: int) -> list[Layer]:
 # %%
 def to_heads(model: Model, value, turn: int = 0, turns: int = 1):
     """Starts a swap: some rows of all heads for all rows of this rank's heads. With
-    `turns`, for only so much of them: part number `turn` of `turns`."""
+    `turns`, only part `turn` of `turns` of each rank's heads."""
     parts = [
         model.shard(value, "features", rank * turns + turn, turns * model.RANKS)
         for rank in range(model.RANKS)
@@ -143,7 +143,7 @@ except PuzzleError as error:
 # %% [markdown]
 # ## The puzzle
 #
-# | ranks | tokens | layer 0 | layer 1 | attention | layer 3 | swap of queries, result, or a gradient of them | of keys and values |
+# | ranks | tokens | layer 0 | layer 1 | attention | layer 3 | swap of queries, of the result, or of the gradient of either | of keys and values |
 # |---|---|---|---|---|---|---|---|
 # | 4 | 4,096, so 1,024 each | 4 | 8 | 32.008 | 4 | 0.6 | 1.2 |
 #
@@ -157,7 +157,7 @@ except PuzzleError as error:
 # | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above |
 # | `await arrived(swap, ...)` | gives what one swap brings, or several, as one value |
 # | `forward(model, layer)`, for layers 0, 1 and 3 | makes `activations[layer + 1]` from `activations[layer]` |
-# | `backward(model, layer)`, for layers 0, 1 and 3 | uses up `activations[layer]` and `grad_activations[layer + 1]`; gives `grad_weights[layer]` and `grad_activations[layer]` |
+# | `backward(model, layer)`, for layers 0, 1 and 3 | uses up `activations[layer]` and `grad_activations[layer + 1]`; gives `grad_weights[layer]` and, but for layer 0, `grad_activations[layer]`, which replaces what is there |
 # | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
 # **To do:** one training step, in three steps of yours.
@@ -368,7 +368,7 @@ draw_curves(
 #
 # ```
 # sent by a rank, forward    Ulysses: 4·(n - 1)/n·512·t    ring: 2·(n - 1)·512·t    so 2/n of it
-# waiting, forward           Ulysses: (n - 1)/n·t/80       zigzag: (n - 1)·(t/640 - t²/131,072) while that is more than 0
+# waiting, forward           Ulysses: (n - 1)/n·t/320      zigzag: (n - 1)·(t/640 - t²/131,072) while that is more than 0
 # Ulysses is first           for t up to 204.8·(1 - 2/n)
 # ranks                      as many as divide the heads; a ring has no such limit
 # ```

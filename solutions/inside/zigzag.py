@@ -98,8 +98,8 @@ dealt = ring_of((0, 4), (1, 5), (2, 6), (3, 7))
 draw_attention(dealt)
 
 # %% [markdown]
-# Better: 44.004, and no rank is ever idle. But rank 3 still has more than the others in every step. It holds one value
-# whose rows have a gap, and everything you can do with rows still works on it:
+# Better: 44.008, and every rank has something to do in every step. But rank 3 always has one of the longest bars. It
+# holds one value whose rows have a gap, and everything you can do with rows still works on it:
 
 # %%
 draw_group({"rank 3": dealt[3].activations[0]})
@@ -188,8 +188,8 @@ async def ring_back(model: Model, home: dict, keys=1):
 # ### Predict first
 #
 # With a quarter of the text in one piece, the best ring of the last puzzle ended at 138.216, and its ranks were idle
-# for 35 % of the time. Keep the ring, but deal out the tokens evenly. When is the step over, and how much of the time
-# are ranks idle?
+# for 35 % of the time. Deal out the tokens evenly, and await the given ring: its last pass brings a gradient home, and
+# takes 1.6. When is the step over, and how many percent of the time are ranks idle?
 
 # %%
 guess = predict("zigzag", end=..., idle=...)
@@ -199,7 +199,7 @@ guess
 # ### The goal
 #
 # The first goal only asks for even work. For the second, no rank waits for keys: with the given ring you reach both at
-# once. For the third, no rank waits for a pass at the end of backward either. The fourth is just as fast and needs 13 %
+# once. For the third, no rank even waits for the last gradient to come home. The fourth is just as fast and needs 13 %
 # less memory.
 
 # %%
@@ -266,14 +266,14 @@ guess.against(out)
 # <details><summary>How to get there with a pencil</summary>
 #
 # Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the
-# updates that is 89.516: all there is to compute. The best ring of the last puzzle then waits only for the end of the
-# last all-reduce, 0.7 more than an update hides: 90.216, of which 0.8 % is idle. It was 138.216, and more than a third
-# of it idle.
+# updates that is 89.516: all there is to compute. With the given ring a rank then waits for the last pass, 1.6, and for
+# the end of the last all-reduce, 0.7 more than an update hides: **91.816**, of which **2.5 %** is idle. It was 138.216,
+# and more than a third of it idle.
 #
-# The memory does not depend on which tokens a rank has. Keeping your own keys until the end of backward takes 1,048,576
-# elements. Do your own block first and you need not keep them, but then the last gradient comes home late: 91.816 and
-# 7,077,888. Send the two pieces' gradients one after the other, and while the second travels layer 0 is busy with the
-# first: 90.216 again.
+# The memory does not depend on which tokens a rank has. The best ring of the last puzzle keeps a rank's own keys until
+# the end of backward, 1,048,576 elements, and waits for no gradient: 90.216. The given one does its own block first and
+# need not keep them: 7,077,888. Send the two pieces' gradients one after the other, and while the second travels layer 0
+# is busy with the first: 90.216 with 7,077,888.
 #
 # </details>
 
@@ -362,7 +362,7 @@ draw_curves(
 # A pair of a query and a key costs the same wherever it is, and one behind the mask costs nothing. A kernel works on
 # tiles of 64 or 128 tokens, and a tile that the mask cuts through costs as much as a full one. And every text here
 # fills all 4,096 tokens. Where short texts are packed into one long row, each token attends only to its own text, and
-# the work is distributed differently again.
+# they need another way to deal.
 
 # %% [markdown]
 # ## Questions to think about
@@ -371,7 +371,7 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# All ranks send the same amount, and as much as without zigzag. Every other rank needs the early half of a rank's keys.
+# All ranks send the same amount, and as much as without zigzag. All other ranks need the early half of a rank's keys.
 # The late half is piece 2*n* - 1 - *i*, and only ranks before *i* have later tokens. So a quarter of everything passed
 # on is wasted; in the plain ring it was half.
 #

@@ -190,7 +190,7 @@ def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> 
     if role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
         are = "is not" if high == low + 1 else "are not all"
         what = f"{numbered(DIMS[str(role)].noun, range(low, high))} {are} here to be cut out"
-    expected = "a range of what the value has; of features and of weights there are shards, and no ranges"
+    expected = "a range of rows, columns or batches that this value has; of features and weights there are shards"
     whole = [name for name in SPACE if name in named and name != role and named[name].whole]
     fix = "look at what the value has: print(value)"
     if role in SPACE and whole and not named[str(role)].whole:
