@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_910,
-    "lib/checker": 1_640,
+    "lib/checker": 1_650,
     "lib/cluster": 1_540,
     "lib/diagnosis": 3_620,
     "lib/errors": 880,
@@ -35,7 +35,7 @@ BUDGETS = {
     "lib/plan": 1_620,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_430,
-    "lib/suite/course": 1_420,
+    "lib/suite/course": 1_430,
     "lib/suite/grade": 3_680,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
