@@ -110,10 +110,11 @@ async def give_back(model, layer, rows, group):
 
 
 # %% [markdown]
-# Exchange rows with the `data` partner, which has the same number of rows, of the same shape:
+# What a rank loads, and whom it borrows from, is for you to find out. So the function `take`, which does both for the
+# pictures here, is folded.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 async def take(model, group="domain"):
     images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
     rows = my_rows(model.coord["domain"], len(model.group("domain")))
@@ -121,6 +122,11 @@ async def take(model, group="domain"):
     await borrow(model, 0, rows, group)
 
 
+# %% [markdown]
+# Exchange rows with the `data` partner, which has the same number of rows, of the same shape:
+
+
+# %%
 async def borrow_along_data(model):
     await take(model, group="data")
 
@@ -140,7 +146,7 @@ except PuzzleError as error:
 
 # %%
 async def one_layer(model):
-    await take(model)
+    await take(model)  # along the right axis
     x, (weight, _) = model.activations[0], model.load_weights(0)
     gradient, _ = model.backward(0, x, model.loss(model.forward(0, x, weight)), weight)
     print(f"rank {model.rank}, on its own:   {gradient}")

@@ -245,8 +245,8 @@ async def moe_pipeline(model: Model) -> None:
     stage, other = model.coord["stage"], model.group("stage")[1 - model.coord["stage"]]
     # This stage's layers; dispatch has no weight.
     dense, _, experts, combine = range(4 * stage, 4 * stage + 4)
-    replicas = model.group(["data", "expert"])  # all ranks of this stage
-    mine = range(replicas.index(model.rank), model.BATCHES, len(replicas))
+    first = model.coord["data"] * len(model.group("expert")) + model.coord["expert"]
+    mine = range(first, model.BATCHES, model.RANKS // len(model.group("stage")))
     weights[dense], opt_states[dense] = model.load_weights(dense)
     weights[experts], opt_states[experts] = model.load_weights(
         experts, model.coord["expert"], len(model.group("expert"))
@@ -254,7 +254,7 @@ async def moe_pipeline(model: Model) -> None:
 
     # Batches `mine`, forward and backward through both stages; then sum the gradients
     # of `dense` and `experts`, and update both.
-    # --- your code (about 34 lines) ---
+    # --- your code (about 35 lines) ---
     messages, sums = {}, {}  # that are on their way
 
     async def send(what: str, value) -> None:
@@ -290,7 +290,8 @@ async def moe_pipeline(model: Model) -> None:
     for message in messages.values():
         await message
 
-    sums[dense] = model.allreduce(grad_weights.pop(dense), dense, group=replicas)
+    of_dense = grad_weights.pop(dense)
+    sums[dense] = model.allreduce(of_dense, dense, group=["data", "expert"])
     for layer in (experts, dense):
         grad_weights[layer] = await sums.pop(layer)
         update(model, layer)
