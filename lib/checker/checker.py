@@ -239,7 +239,7 @@ class Forgotten(NamedTuple):
         return cls(hidden, misplaced, lost, unawaited)
 
     def remarks(self, run: Trace, judged: bool) -> Iterator[str]:
-        """Return what a verdict says of it: no faults, but no good.
+        """Yield what a verdict says of it: no faults, but no good.
 
         `judged`: there are several goals, of which only the first counts for a run that has hidden values.
         """
@@ -275,7 +275,7 @@ class Forgotten(NamedTuple):
 
 
 def fed(trace: Trace) -> Iterator[str]:
-    """Return how much was read and copied, where there is a reader that does it."""
+    """Yield how much was read and copied, where there is a reader that does it."""
     if trace.error is None and any(event.op in READS for _, event in trace.events()):
         from lib.analysis.feeding import words
 

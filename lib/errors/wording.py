@@ -92,7 +92,7 @@ def runs(items: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Return runs as a message writes them, one after the other; a run of two is two numbers: "0", "4", "5", "7-9"."""
+    """Yield runs as a message writes them, one after the other; a run of two is two numbers: "0", "4", "5", "7-9"."""
     for first, after in found:
         if after - first > 2:
             yield f"{first}-{after - 1}"

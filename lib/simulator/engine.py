@@ -77,7 +77,8 @@ class Patience:
         self._seen: int | None = None
 
     def exhausted(self, moves: int, tasks: int, turns: int = 1) -> bool:
-        """Note turns of one of so many tasks, at a time when there have been so many moves."""
+        """Count turns of one of so many tasks, at a time when there have been so many moves; return whether it has run
+        out."""
         if moves != self.moves:
             self.moves, self._turns, self._seen = moves, 0, None
             return False

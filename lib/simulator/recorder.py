@@ -173,7 +173,7 @@ class Recorder(Program):
         arg: tuple[int, ...] = (),
     ) -> None:
         """Write down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
-        and moves the clock on."""
+        and move the clock on."""
         now, rows = self.clock, self.rows
         # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
@@ -191,8 +191,8 @@ class Recorder(Program):
         return known if known == thing else keep(self.shared, key, thing)
 
     def placed(self, since: int, place: Place | None) -> int:
-        """Says where stands what was written down since a row, and returns the row that comes next. Rows stay rows: an
-        order says its word after each of its actions."""
+        """Set the source line of all rows from number `since` on, and return how many rows there are. They do not
+        become events: a pipeline calls this after each action of its order."""
         rows = self.rows
         for number in range(since, len(rows)):
             row = rows[number]
@@ -203,8 +203,8 @@ class Recorder(Program):
         return len(rows)
 
     def state(self) -> tuple[int, ...]:
-        """Return what is another one whenever something was written since. To await the last communication at once
-        writes nothing but that it was."""
+        """Return something that changes whenever the rank records anything. A communication that is awaited at once
+        adds no row: it is only marked as blocking."""
         rows = self.rows
         awaited = bool(rows) and type(rows[-1]) is Event and rows[-1].blocking
         return len(rows), len(self.values), len(self.moved), awaited

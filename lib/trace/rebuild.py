@@ -262,7 +262,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     rule is broken, TraceError where the Trace is not a program at all. A run that failed is rebuilt as far as it
     went.
 
-    Where it is not `timed`, times stay what the run says: for who asks whether it is right, and not when.
+    Where it is not `timed`, times stay what the run says: that is enough to judge whether it is right.
     """
     state = _Rebuild(run, timed)
     plan = state.plan

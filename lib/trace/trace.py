@@ -132,7 +132,7 @@ def _need_models(models: Sequence[object], who: str) -> None:
 
 
 def _state(programs: dict[int, Program]) -> dict[int, tuple[Program, object]] | None:
-    """Return what is another one whenever anything was written since; None where one of them is no rank's record."""
+    """Return something that changes whenever a rank records anything; None where one of them is no rank's record."""
     try:
         return {rank: (program, cast("Any", program).state()) for rank, program in programs.items()}
     except Exception:  # what stands in its place may be anything

@@ -36,7 +36,7 @@ ASKED = ("layer", "total", "step", "shards", "batches", *REST)
 
 
 def gather(*values: V) -> V:
-    """Return the first law: the union along the one dim in which they differ, all else equal. The parts must not
+    """Return the union along the one dim in which they differ, all else equal: the first law. The parts must not
     overlap.
 
     Split are the shards of a weight, of its gradient and of its optimizer state, the batches of activations, and the
@@ -52,7 +52,7 @@ def gather(*values: V) -> V:
 
 
 def reduce(*values: V) -> V:
-    """Return the second law: the disjoint union over the summed set, all else equal.
+    """Return the disjoint union over the summed set, all else equal: the second law.
 
     Summed are weight gradients, over their batches, and activations that are partial sums.
     """

@@ -113,7 +113,7 @@ class Family:
         return layer // self.each
 
     def differences(self, run: Trace) -> Iterator[str]:
-        """In what a run, whose values have been made anew, is no schedule of this family."""
+        """Tell in what a run, whose values have been made anew, is no schedule of this family."""
         return _Otherwise(run, self).differences()
 
 
