@@ -265,6 +265,11 @@ def _batches(takes: Iterable[tuple[int, Event]]) -> frozenset[int]:
     return frozenset[int]().union(*(event.batches for _, event in takes))
 
 
+def _taken(program: Running) -> frozenset[int]:
+    """The batches whose data a rank has taken itself."""
+    return _batches((program.rank, event) for event in program.events if feeds(event))
+
+
 def _looping(takes: list[tuple[int, Event]]) -> bool:
     """Tell whether the line that failed stands in the loop in which batches are taken."""
     frame = student_frame()
@@ -300,8 +305,7 @@ def not_back(program: Running, grad: Any) -> str | None:
     """Batches that went forward on this rank and not backward, where no loop is on its way to them."""
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
     done, went_back = batches_of(program, ("forward",), grad.layer), _batches(back)
-    taken = _batches((program.rank, e) for e in program.events if feeds(e))
-    left = done - went_back or taken - went_back
+    left = done - went_back or _taken(program) - went_back
     if not left or grad.batches != went_back or _looping(_takes(program) + back):
         return None
     did = "went forward on this rank, but not backward"
@@ -418,12 +422,7 @@ def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, 
     ranks = sorted(exchange.group[exchange.outputs.index(number)] for _, number in (first.mark, right.mark))
     took = _taken(program.world.models[ranks[0]].program) & _taken(program.world.models[ranks[1]].program)
     why = f"they came out of {titled(exchange)}, from {these('rank', ranks)}, which both took {these('batch', took)}:\n"
-    return f"{why}{_batches_of_its_own(program, right.place.total_batches, len(took) == 1)}" if took else None
-
-
-def _taken(program: Running) -> frozenset[int]:
-    """The batches whose data a rank has taken."""
-    return frozenset(batch for event in program.events if feeds(event) for batch in event.batches)
+    return why + _batches_of_its_own(program, right.place.total_batches, len(took) == 1)[0] if took else None
 
 
 def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
@@ -445,22 +444,22 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
         return shared
     who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n"
-    apart = _batches_of_its_own(mine, left.place.total_batches, len(left.place.batches) == 1)
-    is_new = took and "one after the other" not in apart and (summed or _named_batches(left.place.total_batches))
+    apart, looping = _batches_of_its_own(mine, left.place.total_batches, len(left.place.batches) == 1)
+    is_new = took and not looping and (summed or _named_batches(left.place.total_batches))
     return who + apart if is_new else apart
 
 
-def _batches_of_its_own(program: Running, total: int, singly: bool) -> str:
-    """How each rank takes other batches than the rest."""
+def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str, bool]:
+    """How each rank takes other batches than the rest, and whether in a loop over them."""
     mesh, own, ranks, count = program.world.mesh, "model.rank", "model.RANKS", program.world.ranks
     if mesh is not None and "data" in mesh.axes:
         count = mesh.axes["data"]
         own, ranks = 'model.coord["data"]', str(count)
     several = f"range({own}, model.BATCHES, {ranks})"
     if singly and total > count:
-        return f"each rank works on batches of its own, one after the other: for b in {several}"
+        return f"each rank works on batches of its own, one after the other: for b in {several}", True
     batches = _named_batches(total) or (several if total > count else f"[{own}]")
-    return f"each rank works on batches of its own: {_data_call(program)}({batches})"
+    return f"each rank works on batches of its own: {_data_call(program)}({batches})", False
 
 
 def _named_batches(total: int) -> str | None:
