@@ -19,6 +19,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lib.errors.wording import numbered
+from lib.schedules.given import by_chunk
 from lib.schedules.steps import forward, loss, step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
@@ -302,8 +303,7 @@ class _Grid:
 
 def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> list[Ends]:
     """Return where the part of each place along a dim begins and ends."""
-    each = -(-size // places)
-    given = [max(0, min(each, size - each * place)) for place in range(places)] if sizes is None else sizes
+    given = by_chunk(size, places) if sizes is None else sizes
     whole = isinstance(given, list | tuple) and all(type(one) is int and one >= 0 for one in given)
     if not whole or len(given) != places or sum(given) != size:
         raise ValueError(f"parts of {role} are {places} whole numbers that add up to {size}; got {given!r}")
