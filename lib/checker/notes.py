@@ -538,17 +538,15 @@ def _called_late(program: Program, waited: Sequence[Gap]) -> str | None:
     """Return what to do about work that comes before a collective for which the rank waits, and is not needed for it:
     after the call it would hide that."""
     for gap in waited:
-        call = None if gap.before is None else gap.before.event
-        if call is None or call.op not in COLLECTIVES:
+        if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
         needed, made = set(call.inputs), None
-        for event in reversed(program.events[: program.events.index(call)]):
+        for event in reversed(program.events[: gap.before.number]):
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
                 made = event if event.op in COMPUTE and made is None else made
             elif event.op in COMPUTE and event.length:
-                half = made is not None and (event.op, event.batches) == ("backward_weight", made.batches)
-                if made is not None and not (half and made.op == "backward_input" and made.layer == event.layer):
+                if made is not None and not _halves_of_one(made, event):
                     break
                 needs = "can do without" if made is None else "only needs the input half"
                 title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
@@ -557,6 +555,12 @@ def _called_late(program: Program, waited: Sequence[Gap]) -> str | None:
                     "call that first, and do this while it travels"
                 )
     return None
+
+
+def _halves_of_one(one: Event, other: Event) -> bool:
+    """Tell whether two events are the input half and the weight half of one backward."""
+    same = (one.layer, one.batches) == (other.layer, other.batches)
+    return same and (one.op, other.op) == ("backward_input", "backward_weight")
 
 
 def _weight_halves_last(trace: Trace) -> str | None:
