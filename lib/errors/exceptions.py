@@ -298,8 +298,10 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     if code is not None:
         cast(Any, thing).close()
         call, got = code.co_name, f"a call of the async function {code.co_name}, not awaited yet"
-        while frame and here and f"{call}(" not in here.text:  # a helper of the student's has it from elsewhere
-            here = (frame := frame.f_back and student_frame(frame.f_back)) and resolve(frame.f_code, frame.f_lasti)
+        # It may have been handed to a helper of the student's: the call stands in a line further out.
+        while frame is not None and here is not None and f"{call}(" not in here.text:
+            frame = None if frame.f_back is None else student_frame(frame.f_back)
+            here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
         where = here
     elif (issued := getattr(type(thing), "issued", None)) is not None:
         call, where = issued(thing)
