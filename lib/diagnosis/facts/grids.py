@@ -207,13 +207,10 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
         return None
     if isinstance(value, ActivationGrad):
         made = maker(value)
-        for other in () if made is None else program.values_of(made.outputs):
-            if (
-                made is not None
-                and other is not value
-                and role in other.place.named
-                and {*lacking} <= {*other.place.named[role].pieces}
-            ):
+        pair = () if made is None else program.values_of(made.outputs)
+        for other in pair:
+            part = None if other is value else other.place.named.get(role)
+            if made is not None and part is not None and {*lacking} <= {*part.pieces}:
                 it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
                 why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
                 return f"{named(made)} gives two gradients, and {it}:\n{why}"
