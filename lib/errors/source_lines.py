@@ -27,8 +27,10 @@ STANDARD = os.path.dirname(os.__file__)
 ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.version_info))
 _NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
+GIVEN = "given.py"
+"""The file of a Place in a helper that notebooks give a student."""
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
-_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", "given.py"))
+_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", GIVEN))
 """What asks a student for an order, and what notebooks give a student, is ours."""
 _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""

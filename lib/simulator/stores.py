@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
-from lib.errors.source_lines import Place, resolve
+from lib.errors.source_lines import GIVEN, Place, resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
 from lib.trace.event import STORES
@@ -162,7 +162,7 @@ class Store(dict[Any, T]):
         if gone is not None and (found := resolve(*gone[1:])) is not None:
             fix = f"it was deleted in line {found.line} ({found.text}): "
             fix += "leave one of the two out" if deleting else "delete it after its last use"
-            fix = f"{found.function}(...) has used it up: is it called twice?" if found.file == "given.py" else fix
+            fix = f"{found.function}(...) has used it up: is it called twice?" if found.file == GIVEN else fix
         elif other is not None:
             fix = f"did you mean {self.name}[{shown(other)}]?"
         elif self:

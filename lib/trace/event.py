@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Final
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import Place, resolve
+from lib.errors.source_lines import GIVEN, Place, resolve
 from lib.values.values import KINDS, Value
 
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
@@ -110,8 +110,8 @@ def place_of(event: Event | None) -> Place | None:
 
 
 def line_of(event: Event | None) -> str:
-    """ " in line 12", or nothing where that is not known, or a line of a helper that a notebook gives."""
-    return "" if (found := place_of(event)) is None or found.file == "given.py" else f" {found.within}"
+    """Return " in line 12", or nothing where the line is not known, or is one of a helper that a notebook gives."""
+    return "" if (found := place_of(event)) is None or found.file == GIVEN else f" {found.within}"
 
 
 def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:
