@@ -200,7 +200,8 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
-    """Say what keys a dictionary has that has not this one; None where it has it, or they cannot be compared."""
+    """Say which keys a dictionary has that lacks this one; None where it has it, or where keys refuse to be compared or
+    written."""
     try:
         if key in mine:
             return None

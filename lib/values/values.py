@@ -361,8 +361,7 @@ def subject(kind: str, layer: int) -> str:
 
 
 def definite(phrase: str) -> str:
-    """Return a value in a sentence: "the weight of layer 1", and "activation 1", which has a number in place of a
-    name."""
+    """Return a value in a sentence: "the weight of layer 1"; but "activation 1", which has a number and no name."""
     return phrase if re.match(rf"{Activation.kind} \d", phrase) else f"the {phrase}"
 
 
