@@ -73,6 +73,8 @@ def check_holds_up(trace: Trace, steps: tuple[Step, ...]) -> None:
 def test_what_is_on_it_holds_the_gap_up(one: Case | Schedule, number: int) -> None:
     trace = traced(one)
     if not trace.costs.shared and not any(event.op == "read" for _, event in trace.events()):
-        found = gaps(trace)
-        for gap in found[number % len(found) :][:4] if found else ():
-            check_holds_up(trace, led_to(causes_of(trace), gap)[:8])
+        found, most = gaps(trace), None
+        if isinstance(one, Case) and found:  # known schedules are large: a few gaps of each
+            found, most = found[number % len(found) :][:4], 8
+        for gap in found:
+            check_holds_up(trace, led_to(causes_of(trace), gap)[:most])
