@@ -214,8 +214,6 @@ def changed(name: str, *path: Any, to: Any) -> Any:
     return data
 
 
-GATHER = [event[0] for event in DATA["hsdp"]["programs"][0]["events"]].index("allgather")
-
 LATER = DATA["ddp_overlap"]["programs"][0]["events"]
 WAIT = [event[0] for event in LATER].index("wait")
 AT_ONCE = DATA["ddp_lean"]["programs"][0]["events"]
