@@ -280,7 +280,7 @@ def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
 
 
 def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
-    """Writes on a value which shards and which batches it is."""
+    """Write on a value which shards and which batches it is."""
     x, y, width, height = box
     held, across = part.across if part.column == "layer" else (part.batches, part.total_batches)
     wide, high = width / max(1, across), height / max(1, part.total)
@@ -313,7 +313,7 @@ def batches_in(part: Slot) -> str:
 
 
 def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
-    """Writes on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
+    """Write on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
     x, y, width, height = box
     ink, middle = ink_on(fill), x + width / 2
     words = fitting(width - 4, batches_in(part), batches_in(part._replace(partial="")), size=SMALL)

@@ -151,7 +151,7 @@ def curve(start: Point, end: Point) -> list[Point]:
 
 
 def arrow(scene: Scene, points: Sequence[Point], colour: str, line: float = 2, title: str = "") -> None:
-    """Paints a line with a head at its end, which points away from the last point that is not below the head."""
+    """Paint a line with a head at its end, which points away from the last point that is not below the head."""
     x1, y1 = points[-1]
     far = (point for point in points[-2::-1] if hypot(point[0] - x1, point[1] - y1) > HEAD)
     x0, y0 = next(far, points[0])
@@ -226,7 +226,7 @@ def swatch(fill: str, stroke: str = "none", text: str = "", width: float = 16, d
 
 
 def legend(scene: Scene, left: float, top: float, right: float, entries: Iterable[Entry]) -> float:
-    """Paints entries from left to right, on as many lines as they need; returns where they end."""
+    """Paint entries from left to right, on as many lines as they need; return where they end."""
     pieces = [
         pad(hcat([Piece(wide, 12, marks), label(words, fill=SOFT, height=12)], 5), right=14, bottom=8)
         for marks, wide, words in entries

@@ -55,7 +55,7 @@ class Canvas(Shape):
         return BoundingBox([P2(-x, -y), P2(x, y)])
 
     def accept(self, visitor: ShapeVisitor[A], **kwargs: Any) -> A:
-        """Draws itself for chalk's SVG backend."""
+        """Draw itself for chalk's SVG backend."""
         if not isinstance(visitor, ToSVGShape):
             raise NotImplementedError("a picture is drawn as SVG; for PNG and PDF use picture.save('name.png')")
         answer: Any = _Element(self.scene)

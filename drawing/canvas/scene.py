@@ -113,7 +113,7 @@ class Scene:
         self.marks: list[Mark] = list(marks)
 
     def add(self, *marks: Mark) -> None:
-        """Paints more."""
+        """Paint more."""
         self.marks.extend(marks)
 
     def paragraph(

@@ -13,8 +13,8 @@ from drawing.canvas.palette import ACCENT, ALARM, INK, LOOKS, PAPER, SOFT, TINTS
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.comparing.bars import TIME_LOOKS, Part, stack
-from drawing.timeline.paint import Panel, Rows, heading
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, panels, titled
+from drawing.timeline.paint import LEFT, Panel, Rows, heading
+from drawing.timeline.schedule import RIGHT, WIDTH, panels, titled
 from lib.analysis.dependencies import At
 from lib.analysis.difference import figures_of
 from lib.analysis.waiting.chains import Leg, Step

@@ -82,7 +82,7 @@ class Column(NamedTuple):
 
 
 def columns(scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH) -> float:
-    """Paints columns, each from its left on in its width, their bars from y + 16 on; returns where they end."""
+    """Paint columns, each from its left on in its width, their bars from y + 16 on; return where they end."""
     return max((_column(scene, column, left, width, y, pitch) for column, left, width in shown), default=y)
 
 
@@ -207,7 +207,7 @@ WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)  # the shares of the columns in t
 def table(
     scene: Scene, runs: Sequence[tuple[str, Trace]], left: float, right: float, y: float, valid: Sequence[bool]
 ) -> float:
-    """Paints the table from `y` on; returns where it ends. The better ones of those that are `valid` are marked, and of
+    """Paint the table from `y` on; return where it ends. The better ones of those that are `valid` are marked, and of
     two such runs the last row says how far they are apart."""
     traces, two = [trace for _, trace in runs], len(runs) == 2 and all(valid)
     names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)

@@ -16,8 +16,8 @@ from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width,
 from drawing.comparing.bars import table
 from drawing.timeline.boxes import size
 from drawing.timeline.memory import kinds_of, memory_at_peak
-from drawing.timeline.paint import Panel, Rows, heading
-from drawing.timeline.schedule import LEFT, WIDTH, note, panels_of, trace_of
+from drawing.timeline.paint import LEFT, Panel, Rows, heading
+from drawing.timeline.schedule import WIDTH, note, panels_of, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
@@ -45,7 +45,7 @@ class Compared(NamedTuple):
 
 
 def compare(*runs: Any, fold: bool = True, **named: Any) -> Picture:
-    """Draws runs (Traces, Models or lists of Models) under each other: `compare(ddp=out1, fsdp=out2)`.
+    """Draw runs (Traces, Models or lists of Models) under each other: `compare(ddp=out1, fsdp=out2)`.
 
     Names come from the keywords, or from the keys of a dict given alone. Ranks that do the same at the same times share
     a row, unless `fold` is False.
@@ -61,7 +61,7 @@ def compare(*runs: Any, fold: bool = True, **named: Any) -> Picture:
 
 
 def draw_figures(*runs: Any, **named: Any) -> Picture:
-    """Draws only the figures of runs as bars beside each other: time, what is alive at the peak, what is sent.
+    """Draw only the figures of runs as bars beside each other: time, what is alive at the peak, what is sent.
 
     Names come as for `compare`.
     """

@@ -79,7 +79,7 @@ def _goal(limit: float, mine: float | None) -> Bar:
 def goals(
     scene: Scene, wanted: Sequence[Goal], figures: Sequence[Figure], left: float, right: float, y: float, judged: bool
 ) -> float:
-    """Paints a row for each goal, and one above for one's own where there is one; returns where they end.
+    """Paint a row for each goal, and one above for one's own where there is one; return where they end.
 
     `judged`: whether names have a tick where a goal is reached and a dash where it is not.
     """

@@ -221,7 +221,7 @@ class Plot(NamedTuple):
 
 
 def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> float:
-    """Paints the plot; returns where it ends. One's own run is large, the reference a ring, others are small, and
+    """Paint the plot; return where it ends. One's own run is large, the reference a ring, others are small, and
     hollow where the bounds speak of none."""
     limits = shown.limits
     places = [(point.time, point.memory) for point in shown.points]
@@ -233,9 +233,11 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     high = max(times) + 0.18 * long, max(memories) + 0.14 * large
     frame = Frame(left + 54, y + 6, left + width, y + HIGH - 34, low, high)
     scene.add(frame.edge())
-    border = [] if limits is None else [(limits.time, frame.high[1])]  # down at the fastest, then to the least memory
-    for time, memory in () if limits is None else (*limits.steps[1:], (frame.high[0], limits.memory)):
-        border += [(border[-1][0], memory), (time, memory)]
+    border: list[At] = []
+    if limits is not None:  # down at the fastest, then by the steps to the one with the least memory
+        border = [(limits.time, frame.high[1])]
+        for time, memory in (*limits.steps[1:], (frame.high[0], limits.memory)):
+            border += [(border[-1][0], memory), (time, memory)]
     labels = Labels(frame, [frame.at(*place) for place in border])
     if limits is not None:  # the region where no schedule can be, with its border
         below = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]

@@ -17,7 +17,7 @@ from drawing.comparing.comparison import together
 from drawing.timeline import paint
 from drawing.timeline.boxes import Box, Fold, gathers
 from drawing.timeline.boxes import Message as Arrow
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
+from drawing.timeline.schedule import RIGHT, WIDTH, titled
 from lib.analysis.recording import COMPUTE, Recording, Span, departures, figures, told
 from lib.cluster.costs import TICKS, units
 from lib.errors.wording import exact
@@ -44,7 +44,7 @@ class _Panel(NamedTuple):
 
 
 def draw_recordings(expected: Recording, *found: Recording) -> Picture:
-    """Draws recordings under each other, and says where the ranks of each depart from the order of the first."""
+    """Draw recordings under each other, and say where the ranks of each depart from the order of the first."""
     every = [expected, *found]
     for one in every:
         if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -68,16 +68,16 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     entries = paint.operations(stages, boxes, "number: batch", of=ramp)
     if all(span.stage is None for one in every for span in one.spans):
         entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
-    y = legend(scene, LEFT, y - 3, WIDTH - 12, entries) + 4
+    y = legend(scene, paint.LEFT, y - 3, WIDTH - 12, entries) + 4
     if expected.held:
-        y = legend(scene, LEFT, y - 4, WIDTH - 12, [swatch(*LOOKS["pending"].pair, "stops here", dash="3 2")]) + 4
+        y = legend(scene, paint.LEFT, y - 4, WIDTH - 12, [swatch(*LOOKS["pending"].pair, "stops here", dash="3 2")]) + 4
     first = next((gap for gap in gaps if gap), None) or []
     for place, panel in enumerate(panels):
         mine = first if place == 0 else gaps[place - 1] or []
         y = _paint(scene, panel, stages, y, [(gap.rank, gap.position) for gap in mine])
     words = list(told(expected, found))
     for line in words:
-        y = scene.paragraph(LEFT, y + 6, line, WIDTH - LEFT - 12, 17, SOFT) - 4
+        y = scene.paragraph(paint.LEFT, y + 6, line, WIDTH - paint.LEFT - 12, 17, SOFT) - 4
     scene.height = y + 10
     said = [f"{one.name}: {held.words} (rank {held.rank})" for one in every for held in one.held] or map(figures, every)
     return Picture(scene, "\n".join([*said, *words]))
@@ -95,7 +95,7 @@ def _panel(recording: Recording, unit: float | None, end: float | None) -> _Pane
             spans.append((one._replace(start=round(one.start * scale), end=round(one.end * scale)), lane))
     last = round((recording.end / length if end is None or unit is None else end) * TICKS)
     last = round(last * (STOPPED if recording.held else 1))
-    axis = Axis(LEFT, WIDTH - LEFT - RIGHT, last)
+    axis = Axis(paint.LEFT, WIDTH - paint.LEFT - RIGHT, last)
     return _Panel(recording, spans, lanes, ranks, axis, length, unit is not None)
 
 

@@ -13,8 +13,8 @@ from drawing.comparing.bars import Bound as Mark
 from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stack, time_parts
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
-from drawing.timeline.paint import Panel, heading
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, panels, titled
+from drawing.timeline.paint import LEFT, Panel, heading
+from drawing.timeline.schedule import RIGHT, WIDTH, panels, titled
 from lib.analysis.difference import difference, figures_of, memory_shares, sent_shares, time_shares
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact

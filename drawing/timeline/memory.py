@@ -109,7 +109,7 @@ ROOMY: Final = 18  # pixels that a row must be high for hatching, and for what s
 
 
 def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
-    """Paints the panel from `top` on, a row for each fold, and its legend; returns where it ends."""
+    """Paint the panel from `top` on, a row for each fold, and its legend; return where it ends."""
     most = float(peak(trace).elements)
     curves = {fold.rank: levels(trace, fold.rank) for fold in folds}
     limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most]

@@ -85,7 +85,7 @@ class Panel(NamedTuple):
     named: Sequence[Name]
 
     def rows(self, scene: Scene, y: float) -> Rows:
-        """Paints the rows of the ranks from `y` on, and says where they are."""
+        """Paint the rows of the ranks from `y` on, and return where they are."""
         trace, timeline, axis = self.trace, self.timeline, self.axis
         rows = place_rows(timeline.lanes, y, self.shown.rows, self.named)
         deadlock = (trace.error or "").startswith("deadlock")
@@ -117,9 +117,10 @@ class Panel(NamedTuple):
         scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)), *painter.details)
         scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
         scene.add(*waiting_arrows(painter.waits, rows, axis.left + axis.width))
-        few = len(timeline.messages) <= ARROWS and rows.height >= 14
-        for message in timeline.messages if few else ():
-            scene.add(*(arrow(message, axis, rows) if message.target in rows.tops else ()))
+        if len(timeline.messages) <= ARROWS and rows.height >= 14:
+            for message in timeline.messages:
+                if message.target in rows.tops:
+                    scene.add(*arrow(message, axis, rows))
         return rows
 
     def numbers(self, scene: Scene, rows: Rows) -> float:
@@ -135,11 +136,12 @@ class Panel(NamedTuple):
 
 
 def heading(scene: Scene, name: str, words: str, y: float) -> float:
-    """Return the name of a run, and words beside it; returns where they end."""
+    """Write the name of a run, and words beside it; return where they end."""
     short = fit(name, 260, TEXT)
     scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
     after = LEFT + text_width(short, TEXT) * 1.08 + 12
-    scene.add(*([Text(after, y + 8, fit(words, scene.width - after - 10, TEXT), TEXT, SOFT)] if words else []))
+    if words:
+        scene.add(Text(after, y + 8, fit(words, scene.width - after - 10, TEXT), TEXT, SOFT))
     return y + 26
 
 

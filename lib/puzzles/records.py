@@ -196,8 +196,7 @@ def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:
-    """Return a mesh from its axes alone, `{ replica = 2, shard = 4 }`, or with more: `{ axes = { ... }, host_size = 4
-    }`."""
+    """Return a mesh of axes alone, `{ replica = 2, shard = 4 }`, or of more: `{ axes = { ... }, host_size = 4 }`."""
     return mesh_from(data if isinstance(data.get("axes"), dict) else {"axes": data})
 
 

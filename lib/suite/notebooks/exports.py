@@ -115,12 +115,14 @@ def read_notebook(path: Path) -> Notebook:
     try:
         text = path.read_text("utf-8")
         notebook_cells(path.name, text)
-        notebook: Notebook = json.loads(text)
+        notebook: Notebook = json.loads(text, strict=False)
         if "cells" not in notebook:
             raise BuildError(f"{path.name} is a notebook of format 3; open it in Jupyter, and save it")
         return notebook
     except OSError:
         raise BuildError(f"there is no file {path}") from None
+    except UnicodeDecodeError as error:
+        raise BuildError(f"{path.name} is not text in UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
         raise BuildError(str(error)) from None
 

@@ -126,12 +126,12 @@ def test_together_the_links_lead_to_each_other() -> None:
     assert any(one.endswith(f"← [Introduction](#00_introduction) · {following} →") for one in sources)
 
 
-def mailed(text: str | None) -> str:
+def mailed(text: str | bytes | None) -> str:
     """What is said of a notebook with this in it, or of none; nothing is written."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "mine.ipynb")
         if text is not None:
-            path.write_text(text, "utf-8")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(BuildError) as caught:
             export_colab([path], Path(folder, "out"))
         assert not Path(folder, "out").exists()

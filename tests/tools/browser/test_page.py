@@ -263,6 +263,16 @@ def test_what_a_cell_leaves_behind_holds_up_no_other_for_ever(visit: Open) -> No
     expect(run(page, "ddp-3")).to_have_text("2")
 
 
+def test_a_cell_that_breaks_the_tidying_up_does_not_lose_python(visit: Open) -> None:
+    page = visit("04_ddp")
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    write(page, "ddp-3", "import gc\n\ngc.collect = None\n'broken'")
+    expect(run(page, "ddp-3")).to_have_text("'broken'")
+    page.wait_for_timeout(1000)
+    write(page, "ddp-3", "1 + 1")
+    expect(run(page, "ddp-3")).to_have_text("2")
+
+
 def test_the_code_of_others_reaches_neither_another_page_nor_the_files_of_this_one(visit: Open) -> None:
     """A link brings code, which the reader may run: it could have changed the page for good."""
     page = visit("04_ddp")

@@ -57,7 +57,6 @@ export class Python {
   }
 
   stop(why) {
-    clearTimeout(this.clock);
     this.worker.terminate();
     const [running, ...others] = this.queue;
     running?.end("stopped");
@@ -109,6 +108,7 @@ export class Python {
   }
 
   broken({text}) {
+    clearTimeout(this.clock);
     Object.assign(this, {lost: text, asked: 0});
     for (const cell of this.queue.splice(0)) cell.end("");
     this.busy(false);

@@ -12,7 +12,6 @@ const FOLDER = `${HOME}/my_puzzles`; // what was written in other notebooks lies
 const MEMORY = "puzzles-memory"; // a cache for all sites of this host; entries have addresses below their site
 const HERE = import.meta.url; // the worker itself has an address of a blob, so that it obeys the policy of the page
 const BEGIN = "import importlib; importlib.invalidate_caches(); import kernel; kernel.begin";
-
 const REST = 500; // milliseconds
 
 let python, shell, ready, resting;
@@ -119,7 +118,13 @@ function progressNow() {
 /** Once nothing has been asked for a while, tidies up, which would keep somebody waiting. */
 function rest() {
   clearTimeout(resting);
-  resting = setTimeout(() => shell.rest(), REST);
+  resting = setTimeout(() => {
+    try {
+      shell.rest();
+    } catch {
+      // A cell has changed what this needs. Thrown from here, it would be taken for a worker that is lost.
+    }
+  }, REST);
 }
 
 /** Runs cells, one after the other, until one fails. */

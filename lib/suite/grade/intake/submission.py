@@ -140,8 +140,8 @@ CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def decoded(data: bytes) -> tuple[str, int | None]:
-    """Bytes as text in UTF-8, UTF-16 or UTF-32, as a mark at their beginning says, or which of the first are 0; else in
-    Windows-1252, and with the place of the first byte that is none of these."""
+    """Read bytes as text in UTF-8, UTF-16 or UTF-32, as a mark at their beginning says, or which of the first are 0;
+    else in Windows-1252, and then return the place of the first byte that does not fit, too."""
     try:
         return data.decode(json.detect_encoding(data)), None
     except UnicodeDecodeError as error:
