@@ -373,8 +373,11 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     busy = {program.rank: sum(e.length for e in program.events if e.op in COMPUTE) for program in trace.programs}
     most, least = max(busy, key=lambda rank: (busy[rank], -rank)), min(busy, key=lambda rank: (busy[rank], rank))
     if busy[most] > ticks(limit) > busy[least]:
+        longest = max((e for e in trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
         got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"
-        return remark(what, got=got, fix="share the work more evenly, before you hide what ranks wait for")
+        got += f"; the longest is {operation(longest)}"
+        fix = "share the work more evenly, before you hide what ranks wait for"
+        return remark(what, got=got, where=places([(most, longest)]), fix=fix)
     length, bare, calls = max((_bare(program) for program in trace.programs), key=lambda found: (found[0], -found[1]))
     if length > total:
         times = counted(len(calls), "collective")

@@ -164,6 +164,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return (
             "the function itself takes no turns, and what it gives does: call it, as in in_turn(step(b) for b in ...)"
         )
+    if "object is not an async iterator" in text:
+        return "only calls of async functions take turns, and this is none: in_turn(step(b) for b in ...)"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
     if "NoneType" in text:
