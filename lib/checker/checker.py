@@ -73,10 +73,9 @@ def check(
         if limit is not None and not number:
             raise ValueError(f"{name}= is the most {name} that the run may take, a number; got {name}={limit!r}")
     if puzzle is not None:
-        from lib.puzzles.puzzle import Puzzle
-        from lib.puzzles.records import schedule_record
+        from lib.puzzles import records
 
-        record = puzzle if isinstance(puzzle, Puzzle) else schedule_record(puzzle)
+        record = puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
         return check_data(_plain(trace, record), record)
     goals: list[Goal] = []
     if time is not None or memory is not None:

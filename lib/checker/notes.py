@@ -371,7 +371,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}" + more(moved, "call")
         return remark(what, got=got, where=places(moved), fix=STAYS)
     busy = {program.rank: sum(e.length for e in program.events if e.op in COMPUTE) for program in trace.programs}
-    most, least = max(busy, key=lambda rank: (busy[rank], -rank)), min(busy, key=lambda rank: (busy[rank], rank))
+    most, least = max(busy, key=busy.__getitem__), min(busy, key=busy.__getitem__)
     if busy[most] > ticks(limit) > busy[least]:
         longest = max((e for e in trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
         got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"

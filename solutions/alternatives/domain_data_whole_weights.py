@@ -5,28 +5,17 @@ memory of all weights and optimizer states on each rank.
 """
 
 from lib import Model
+from lib.schedules.given import exchange, summed
 
 
 def my_rows(place, places):
-    """Where the rows of a rank begin and end, which of them its neighbours need, and which of theirs it needs."""
+    """Where the rows of a rank begin and end, the blocks of them that its neighbours need, and the blocks of theirs that
+    it needs. A block is one row."""
     low, high = 64 * place // places, 64 * (place + 1) // places
     beside = [(low, low - 1)] if place > 0 else []
     beside += [(high - 1, high)] if place < places - 1 else []
-    return low, high, [mine for mine, _ in beside], [other for _, other in beside]
-
-
-async def exchange(model, value, rows, layer, group):
-    """Hands these rows of a value to the neighbours in a group, and gives a list of what they hand in. A rank without
-    neighbours hands in no rows, and gets none."""
-    return await model.halo([value.cut("rows", row, row + 1) for row in rows], layer, group) if rows else []
-
-
-def summed(low, high, gradient, edges, arrived):
-    """The gradient of the rows from low to high: the halo is cut off, and what has arrived is added at the edges."""
-    whole = gradient.cut("rows", low + (low > 0), high - (high < 64))
-    for row, more in zip(edges, arrived, strict=True):
-        whole = whole.combine(gradient.cut("rows", row, row + 1) + more)
-    return whole
+    edges, halo = ([(pair[i], pair[i] + 1) for pair in beside] for i in (0, 1))
+    return low, high, edges, halo
 
 
 async def domain_data(model: Model) -> None:

@@ -5,6 +5,7 @@ pair an exchange at either end is waited for, and twice as many microbatches are
 """
 
 from lib import Model, PuzzleError
+from lib.schedules.given import accumulate, joined
 
 
 def start_exchange(model: Model, value, dim: str, layer: int):
@@ -13,14 +14,6 @@ def start_exchange(model: Model, value, dim: str, layer: int):
     ranks = len(model.group("expert"))
     parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
     return model.alltoall(parts, layer, group="expert")
-
-
-def joined(parts):
-    """What came from all ranks, as one value."""
-    whole, *others = parts
-    for part in others:
-        whole = whole.combine(part)
-    return whole
 
 
 def mail_of(model: Model):
@@ -60,11 +53,6 @@ def passes_of(model: Model):
         weights[layer], opt_states[layer] = model.load_weights(layer)
         weights[layer + 2], opt_states[layer + 2] = model.load_weights(layer + 2, *shard)
 
-    def add_up(layer: int, gradient) -> None:
-        if layer in grad_weights:
-            gradient = grad_weights[layer] + gradient
-        grad_weights[layer] = gradient
-
     async def forward(stage: int, b: int):
         dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
         if stage == 0:
@@ -97,14 +85,14 @@ def passes_of(model: Model):
         grad = joined(await coming)
         inp = activations.pop((experts, b))
         of_weight, grad = model.backward(experts, inp, grad, weights[experts])
-        add_up(experts, of_weight)
+        accumulate(model, experts, of_weight)
         coming = start_exchange(model, grad, "batch", dispatch)
         del inp, grad, of_weight
         yield  # gradients of the tokens are on their way home
         grad = model.backward(dispatch, None, joined(await coming))
         inp = activations.pop((dense, b))
         of_weight, grad = model.backward(dense, inp, grad, weights[dense])
-        add_up(dense, of_weight)
+        accumulate(model, dense, of_weight)
         if stage > 0:
             grad_activations[dense, b] = grad
             await hand_on(stage - 1, "grad_activations", (dense, b))

@@ -4,17 +4,11 @@ The step that is easiest to follow. In each exchange all ranks wait, and none co
 """
 
 from lib import Model
+from lib.schedules.given import joined
 
 
 def cut(model: Model, value, dim: str) -> list:
     return [model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)]
-
-
-def joined(parts: list):
-    whole, *others = parts
-    for part in others:
-        whole = whole.combine(part)
-    return whole
 
 
 async def expert_parallel(model: Model) -> None:

@@ -4,20 +4,14 @@ As fast as image by image, with half as many exchanges and nearly twice the memo
 """
 
 from lib import Model
+from lib.schedules.given import accumulate, by_chunk
 
 
 def my_rows(model, sizes=None):
     """Where this rank's rows begin and end: by chunk, or in these sizes, which all ranks know."""
-    if sizes is None:
-        most = -(-64 // model.RANKS)  # rounded up
-        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    sizes = sizes or by_chunk(64, model.RANKS)
     low = sum(sizes[: model.rank])
     return low, low + sizes[model.rank]
-
-
-def add(model, layer, grad_weight):
-    """Adds the gradient of a weight to what there is of it already."""
-    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
 
 
 async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
@@ -46,14 +40,14 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
             2, activations[1, number], grad_activations.pop(3), activations.pop(2)
         )
         coming = model.allreduce(grad_activations.pop(2), 2)
-        add(model, 3, model.backward_weight(3, activations.pop(3), grad_activations.pop(4)))
+        accumulate(model, 3, model.backward_weight(3, activations.pop(3), grad_activations.pop(4)))
         if number == len(halves) - 1:
             sums[3] = model.allreduce(grad_weights.pop(3), 3)
         grad_activations[2] = await coming
         by_moments = model.backward(1, activations.pop((1, number)), grad_activations.pop(2))
         grad_activations[1] = grad_activations[1] + by_moments
         grad_weight, _ = model.backward(0, activations.pop((0, number)), grad_activations.pop(1), weights[0])
-        add(model, 0, grad_weight)
+        accumulate(model, 0, grad_weight)
         del by_moments, grad_weight, _
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
 

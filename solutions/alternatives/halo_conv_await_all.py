@@ -6,14 +6,13 @@ In each halo exchange all ranks wait, and none computes. The data's gradient goe
 from itertools import pairwise
 
 from lib import Model
+from lib.schedules.given import by_chunk
 
 
 def my_rows(model, sizes=None):
     """Where this rank's rows begin and end, which of them neighbours need, which of theirs it needs, and the group of
     those that have rows. Rows are shared out by chunk, or in these sizes, which all ranks know."""
-    if sizes is None:
-        most = -(-64 // model.RANKS)  # rounded up
-        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    sizes = sizes or by_chunk(64, model.RANKS)
     low = sum(sizes[: model.rank])
     high = low + sizes[model.rank]
     beside = [(low, low - 1), (high - 1, high)] if low < high else []

@@ -7,15 +7,14 @@ GPU, and there are three calls of backward for each layer.
 from itertools import pairwise
 
 from lib import Model
+from lib.schedules.given import accumulate, by_chunk
 
 
 def my_rows(model, sizes=None):
     """Where this rank's rows begin and end, which of them neighbours need, which of
     theirs it needs, and the group of those that have rows. Rows are shared out by
     chunk, or in these sizes, which all ranks know."""
-    if sizes is None:
-        most = -(-64 // model.RANKS)  # rounded up
-        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    sizes = sizes or by_chunk(64, model.RANKS)
     low = sum(sizes[: model.rank])
     high = low + sizes[model.rank]
     beside = [(low, low - 1), (high - 1, high)] if low < high else []
@@ -55,9 +54,7 @@ def backward(model, layer, inp, grad):
     """Backward of some rows: gives the gradient of the input. The gradient of the
     weight is added to what other rows of this rank have given so far."""
     grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
-    if layer in model.grad_weights:
-        grad_weight = model.grad_weights[layer] + grad_weight
-    model.grad_weights[layer] = grad_weight
+    accumulate(model, layer, grad_weight)
     return grad_input
 
 

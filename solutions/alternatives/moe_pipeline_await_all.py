@@ -4,6 +4,7 @@ The step that is easiest to follow. Stage 0 has the activations of all its batch
 """
 
 from lib import Model
+from lib.schedules.given import accumulate, joined
 
 
 async def exchange(model: Model, value, dim: str, layer: int):
@@ -11,10 +12,7 @@ async def exchange(model: Model, value, dim: str, layer: int):
     parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
     coming = model.alltoall(parts, layer, group="expert")
     del value, parts
-    whole, *others = await coming
-    for part in others:
-        whole = whole.combine(part)
-    return whole
+    return joined(await coming)
 
 
 async def moe_pipeline(model: Model) -> None:
@@ -28,9 +26,6 @@ async def moe_pipeline(model: Model) -> None:
     weights[experts], opt_states[experts] = model.load_weights(
         experts, model.coord["expert"], len(model.group("expert"))
     )
-
-    def add_up(layer: int, gradient) -> None:
-        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
 
     async def forward(b: int) -> None:
         activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
@@ -53,14 +48,14 @@ async def moe_pipeline(model: Model) -> None:
         gradient, grad_activations[experts, b] = model.backward(
             experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
         )
-        add_up(experts, gradient)
+        accumulate(model, experts, gradient)
         del gradient
         grad_activations[experts, b] = await exchange(model, grad_activations.pop((experts, b)), "batch", dispatch)
         grad_activations[dispatch, b] = model.backward(dispatch, None, grad_activations.pop((experts, b)))
         gradient, grad_activations[dense, b] = model.backward(
             dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
         )
-        add_up(dense, gradient)
+        accumulate(model, dense, gradient)
         del gradient
         if stage == 0:
             del grad_activations[dense, b]

@@ -4,6 +4,7 @@ With two experts it is faster, as no rank waits for tokens, but the weights, gra
 """
 
 from lib import Model
+from lib.schedules.given import accumulate
 
 
 async def moe_pipeline(model: Model) -> None:
@@ -21,9 +22,6 @@ async def moe_pipeline(model: Model) -> None:
     async def sent(key) -> None:
         if key in on_the_way:
             await on_the_way.pop(key)
-
-    def add_up(layer: int, gradient) -> None:
-        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
 
     async def forward(b: int) -> None:
         activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
@@ -44,7 +42,7 @@ async def moe_pipeline(model: Model) -> None:
         gradient, grad_activations[experts, b] = model.backward(
             experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
         )
-        add_up(experts, gradient)
+        accumulate(model, experts, gradient)
         del gradient
         if b == mine[-1]:  # the sum of this expert's gradients, while layer `dense` goes back
             on_the_way["sum", experts] = model.allreduce(grad_weights.pop(experts), experts, group=["data", "expert"])
@@ -52,7 +50,7 @@ async def moe_pipeline(model: Model) -> None:
         gradient, grad_activations[dense, b] = model.backward(
             dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
         )
-        add_up(dense, gradient)
+        accumulate(model, dense, gradient)
         del gradient
         if stage == 0:
             del grad_activations[dense, b]

@@ -4,6 +4,7 @@ Nothing waits in a dict but two sums. Each message holds up the rank that sends 
 """
 
 from lib import Model
+from lib.schedules.given import accumulate, joined
 
 
 async def exchange(model: Model, value, dim: str, layer: int):
@@ -11,10 +12,7 @@ async def exchange(model: Model, value, dim: str, layer: int):
     parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
     coming = model.alltoall(parts, layer, group="expert")
     del value, parts
-    whole, *others = await coming
-    for part in others:
-        whole = whole.combine(part)
-    return whole
+    return joined(await coming)
 
 
 async def moe_pipeline(model: Model) -> None:
@@ -30,9 +28,6 @@ async def moe_pipeline(model: Model) -> None:
     )
 
     sums = {}
-
-    def add_up(layer: int, gradient) -> None:
-        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
 
     async def forward(b: int) -> None:
         activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
@@ -55,7 +50,7 @@ async def moe_pipeline(model: Model) -> None:
         gradient, grad_activations[experts, b] = model.backward(
             experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
         )
-        add_up(experts, gradient)
+        accumulate(model, experts, gradient)
         del gradient
         grad_activations[experts, b] = await exchange(model, grad_activations.pop((experts, b)), "batch", dispatch)
         if b == mine[-1]:  # the sum of this expert's gradients, while layer `dense` goes back
@@ -64,7 +59,7 @@ async def moe_pipeline(model: Model) -> None:
         gradient, grad_activations[dense, b] = model.backward(
             dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
         )
-        add_up(dense, gradient)
+        accumulate(model, dense, gradient)
         del gradient
         if stage == 0:
             del grad_activations[dense, b]

@@ -7,18 +7,13 @@ in three blocks of rows, whose gradients have to be put together again.
 from itertools import pairwise
 
 from lib import Model
+from lib.schedules.given import by_chunk
 
 
 def window(row):
     """The rows that a query attends to: the first one, and that after the last."""
     first = min(max(row - 3, 0), 64 - 7)
     return first, first + 7
-
-
-def by_chunk(ranks):
-    """How many rows each rank has, as scatter_rows says."""
-    most = -(-64 // ranks)  # rounded up
-    return [max(0, min(most, 64 - rank * most)) for rank in range(ranks)]
 
 
 def my_rows(model, sizes):
@@ -86,7 +81,7 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
 
     for layer in (0, 1):
         weights[layer], opt_states[layer] = model.load_weights(layer)
-    sizes = sizes or by_chunk(model.RANKS)
+    sizes = sizes or by_chunk(64, model.RANKS)
     low, high, edges, halo, group = my_rows(model, sizes)
     activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
 

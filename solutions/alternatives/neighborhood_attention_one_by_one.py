@@ -7,12 +7,7 @@ that go home those of queries are zeros: a third of all that is sent is for noth
 from itertools import pairwise
 
 from lib import Model
-
-
-def by_chunk(ranks):
-    """How many rows each rank has, as scatter_rows says."""
-    most = -(-64 // ranks)  # rounded up
-    return [max(0, min(most, 64 - rank * most)) for rank in range(ranks)]
+from lib.schedules.given import by_chunk
 
 
 def my_rows(model, sizes):
@@ -54,7 +49,7 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
 
     for layer in (0, 1):
         weights[layer], opt_states[layer] = model.load_weights(layer)
-    sizes = sizes or by_chunk(model.RANKS)
+    sizes = sizes or by_chunk(64, model.RANKS)
     low, high, edges, halo, group = my_rows(model, sizes)
     activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
 

@@ -4,25 +4,12 @@ Nobody waits. But between two stages there are all batches in memory, and two wo
 """
 
 from lib import Model
-
-
-def by_chunk(size, ranks):
-    """How many of so many rows, or columns, each rank has, as scatter_rows says."""
-    most = -(-size // ranks)  # rounded up
-    return [max(0, min(most, size - rank * most)) for rank in range(ranks)]
+from lib.schedules.given import accumulate, by_chunk, joined
 
 
 def parts_of(sizes):
     """Where the part of each rank begins and ends, from the sizes of all parts."""
     return [(sum(sizes[:rank]), sum(sizes[: rank + 1])) for rank in range(len(sizes))]
-
-
-def joined(pieces):
-    """The pieces in one."""
-    first, *others = pieces
-    for piece in others:
-        first = first.combine(piece)
-    return first
 
 
 async def redistribute(model: Model, rows: list[int] | None = None, columns: list[int] | None = None) -> None:
@@ -67,7 +54,7 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
         part, grad_activations[3, b] = model.backward(
             3, activations.pop((3, b)), grad_activations.pop((4, b)), weights[3]
         )
-        grad_weights[3] = grad_weights[3] + part if 3 in grad_weights else part
+        accumulate(model, 3, part)
         del part
         grad_activations[2, b] = model.backward(2, None, grad_activations.pop((3, b)))
         send(grad_activations.pop((2, b)), 2, "rows", b)
@@ -76,7 +63,7 @@ async def redistribute(model: Model, rows: list[int] | None = None, columns: lis
         grad_activations[2, b] = await arrived(2, b)
         grad_activations[1, b] = model.backward(1, None, grad_activations.pop((2, b)))
         part, _ = model.backward(0, activations.pop((0, b)), grad_activations.pop((1, b)), weights[0])
-        grad_weights[0] = grad_weights[0] + part if 0 in grad_weights else part
+        accumulate(model, 0, part)
         del part, _
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (3, 0):

@@ -4,25 +4,12 @@ Each rank gets what it asks for, and nothing else. While it travels, no rank com
 """
 
 from lib import Model
-
-
-def by_chunk(size, ranks):
-    """How many of so many rows, or columns, each rank has, as scatter_rows says."""
-    most = -(-size // ranks)  # rounded up
-    return [max(0, min(most, size - rank * most)) for rank in range(ranks)]
+from lib.schedules.given import by_chunk, joined
 
 
 def parts_of(sizes):
     """Where the part of each rank begins and ends, from the sizes of all parts."""
     return [(sum(sizes[:rank]), sum(sizes[: rank + 1])) for rank in range(len(sizes))]
-
-
-def joined(pieces):
-    """The pieces in one."""
-    first, *others = pieces
-    for piece in others:
-        first = first.combine(piece)
-    return first
 
 
 async def redistribute(model: Model, rows: list[int] | None = None, columns: list[int] | None = None) -> None:

@@ -5,12 +5,7 @@ n times, and has to have room for it.
 """
 
 from lib import Model
-
-
-def by_chunk(size, ranks):
-    """How many of so many rows, or columns, each rank has, as scatter_rows says."""
-    most = -(-size // ranks)  # rounded up
-    return [max(0, min(most, size - rank * most)) for rank in range(ranks)]
+from lib.schedules.given import by_chunk
 
 
 def parts_of(sizes):

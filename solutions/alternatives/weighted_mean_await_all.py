@@ -4,6 +4,7 @@ Three collectives in a row, and no rank computes while one is on its way.
 """
 
 from lib import Model
+from lib.schedules.given import accumulate
 
 
 def my_rows(model, sizes=None):
@@ -21,7 +22,7 @@ def backward(model, layer, inp, grad):
     """Backward of a layer with a weight: gives the gradient of the input. That of the weight is added to what there is
     of it already."""
     grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
-    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    accumulate(model, layer, grad_weight)
     return grad_input
 
 

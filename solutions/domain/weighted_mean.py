@@ -38,6 +38,7 @@ from functools import partial
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, simulate
 from lib.analysis.figures import end
+from lib.schedules.given import accumulate
 
 PRICES = Links(
     latency=0.02, forward=2, backward=2
@@ -175,9 +176,7 @@ def backward(model, layer, inp, grad):
     """Backward of a layer with a weight: gives the gradient of the input. That of the
     weight is added to what there is of it already."""
     grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
-    if layer in model.grad_weights:
-        grad_weight = model.grad_weights[layer] + grad_weight
-    model.grad_weights[layer] = grad_weight
+    accumulate(model, layer, grad_weight)
     return grad_input
 
 

@@ -40,7 +40,7 @@
 from drawing import compare, draw, draw_curves, draw_mesh
 from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import accumulate, in_turn
+from lib.schedules.given import accumulate, forward, in_turn
 from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
@@ -96,14 +96,8 @@ def take_apart(model, pieces):
         model.activations[0, i] = row.shard(i, pieces)
 
 
-def forward(model, layer, i):
-    """One layer of a piece. Its input stays for backward."""
-    x, weight = model.activations[layer, i], model.weights[layer]
-    model.activations[layer + 1, i] = model.forward(layer, x, weight)
-
-
 def backward(model, layer, i):
-    """The same backward."""
+    """Backward of a layer for a piece."""
     x = model.activations.pop((layer, i))
     gradient = model.grad_activations.pop((layer + 1, i))
     of_weight, gradient = model.backward(layer, x, gradient, model.weights[layer])

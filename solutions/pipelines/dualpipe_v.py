@@ -47,7 +47,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
-from lib.schedules.given import accumulate, joined
+from lib.schedules.given import accumulate, joined, update
 
 FAIR = route_by_loads([1, 1])  # each of two experts gets half of the tokens
 BLOCK = [
@@ -141,7 +141,7 @@ def load(model: Model) -> None:
             )
 
 
-async def update(model: Model) -> None:
+async def update_all(model: Model) -> None:
     """Sums the gradients of the dense layers, which all ranks have, and updates all."""
     dense = [layer for layer in model.weights if layer % 4 == 0]
     sums = await model.allreduce_bucket(
@@ -149,12 +149,7 @@ async def update(model: Model) -> None:
     )
     model.grad_weights.update(zip(dense, sums, strict=True))
     for layer in [*dense, *(layer + 2 for layer in dense)]:
-        model.weights[layer], model.opt_states[layer] = model.update(
-            layer,
-            model.grad_weights.pop(layer),
-            model.weights[layer],
-            model.opt_states[layer],
-        )
+        update(model, layer)
         model.set_final_weight(layer, model.weights[layer])
 
 
@@ -276,7 +271,7 @@ def passes_of(model: Model):
 
     async def finish() -> None:
         await all_sent()
-        await update(model)
+        await update_all(model)
 
     return forward, backward, finish
 

@@ -68,7 +68,7 @@ ABOVE = {
     "ragged": ["shuffled"],
     "zb_v": ["in_phases"],
     "dualpipe_v": [
-        *["start_exchange", "mail_of", "load", "update", "Call", "to_be_awaited", "goes_on"],
+        *["start_exchange", "mail_of", "load", "update_all", "Call", "to_be_awaited", "goes_on"],
         *["in_phases", "passes_of", "alone"],
     ],
     "zigzag": ["ring", "ring_back"],
@@ -81,7 +81,7 @@ ABOVE = {
     "domain_data": ["my_rows", "borrow", "give_back"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
     "neighborhood_attention": ["my_rows", "take_back"],
-    "place_inputs": ["take_apart", "forward", "backward"],
+    "place_inputs": ["take_apart", "backward"],
     "redistribute": ["parts_of", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""

@@ -38,9 +38,6 @@ class Part:
     def row(self, value: Value, row: int) -> Value:
         return value.cut("rows", row, row + 1)
 
-    def around(self, value: Value, row: int) -> Value:
-        return value.cut("rows", row - 1, row + 2)
-
     def inner(self, value: Value, by: int) -> Value:
         """Its rows, but for so many at each edge to a neighbour."""
         by = by if self.high > self.low else 0
