@@ -150,8 +150,8 @@ class Kernel:
         value = await self._evaluate(compile(last, name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         if value is not None:
             self.user_ns["_"] = value
+            self._flush()  # first: a picture takes a while
             data = self.bundle(value)
-            self._flush()
             self.send({"output_type": "execute_result", "execution_count": self.count, "data": data, "metadata": {}})
 
     async def _evaluate(self, code: CodeType) -> Any:
