@@ -99,6 +99,22 @@ def text(outputs: list[dict[str, Any]]) -> str:
     )
 
 
+SLOW = """
+told, send = [], get_ipython().send
+get_ipython().send = lambda output: told.append(output.get("text")) or send(output)
+class Slow:
+    def __repr__(self):
+        print("while it is made")
+        return f"told so far: {told}"
+"""
+
+
+def test_what_a_cell_printed_is_sent_before_its_value_is_made_into_a_text_or_picture(site: Path) -> None:
+    _, (_, (printed, value)) = answers(site, SLOW, "print('before')\nSlow()")
+    assert printed["text"] == "before\nwhile it is made\n"
+    assert text([value]) == "told so far: ['before\\n']"
+
+
 def test_a_cell_shows_what_it_prints_and_the_value_at_its_end(site: Path) -> None:
     cells = (
         "import asyncio\nprint('one')\nawait asyncio.sleep(0, 'two')",

@@ -150,8 +150,8 @@ class Kernel:
         value = await self._evaluate(compile(last, name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         if value is not None:
             self.user_ns["_"] = value
-            self._flush()  # first: a picture takes a while
             data = self.bundle(value)
+            self._flush()
             self.send({"output_type": "execute_result", "execution_count": self.count, "data": data, "metadata": {}})
 
     async def _evaluate(self, code: CodeType) -> Any:
@@ -185,6 +185,7 @@ class Kernel:
 
     def bundle(self, thing: Any) -> dict[str, str]:
         """Return a thing in the formats that it has."""
+        self._flush()  # what was printed is shown first: a picture takes a while
         if isinstance(known := self.display_formatter.mimebundle_formatter(thing), dict):
             return {**known}
         own = None if isinstance(thing, type) else getattr(thing, "_repr_mimebundle_", None)
