@@ -86,8 +86,8 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
                 raise PuzzleError(
                     f"{word!r} is no word of a phase",
                     expected="a pass (F, I or W) and its way, d for down or u for up: Fd, Iu",
-                    fix=f"say the way, too: {word}d or {word}u" if word in ("F", "B", "I", "W") else "",
-                )
+                    fix=f"name the way, too: {word[0]}d or {word[0]}u",
+                ).here()
             if done[word] < batches:
                 order.append(f"{stage[way]}{kind}{done[word]}")
             done[word] += 1

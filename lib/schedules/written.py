@@ -425,6 +425,8 @@ def _fix(wrong: Wrong, ranks: int | None) -> str | None:
         return wrong.cause
     if wrong.rule == "before" and kind == "W":
         return "a W needs the I of the same microbatch on the same stage, earlier in the list"
+    if wrong.rule == "before" and "comes later" in wrong.text:
+        return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     if wrong.rule == "twice" and ranks is not None:

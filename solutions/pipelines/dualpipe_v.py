@@ -196,8 +196,8 @@ async def in_phases(model: Model, phases, together) -> None:
                 if part not in ("Fd", "Fu", "Bu", "Bd"):
                     raise PuzzleError(
                         f"rank {model.rank}: {part!r} is no pass, in {words!r}",
-                        expected="Fd, Fu, Bu and Bd, where B is a whole backward;\n"
-                        "and pairs of them without blanks, such as Fd+Bu",
+                        expected="Fd, Fu, Bu and Bd, where B is a whole backward",
+                        fix="write a pair of them without blanks, such as Fd+Bu",
                     )
                 kind, way = part
                 number = done[part] = done.get(part, -1) + 1

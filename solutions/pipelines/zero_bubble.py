@@ -36,8 +36,6 @@ from lib import Costs, Model, Trace, check, goal, predict, schedule, simulate
 from lib.schedules.formats.orders import to_csv
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
-from lib.schedules.pipelines.generators import zb_h1 as zb_h1_order
-from lib.schedules.pipelines.generators import zb_h2 as zb_h2_order
 from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
@@ -216,6 +214,9 @@ compare(one_f_one_b=one_f_one_b, zero_bubble=out) if out else None
 # **ZB-H1**.
 
 # %%
+from lib.schedules.pipelines.generators import zb_h1 as zb_h1_order
+from lib.schedules.pipelines.generators import zb_h2 as zb_h2_order
+
 if out:
     h2 = simulate(program_of(zb_h2_order(4, 8), messages="posted"), **sizes)
     for name, run in (("1F1B", one_f_one_b), ("ZB-H1, yours", out), ("ZB-H2", h2)):
