@@ -412,9 +412,10 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             waited, event = [could[0]], could[1]
             fix = f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
     fix = fix or _on_the_path(trace, over, order)
-    fix = (
-        fix or (_one_stage_each(trace) or _neighbours(trace) or _round_at_once(program) if order else None) or WAIT_LESS
-    )
+    if order:
+        fix = fix or _one_stage_each(trace) or _neighbours(trace) or _round_at_once(program)
+        fix = fix or _weight_half_first(trace, several=True)
+    fix = fix or WAIT_LESS
     got = f"rank {rank} waits {in_units(total)} in all"
     if order and waited:
         spot = _waits_at(program, waited[0])
@@ -524,17 +525,20 @@ def _one_stage_each(trace: Trace) -> str | None:
     )
 
 
-def _weight_half_first(trace: Trace) -> str | None:
-    """Return what to do about a weight half that the last rank does before its last input half, in an order with one
-    stage a rank: all ranks before it wait for that one."""
+def _weight_half_first(trace: Trace, *, several: bool = False) -> str | None:
+    """Return what to do about a weight half that the last rank does before its last input half: all ranks before it
+    wait for that one. With `several` stages a rank, only what comes after the last forward is in the way."""
     program = trace.programs[-1]
-    halves = [word for word in _words(program) if re.search("[IW]", word)]
+    words = _words(program)
+    behind = max((number for number, word in enumerate(words) if several and "F" in word), default=0)
+    halves = [word for word in words[behind:] if re.search("[IW]", word)]
     inputs = [number for number, word in enumerate(halves) if "I" in word]
-    if len({halves[number].partition("I")[0] for number in inputs}) != 1 or trace.ranks == 1:
+    stages = {halves[number].partition("I")[0] for number in inputs}
+    if not stages or (len(stages) > 1) is not several or trace.ranks == 1:
         return None
     before = [word for word in halves[: inputs[-1]] if "W" in word]
     if not before:
-        return _weight_halves_last(trace)
+        return None if several else _weight_halves_last(trace)
     return (
         f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks "
         "wait.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
