@@ -42,7 +42,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
-from lib.schedules.given import accumulate, joined, update
+from lib.schedules.given import accumulate, given, joined, update
 from lib.suite.course.solutions import run_of
 
 MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
@@ -100,6 +100,7 @@ draw_mesh(MESH, groups_of=1)
 
 
 # %% jupyter={"source_hidden": true}
+@given
 async def exchange(model: Model, value, dim: str, layer: int):
     """Cuts a value along a dim, sends a part to each rank along "expert", and joins
     what comes."""
@@ -110,6 +111,7 @@ async def exchange(model: Model, value, dim: str, layer: int):
     return joined(await coming)
 
 
+@given
 def block_of(model: Model):
     """Three functions, for a batch in the four layers of this stage: forward, backward
     down to the dense layer, and backward of that one. Gradients of weights add up."""
@@ -371,9 +373,8 @@ draw_experts(run, layer=1)
 #
 # - **Three axes.** DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
 #   data-parallel ranks (ZeRO-1), on 2,048 H800s [@scaling_book].
-# - **Exchanges cost.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
-#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of
-#   a mesh: its neighbours share a host, as far as one host can hold them.
+# - **Exchanges stay in a host** where they can: between hosts they are several times as slow, as puzzle
+#   $number_expert_parallel says. So `expert` is usually the last axis of a mesh, whose neighbours share a host.
 # - **Not all stages are alike.** In torchtitan a stage without any MoE layer crashed in the step that balances the
 #   loads [@torchtitan_1689].
 # - **Zero bubble.** Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with

@@ -33,7 +33,7 @@
 # %%
 from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
-from lib.schedules.given import backward, forward, joined, update
+from lib.schedules.given import backward, forward, given, joined, update
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
 
@@ -69,6 +69,7 @@ def layers(tokens: int) -> list[Layer]:
 
 
 # %%
+@given
 def to_heads(model: Model, value, turn: int = 0, turns: int = 1):
     """Starts a swap: some rows of all heads for all rows of this rank's heads. With
     `turns`, only part `turn` of `turns` of each rank's heads."""
@@ -79,6 +80,7 @@ def to_heads(model: Model, value, turn: int = 0, turns: int = 1):
     return model.alltoall(parts, 2)  # one for each rank, and one from each
 
 
+@given
 def to_rows(model: Model, value):
     """Starts the swap that brings rows home: all rows of some heads for some rows of
     all heads."""
@@ -87,6 +89,7 @@ def to_rows(model: Model, value):
     return model.alltoall(parts, 2)
 
 
+@given
 async def arrived(*swaps):
     """What these swaps bring, as one value."""
     return joined([part for swap in swaps for part in await swap])
@@ -385,9 +388,8 @@ draw_curves(
 #   [@jacobs2023].
 # - **How many ranks.** Llama 3 has 8 heads of keys and values [@llama3]. Swap those as they are, and Ulysses stops at 8
 #   ranks. Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
-# - **Across hosts.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
-#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one
-#   host.
+# - **In one host.** Between hosts an all-to-all is several times as slow: puzzle $number_expert_parallel has a figure
+#   for it. So the ranks that swap heads share a host.
 # - **What a ring can do.** On eight H800s zigzag reached 90 % of the speed of attention with nothing to send
 #   [@ring_flash_attention]. Which of the two is better on your machines? Measure it.
 #

@@ -35,7 +35,7 @@
 from drawing import draw, draw_attention, draw_curves, draw_group
 from lib import Layer, Links, Model, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import backward, forward, in_turn, update
+from lib.schedules.given import backward, forward, given, in_turn, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -126,6 +126,7 @@ draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you 
 
 
 # %%
+@given
 async def ring(model: Model) -> None:
     """Attention forward: activation 2 from the data, activation 0, and this rank's keys
     and values, activation 1."""
@@ -139,6 +140,7 @@ async def ring(model: Model) -> None:
         model.activations[2] += model.forward(1, queries, keys)
 
 
+@given
 async def ring_back(model: Model, home: dict, keys=1):
     """Attention backward, for some of this rank's keys and values: activations[keys]
     goes round, and its gradient behind it. Gives turns to others after each block. In
