@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import pairwise, takewhile
+from math import inf
 from typing import Any
 
 from lib.analysis import figures
@@ -24,6 +25,7 @@ from lib.errors.wording import amount, counted, exact, plural, these
 from lib.puzzles.goals import Goal
 from lib.trace.event import STORE, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
+from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import RunSet
@@ -250,8 +252,13 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             return remark(what, got=got, where=here, fix=fix)
         if loose and _total(loose) >= over:  # else what is under way may well have to be
             got = [f"{when};", f"{amount(_total(loose))} elements of it are in no store, but still in use:"]
-            sent = [_sent(program, top.index, value) for value, _ in loose]
-            if (peer := sent[0]) is not None and sent == [peer] * len(sent):
+            sent = [found for value, _ in loose if (found := _sent(trace, top.rank, top.index, value)) is not None]
+            peer = sent[0][0].peer if len(sent) == len(loose) else None
+            if peer is not None and all(end <= now.issued for _, end in sent):
+                got[1] = f"{amount(_total(loose))} elements of it were passed, and have arrived:"
+                fix = "await each of these messages before the next one: until then what it carried takes memory here"
+                here = place_of(sent[0][0])
+            elif peer is not None and all(event.peer == peer for event, _ in sent):
                 got[1] = f"{amount(_total(loose))} elements of it wait for rank {peer} to receive them:"
                 fix = f"what was passed takes memory here until it is received: this rank runs ahead of rank {peer},\n"
                 fix += "so do something else first, such as a backward"
@@ -280,10 +287,15 @@ def _total(values: list[tuple[Value, Event | None]]) -> float:
     return float(sum(value.elements() for value, _ in values))
 
 
-def _sent(program: Program, index: int, value: Value) -> int | None:
-    """The rank to which a value was passed before an event, None where it was not."""
-    passed = [event for event in program.events[: index + 1] if event.op == "pass_to"]
-    return next((event.peer for event in passed if any(program.values[n] is value for n in event.inputs)), None)
+def _sent(trace: Trace, rank: int, index: int, value: Value) -> tuple[Event, float] | None:
+    """The message before an event in which a rank passed a value, and when it was received; None without one."""
+    program = trace.programs[rank]
+    for source, number, to, taken in messages(trace):
+        event = program.events[number] if source == rank and number <= index else None
+        if event is not None and any(program.values[n] is value for n in event.inputs):
+            end = None if taken is None else trace.programs[to].events[taken].end
+            return event, inf if end is None else end
+    return None
 
 
 def _lines(values: list[tuple[Value, Event | None]], words: str) -> list[str]:
@@ -397,7 +409,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     waited.sort(key=lambda gap: -gap.length)
     if not order:
         fix = _cut_afterwards(program) or _called_late(program, waited) or _one_by_one(trace, rank, over)
-        fix = fix or _sent_late(trace, rank, spot)
+        fix = fix or _sent_late(trace, rank, spot) or _in_the_way(program, waited)
     fix = fix or (_unevenly(trace, rank) if spot is None else None) or (_weight_half_first(trace) if order else None)
     if fix is None and not order and (found := _late_on_the_path(trace, over)) is not None:
         got, at, fix = found
@@ -590,6 +602,25 @@ def _called_late(program: Program, waited: Sequence[Gap]) -> str | None:
                     f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}:\n"
                     "call that first, and do this while it travels"
                 )
+    return None
+
+
+def _in_the_way(program: Program, waited: list[Gap]) -> str | None:
+    """Return what to do about a communication that goes first between the same ranks, though it is awaited later. The
+    gap before the other one is put first."""
+    awaited = [event.arg[0] for event in program.events if event.op == "wait"]
+    for gap in waited:
+        first, late = gap.cause, gap.before
+        if gap.kind != "stream" or first is None or late is None or late.number not in awaited:
+            continue
+        needed, between = set(late.event.inputs), program.events[first.number : late.number]
+        for event in reversed(between):
+            needed |= {*event.inputs} if needed & {*event.outputs} and not event.length else set()
+        timed = {number for event in between if event.length for number in event.outputs}
+        if first.number in awaited[awaited.index(late.number) :] and not needed & timed:
+            waited.insert(0, gap)
+            call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
+            return f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
     return None
 
 
