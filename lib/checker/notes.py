@@ -417,9 +417,9 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
-        # An order has no word for an update: it is no answer to what else could be done.
+        # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
         idle = ((gap, found.at.event) for gap, found in ready if found is not None)
-        could = [one for one in idle if not (order and one[1].op in UPDATES)]
+        could = [one for one in idle if one[1].op not in UPDATES or (not order and units(one[1].length) >= over)]
         could = max(could, key=lambda one: min(one[0].length, one[1].length), default=None)
         if could is not None:
             waited, fix = [could[0]], _meanwhile(rank, could[1])

@@ -108,7 +108,7 @@ draw_group({"rank 3": dealt[3].activations[0]})
 # Two of eight pieces for each rank: can you reach 32.008? Try it. How much work is piece 0, and how much is piece 7?
 
 # %%
-draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you like
+draw_attention(ring_of((0, 6), (1, 7), (2, 4), (3, 5)))  # deal them out as you like
 
 # %% [markdown]
 # ## The puzzle
