@@ -25,13 +25,13 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_910,
-    "lib/checker": 1_670,
+    "lib/checker": 1_740,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_620,
+    "lib/diagnosis": 3_640,
     "lib/errors": 880,
     "lib/puzzles": 500,
     "lib/replay": 4_430,
-    "lib/schedules": 4_800,
+    "lib/schedules": 4_810,
     "lib/plan": 1_620,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_430,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_240,
     "lib/trace": 3_030,
     "lib/values": 4_520,
-    "tests": 44_200,
+    "tests": 44_300,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import pairwise, takewhile
+from math import inf
 from typing import Any
 
 from lib.analysis import figures
@@ -13,7 +14,7 @@ from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
 from lib.analysis.waiting.critical_path import critical_path
-from lib.analysis.waiting.gaps import Gap, gaps
+from lib.analysis.waiting.gaps import Gap, computing, gaps
 from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import SHOWN, maker_of, more, places, remark
 from lib.cluster.costs import in_units, ticks, units
@@ -24,6 +25,7 @@ from lib.errors.wording import amount, counted, exact, plural, these
 from lib.puzzles.goals import Goal
 from lib.trace.event import STORE, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
+from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import RunSet
@@ -58,7 +60,8 @@ START_EARLIER = (
     "what lies between the call and the await runs at the same time"
 )
 """How to spend less time in collectives."""
-
+GO_ON = "keep what pass_to gives, go on, and await it later: the message arrives while this rank computes"
+"""How not to wait for a message that others receive."""
 STAYS = "the optimizer state of a shard stays on the rank that updates the shard: no other rank needs it"
 WAIT_LESS = "let it do other work before it waits, or let the others do earlier what it waits for"
 """How to wait less, where nothing more is known."""
@@ -244,8 +247,13 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             return remark(what, got=got, where=here, fix=fix)
         if loose and _total(loose) >= over:  # else what is under way may well have to be
             got = [f"{when};", f"{amount(_total(loose))} elements of it are in no store, but still in use:"]
-            sent = [_sent(program, top.index, value) for value, _ in loose]
-            if (peer := sent[0]) is not None and sent == [peer] * len(sent):
+            sent = [found for value, _ in loose if (found := _sent(trace, top.rank, top.index, value)) is not None]
+            peer = sent[0][0].peer if len(sent) == len(loose) else None
+            if peer is not None and all(end <= now.issued for _, end in sent):
+                got[1] = f"{amount(_total(loose))} elements of it were passed, and have arrived:"
+                fix = "await each of these messages before the next one: until then what it carried takes memory here"
+                here = place_of(sent[0][0])
+            elif peer is not None and all(event.peer == peer for event, _ in sent):
                 got[1] = f"{amount(_total(loose))} elements of it wait for rank {peer} to receive them:"
                 fix = f"what was passed takes memory here until it is received: this rank runs ahead of rank {peer},\n"
                 fix += "so do something else first, such as a backward"
@@ -283,10 +291,15 @@ def _total(values: list[tuple[Value, Event | None]]) -> float:
     return float(sum(value.elements() for value, _ in values))
 
 
-def _sent(program: Program, index: int, value: Value) -> int | None:
-    """The rank to which a value was passed before an event, None where it was not."""
-    passed = [event for event in program.events[: index + 1] if event.op == "pass_to"]
-    return next((event.peer for event in passed if any(program.values[n] is value for n in event.inputs)), None)
+def _sent(trace: Trace, rank: int, index: int, value: Value) -> tuple[Event, float] | None:
+    """The message before an event in which a rank passed a value, and when it was received; None without one."""
+    program = trace.programs[rank]
+    for source, number, to, taken in messages(trace):
+        event = program.events[number] if source == rank and number <= index else None
+        if event is not None and any(program.values[n] is value for n in event.inputs):
+            end = None if taken is None else trace.programs[to].events[taken].end
+            return event, inf if end is None else end
+    return None
 
 
 def _lines(values: list[tuple[Value, Event | None]], words: str) -> list[str]:
@@ -367,15 +380,15 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, the last one {later} later"
             fix = "keep what that gave, instead of computing it again"
         return remark(what, got=got + more(again, "computation", "; and"), where=places(found), fix=fix)
-    waits = {program.rank: _waits(program) for program in trace.programs}
-    rank = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
-    total = sum(waits[rank].values())
+    waits = [_waits(program) for program in trace.programs]
+    totals = [sum(spots.values()) for spots in waits]
+    rank, total = totals.index(max(totals)), max(totals)
     moved = [(p.rank, e) for p, e in _collectives(trace) if any(type(v) is OptState for v in p.values_of(e.inputs))]
     if moved:
         got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}" + more(moved, "call")
         return remark(what, got=got, where=places(moved), fix=STAYS)
-    busy = {program.rank: sum(e.length for e in program.events if e.op in COMPUTE) for program in trace.programs}
-    most, least = max(busy, key=busy.__getitem__), min(busy, key=busy.__getitem__)
+    busy = computing(trace)
+    most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > ticks(limit) > busy[least]:
         longest = max((e for e in trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
         got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"
@@ -400,17 +413,20 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     waited.sort(key=lambda gap: -gap.length)
     if not order:
         fix = _cut_afterwards(program) or _called_late(program, waited) or _one_by_one(trace, rank, over)
-        fix = fix or _sent_late(trace, rank, spot)
+        fix = fix or _sent_late(trace, rank, spot) or _in_the_way(program, waited)
     fix = fix or (_unevenly(trace, rank) if spot is None else None) or (_weight_half_first(trace) if order else None)
+    if fix is None and not order and (found := _late_on_the_path(trace, over)) is not None:
+        got, at, fix = found
+        return remark(what, got=got, where=places([(at.rank, at.event)]), fix=fix)
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
-        # An order has no word for an update: it is no answer to what else could be done.
+        # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
         idle = ((gap, found.at.event) for gap, found in ready if found is not None)
-        could = next((one for one in idle if not (order and one[1].op in UPDATES)), None)
+        could = [one for one in idle if one[1].op not in UPDATES or (not order and units(one[1].length) >= over)]
+        could = max(could, key=lambda one: min(one[0].length, one[1].length), default=None)
         if could is not None:
-            waited, event = [could[0]], could[1]
-            fix = f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
+            waited, fix = [could[0]], _meanwhile(rank, could[1])
     fix = fix or _on_the_path(trace, over, order)
     if order:
         fix = fix or _one_stage_each(trace) or _neighbours(trace) or _round_at_once(program)
@@ -441,6 +457,35 @@ def _on_the_path(trace: Trace, over: float, order: bool) -> str | None:
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
     which += f"{in_units(total)}, such as {operation(calls[0])}{line_of(calls[0])}"
     return f"{which}:\n{ISSUE_EARLIER if order else START_EARLIER}"
+
+
+def _meanwhile(rank: int, event: Event) -> str:
+    return f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
+
+
+def _late_on_the_path(trace: Trace, over: float) -> tuple[str, At, str] | None:
+    """Find sums of gradients at the end of the critical path of which one is called late or awaited early, else a rank
+    on it that waits until its own messages have arrived. They are long enough for a run to be as late as it is."""
+    chain = critical_path(trace).chain
+    tail = takewhile(lambda step: step.at.event.op not in BY_INPUT, chain)
+    sums = [step.at for step in tail if step.at.event.op in BUCKETED]
+    sent = [at for at, *_, how, _ in chain if how == "own" and at.event.op == "pass_to" and at.event.blocking]
+    summed, passed = (sum(at.event.length for at in calls) for calls in (sums, sent))
+    for at in reversed(sums if units(summed) >= over else []):
+        waited = [gap for gap in gaps(trace) if gap.before is not None and gap.before[:2] == at[:2]]
+        ready = next((one for gap in waited if (one := ready_meanwhile(trace, gap)) is not None), None)
+        could = None if ready is None else _meanwhile(at.rank, ready.at.event)
+        if (fix := _called_late(trace.programs[at.rank], waited) or could) is not None:
+            got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
+            return got, at, fix
+    if not sent or units(passed) < over:
+        return None
+    first = sent[-1]
+    return (
+        f"rank {first.rank} waits {in_units(passed)} for its own messages to arrive, on the critical path",
+        first,
+        GO_ON,
+    )
 
 
 def _waits_at(program: Program, gap: Gap) -> Place | None:
@@ -559,12 +604,31 @@ def _called_late(program: Program, waited: Sequence[Gap]) -> str | None:
             elif event.op in COMPUTE and event.length:
                 if made is not None and not _halves_of_one(made, event):
                     break
-                needs = "can do without" if made is None else "only needs the input half"
+                needs = "can do without it" if made is None else "only needs the input half"
                 title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
                 return (
                     f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}:\n"
                     "call that first, and do this while it travels"
                 )
+    return None
+
+
+def _in_the_way(program: Program, waited: list[Gap]) -> str | None:
+    """Return what to do about a communication that goes first between the same ranks, though it is awaited later. The
+    gap before the other one is put first."""
+    awaited = [event.arg[0] for event in program.events if event.op == "wait"]
+    for gap in waited:
+        first, late = gap.cause, gap.before
+        if gap.kind != "stream" or first is None or late is None or late.number not in awaited:
+            continue
+        needed, between = set(late.event.inputs), program.events[first.number : late.number]
+        for event in reversed(between):
+            needed |= {*event.inputs} if needed & {*event.outputs} and not event.length else set()
+        timed = {number for event in between if event.length for number in event.outputs}
+        if first.number in awaited[awaited.index(late.number) :] and not needed & timed:
+            waited.insert(0, gap)
+            call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
+            return f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
     return None
 
 
@@ -679,9 +743,8 @@ def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
 
 def _unevenly(trace: Trace, waiting: int) -> str | None:
     """Return what to do about a rank that computes longer than the one that waits longest, if there is one."""
-    computed = [[e.length for e in p.events if e.op in COMPUTE and e.start is not None] for p in trace.programs]
-    busy = [sum(lengths) for lengths in computed]
-    most = max(range(len(busy)), key=lambda rank: (busy[rank], -rank))
+    busy = computing(trace)
+    most = busy.index(max(busy))
     if busy[most] <= busy[waiting]:
         return None
     return (

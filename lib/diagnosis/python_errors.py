@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
-from lib.errors.source_lines import Place, innermost, is_students, notebook, place, resolve, student_place
+from lib.errors.source_lines import MARK, Place, innermost, is_students, notebook, place, resolve, student_place
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
@@ -88,7 +88,8 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
         text = ""
     found = innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
-    fix = _fix(error, text, frame)
+    fix = _key_of_given(error) if isinstance(error, KeyError) else None
+    fix = fix or _fix(error, text, frame)
     if fix is None:
         fix = REFUSED if where is not None and where.text.lstrip().startswith("raise ") else PLAIN
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -199,6 +200,18 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
         if type(mine) is dict and (found := _absent(name, key, cast("dict[object, object]", mine))) is not None:
             return found
     return None
+
+
+def _key_of_given(error: KeyError) -> str | None:
+    """Say what a helper that a notebook gives has not found."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = None if trace is None else trace.tb_frame.f_code
+    if trace is None or code is None or not code.co_filename.startswith(MARK):
+        return None
+    said = _key(error, "", trace.tb_frame)
+    return None if said is None else f"{code.co_name} finds nothing under this key:\n{said}"
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:

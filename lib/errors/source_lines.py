@@ -25,12 +25,14 @@ OURS = tuple(os.path.join(os.path.dirname(LIBRARY), name, "") for name in (os.pa
 STANDARD = os.path.dirname(os.__file__)
 """The folder of the standard library. In a browser most of it is in a zip file beside that."""
 ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.version_info))
-_NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
+MARK = "<given> "
+"""What stands before the file of code that `given` has marked."""
+_NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen", MARK)
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
-GIVEN = "given.py"
-"""The file of a Place in a helper that notebooks give a student."""
+GIVEN = ("given.py", "given code")
+"""The file of a Place in a helper that notebooks give a student: one of ours, or one that a notebook shows."""
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
-_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", GIVEN))
+_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", GIVEN[0]))
 """What asks a student for an order, and what notebooks give a student, is ours."""
 _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""
@@ -63,11 +65,11 @@ def place(code: CodeType, line: int, last: int | None = None) -> Place:
 
     Paths are cut to the file's name: nothing saved may depend on the machine.
     """
-    path = code.co_filename
-    cell = "ipykernel" in path or path.startswith("<ipython-input")
-    name = "notebook cell" if cell else os.path.basename(path)
-    known = path != "<string>"  # that of any `exec`, under which Python 3.13 keeps the text of `python -c`
-    lines = [linecache.getline(path, n) if known else "" for n in range(line, max(line, last or line) + 1)]
+    path = code.co_filename.removeprefix(MARK)
+    name = "notebook cell" if "ipykernel" in path or path.startswith("<ipython-input") else os.path.basename(path)
+    name = GIVEN[1] if path != code.co_filename else name
+    # "<string>" is that of any `exec`, under which Python 3.13 keeps the text of `python -c`.
+    lines = [linecache.getline(path, n) if path != "<string>" else "" for n in range(line, max(line, last or line) + 1)]
     if lines[0].rstrip().endswith(":") and _open(lines[:1]) <= 0:  # the head of a loop, whose body is no part of it
         del lines[1:]
     while lines[-1] and len(lines) < MOST_LINES and _open(lines) > 0:  # it may end before its brackets do

@@ -41,7 +41,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
-from lib.schedules.given import accumulate, joined, update
+from lib.schedules.given import backward, forward, given, joined, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -77,6 +77,7 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 
 
 # %%
+@given
 def cut(model: Model, value, dim: str) -> list:
     """A value cut along a dim, into one piece for each rank."""
     return [model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)]
@@ -146,26 +147,27 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward takes the same route in the other direction. Where does the gradient of each result arise, and where is it
-# needed?
+# Forward you have just seen. Backward needs exchanges, too. Where does the gradient of each result arise, and on which
+# rank is it needed?
 #
-# **In parts.** To fill the holes, cut the tokens of a rank into four parts, by rows. A part has its own journey, in
-# five **stretches**. Each waits for what the one before it has sent, computes, and sends something on:
+# **In parts.** To fill the holes, cut the tokens of a rank into four parts, by rows. Each part travels on its own, and
+# its step has five **stretches**. A stretch waits for what the one before it has sent, computes, and sends something
+# on:
 #
 # | stretch | waits for | computes | sends |
 # |---|---|---|---|
 # | `leave` | | forward: layers 0 and 1 | each token to its experts |
 # | `at_expert` | tokens | forward: layer 2 | each result home |
-# | `turn` | results | layer 3, the loss, and backward: layer 3 | the gradient of each result to ... |
-# | `back_at_expert` | ... | backward: layer 2 | the gradient of each token to ... |
-# | `back_home` | ... | backward: layers 1 and 0 | |
+# | `turn` | results | layer 3, the loss, and backward: layer 3 | ? |
+# | `back_at_expert` | ? | backward: layer 2 | ? |
+# | `back_home` | ? | backward: layers 1 and 0 | |
 #
-# Between two stretches a part is on the way. That is when the rank can compute a stretch of another part. Two helpers
-# for that: `send` starts an exchange, and `await arrived(part)` gives what has come. Two more you have written before:
-# `accumulate(model, layer, gradient)` adds to `grad_weights[layer]`, and `update(model, layer)` updates a weight with it.
+# While a part is on the way, the rank can compute a stretch of another part. Two helpers for that: `send` starts an
+# exchange, and `await arrived(part)` gives what has come:
 
 
 # %%
+@given
 def exchanges(model: Model):
     """Two functions: one starts the exchange of a part, the other waits for it."""
     on_the_way = {}
@@ -190,17 +192,23 @@ def exchanges(model: Model):
 # quarter of all that.
 #
 # **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, the data of this rank's batches in
-# four parts, and the first stretch, `leave`.
+# four parts, and the two stretches of forward, `leave` and `at_expert`. What is of a part has it in its key, as in
+# `activations[2, part]`. And three helpers:
+#
+# | helper | what it does |
+# |---|---|
+# | `forward(model, layer, part)` | makes `activations[layer + 1, part]` from `activations[layer, part]` |
+# | `backward(model, layer, part)` | uses up `activations[layer, part]` and `grad_activations[layer + 1, part]`; adds the gradient of the weight to `grad_weights[layer]` and, but for layer 0, gives `grad_activations[layer, part]` |
+# | `update(model, layer)` | updates a weight, and uses up its gradient |
+#
+# They are for layers 0 and 2. Dispatch and combine have no weight: `model.forward(3, results)`, and
+# `model.backward(3, None, gradient)` gives one gradient. The `None` stands for their input, which they do not need.
 #
 # **To do:** one training step, in three steps of yours.
 #
-# 1. The other four stretches. Call all five for one part after the other.
-# 2. One sum over the ranks, and two updates. Which gradient needs the sum? Now the step is correct.
-# 3. The order. Which stretches of which parts lie between a `send` and its `await arrived`?
-#
-# Dispatch and combine have no weight: `model.backward(1, None, gradient)` gives one gradient. The `None` stands for
-# their input, which they do not need. `send` cuts along `"experts"` on the way to the experts, and along `"batch"` on
-# the way home.
+# 1. The other three stretches. Call all five for one part after the other.
+# 2. A sum over the ranks, and two updates. Which gradient needs the sum? Now the step is correct.
+# 3. The order. What could the rank compute between a `send` and the `await arrived` for it?
 #
 # **Rules**
 #
@@ -248,31 +256,31 @@ async def expert_parallel(model: Model) -> None:
         activations[0, part] = model.shard(activations[0], "rows", part, parts)
     del activations[0]
 
+    @given
     def leave(part: int) -> None:
-        tokens = model.forward(0, activations[0, part], weights[0])
-        send(part, model.forward(1, tokens), "experts")
+        forward(model, 0, part)
+        send(part, model.forward(1, activations.pop((1, part))), "experts")
 
-    # The other four stretches, and all five for each part; then update layers 0 and 2.
-    # --- your code (about 32 lines) ---
+    @given
     async def at_expert(part: int) -> None:
         activations[2, part] = await arrived(part)
-        send(part, model.forward(2, activations[2, part], weights[2]), "batch")
+        forward(model, 2, part)
+        send(part, activations.pop((3, part)), "batch")
 
+    # The other three stretches, and all five for each part; then update layers 0 and 2.
+    # --- your code (about 26 lines) ---
     async def turn(part: int) -> None:
         grad_activations[4] = model.loss(model.forward(3, await arrived(part)))
         send(part, model.backward(3, None, grad_activations.pop(4)), "experts")
 
     async def back_at_expert(part: int) -> None:
-        tokens, gradient = activations.pop((2, part)), await arrived(part)
-        of_expert, gradient = model.backward(2, tokens, gradient, weights[2])
-        accumulate(model, 2, of_expert)
-        send(part, gradient, "batch")
+        grad_activations[3, part] = await arrived(part)
+        backward(model, 2, part)
+        send(part, grad_activations.pop((2, part)), "batch")
 
     async def back_home(part: int) -> None:
-        gradient = model.backward(1, None, await arrived(part))
-        tokens = activations.pop((0, part))
-        of_layer_0, _ = model.backward(0, tokens, gradient, weights[0])
-        accumulate(model, 0, of_layer_0)
+        grad_activations[1, part] = model.backward(1, None, await arrived(part))
+        backward(model, 0, part)
 
     for part in range(parts):
         leave(part)
@@ -317,11 +325,8 @@ guess.against(out)
 # The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and
 # receives as many. Four exchanges and an all-reduce are 1,179,648 elements sent.
 #
-# **The order.** All parts leave first. Then each goes to its experts, while the next one is still travelling there. A
-# part turns when its results are home, and the part after it is at the experts meanwhile. One hole is left: the results
-# of the last part are on their way home, and no other part is in forward. But the gradients of the first part have
-# arrived by then, so the experts go back with them before the last part turns. Now only the all-reduce is exposed, 0.1
-# longer than the update beside it: over at 7.1.
+# Of the 8.8, the rank computes for 7. Only one thing has nothing to hide behind: the all-reduce, 0.6, is 0.1 longer
+# than the update that can run beside it. So with the right order the step is over at 7.1.
 #
 # </details>
 
@@ -388,6 +393,11 @@ for capacity in (224, 192, 160, 128, 96):
 #
 # <details><summary>Open this when your solution passes</summary>
 #
+# **The order.** All parts leave first. Then each goes to its experts, while the next one is still on its way there. A
+# part turns when its results are home, and the part after it is at the experts meanwhile. One hole is left: the results
+# of the last part are on their way home, and no other part is in forward. But the gradients of the first part have
+# arrived by then, so the experts go back with them before the last part turns.
+#
 # **Expert parallelism**, combined with data parallelism over the same ranks: layer 0 is on all of them, and its
 # gradients are summed; each expert is on one rank, sees the tokens of all ranks, and its gradient needs no sum. With
 # *n* ranks, *t* tokens on each, and *k* experts for each token, *h* numbers a token:
@@ -421,8 +431,6 @@ draw_experts(run)
 #   [@nous_torchtitan_19].
 # - **Without dropping.** MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
 #   has, and drops none: up to 40 % faster than Tutel [@gale2022].
-# - **And with pipelines.** In torchtitan a stage without any MoE layer crashed in the step that balances the loads
-#   [@torchtitan_1689].
 #
 # <!-- references -->
 
@@ -468,13 +476,12 @@ draw_experts(run)
 #
 # </details>
 #
-# **4.** The step is over at 7.1, and a rank computes for 7. Where does the 0.1 go, and could you save it?
+# **4.** In the last 0.1 of the all-reduce, no rank computes. What else could a rank do then?
 #
 # <details><summary>Answer</summary>
 #
-# The all-reduce of layer 0 takes 0.6, and only the update of the expert, 0.5, is left to hide it. Save some work for
-# that moment: the weight half of the expert's last backward, with `backward_input` and `backward_weight`, is 0.25. Then
-# the step is over at 7.0.
+# Save some work for that moment: the weight half of the expert's last backward, with `backward_input` and
+# `backward_weight`, is 0.25. Then the step is over at 7.0.
 #
 # </details>
 #

@@ -31,18 +31,8 @@
 
 # %%
 from drawing import draw, draw_experts, draw_mesh
-from lib import (
-    Layer,
-    Links,
-    Mesh,
-    Model,
-    PuzzleError,
-    goal,
-    predict,
-    route_by_loads,
-    simulate,
-)
-from lib.schedules.given import accumulate, joined, update
+from lib import Layer, Links, Mesh, Model, goal, predict, route_by_loads, simulate
+from lib.schedules.given import accumulate, given, joined, update
 from lib.suite.course.solutions import run_of
 
 MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
@@ -87,19 +77,21 @@ draw_mesh(MESH, groups_of=1)
 
 # %% [markdown]
 # In puzzle $number_expert_parallel you wrote what a batch does inside a stage. Here it is given, with exchanges
-# along `expert` alone, as three functions that you will call. You need not read their code, which is in the folded cell
-# below, only what they take from the stores and what they leave there:
+# along `expert` alone, as three functions. You need not read their code, which is in the folded cell below, only what
+# they take from the stores and what they leave there. `dense`, `experts` and `combine` are this stage's numbers of those
+# layers:
 #
 # | function | takes | leaves | returns |
 # |---|---|---|---|
-# | `await through(b)` | `activations[dense, b]` | what backward needs | the activation after `combine` |
+# | `await through(b)` | `activations[dense, b]`; on stage 0 the data of batch *b* | what backward needs; on stage 1 `grad_activations[combine + 1, b]`, from the loss | on stage 0 the activation after `combine` |
 # | `await back_to_dense(b)` | `grad_activations[combine + 1, b]` | the gradient of the expert's weight | |
-# | `back_through_dense(b)` | what the one before has left | the gradient of the dense weight | the gradient of `activations[dense, b]` |
+# | `back_through_dense(b)` | what `back_to_dense` has left | the gradient of the dense weight | the gradient of `activations[dense, b]` |
 #
 # Gradients of weights add up in `grad_weights`, and `update(model, layer)` updates a weight with what is there.
 
 
 # %% jupyter={"source_hidden": true}
+@given
 async def exchange(model: Model, value, dim: str, layer: int):
     """Cuts a value along a dim, sends a part to each rank along "expert", and joins
     what comes."""
@@ -110,20 +102,27 @@ async def exchange(model: Model, value, dim: str, layer: int):
     return joined(await coming)
 
 
+@given
 def block_of(model: Model):
     """Three functions, for a batch in the four layers of this stage: forward, backward
-    down to the dense layer, and backward of that one. Gradients of weights add up."""
+    down to the dense layer, and backward of that one. The first stage gets the data,
+    the last has the loss. Gradients of weights add up."""
     weights, _, activations, grad_activations, _ = model.storage()
     first = 4 * model.coord.get("stage", 0)
     dense, dispatch, experts, combine = range(first, first + 4)
 
     async def through(b: int):
+        if dense == 0:
+            activations[dense, b] = model.get_activation([b])
         out = model.forward(dense, activations[dense, b], weights[dense])
         out = model.forward(dispatch, out)
         activations[experts, b] = await exchange(model, out, "experts", experts)
         out = model.forward(experts, activations[experts, b], weights[experts])
         out = await exchange(model, out, "batch", combine)
-        return model.forward(combine, out)
+        out = model.forward(combine, out)
+        if combine + 1 < model.LAYERS:
+            return out
+        grad_activations[combine + 1, b] = model.loss(out)
 
     async def back_to_dense(b: int) -> None:
         grad = model.backward(combine, None, grad_activations.pop((combine + 1, b)))
@@ -153,10 +152,9 @@ async def one_stage(model: Model) -> None:
     model.weights[0], _ = model.load_weights(0)
     model.weights[2], _ = model.load_weights(2, model.coord["expert"], 2)
     through, back_to_dense, back_through_dense = block_of(model)
-    model.activations[0, 0] = model.get_activation([model.rank])
-    model.grad_activations[4, 0] = model.loss(await through(0))
-    await back_to_dense(0)
-    back_through_dense(0)
+    await through(model.rank)  # the batch with this number
+    await back_to_dense(model.rank)
+    back_through_dense(model.rank)
 
 
 SMALL = Mesh({"data": 2, "expert": 2})
@@ -172,20 +170,7 @@ for model in stage:
     print(f"rank {model.rank}   layer 0: {of_dense}   expert: {of_expert}")
 
 # %% [markdown]
-# Which batches are in each gradient, and which are missing? Sum that of the expert over all four ranks, and the
-# simulator refuses:
-
-
-# %%
-async def summed_over_all(model: Model) -> None:
-    await one_stage(model)
-    await model.allreduce(model.grad_weights[2], 2, group=["data", "expert"])
-
-
-try:
-    simulate(summed_over_all, layers=BLOCK, mesh=SMALL, batches=4)
-except PuzzleError as error:
-    print(error)
+# Which batches are in each gradient, and which are missing? Which other ranks have those, and the same weight?
 
 # %% [markdown]
 # ## The puzzle
@@ -196,13 +181,15 @@ except PuzzleError as error:
 #
 # Backward takes as long as forward. Dispatch and combine take no time.
 #
-# **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches
-# of its pipeline, its weights, and the functions above.
+# **Given:** on each rank its `stage`, the rank in the `other` stage with which it exchanges messages, the numbers of its
+# layers, the batches of its pipeline, `mine`, its weights, and the functions above. Then `forward(b)`, which takes batch
+# *b* through the stage. It gets what the other stage has sent with `await model.receive(other)`, and calls a function
+# that you write: `await send(value)` sends a value to the other stage. Begin with `await model.pass_to(other, value)`,
+# which goes on when the value has arrived.
 #
 # **To do:** one training step, in three steps of yours.
 #
-# 1. `forward(b)` and `backward(b)`: the functions above, and around them what comes from the other stage and goes
-#    there. Stage 0 gets the data, stage 1 has the loss.
+# 1. `send(value)`, and `backward(b)`: the way of `forward` in the other direction.
 # 2. All batches forward, all back, two sums, two updates. Now the step is correct.
 # 3. What waits, and for whom? First the order of the batches, then the sums, then the messages.
 #
@@ -252,34 +239,32 @@ async def moe_pipeline(model: Model) -> None:
         experts, model.coord["expert"], len(model.group("expert"))
     )
 
-    # Batches `mine`, forward and backward through both stages; then sum the gradients
-    # of `dense` and `experts`, and update both.
-    # --- your code (about 35 lines) ---
-    messages, sums = {}, {}  # that are on their way
-
-    async def send(what: str, value) -> None:
-        if what in messages:
-            await messages.pop(what)  # the one before, which has had time to arrive
-        messages[what] = model.pass_to(other, value)
-
     async def forward(b: int) -> None:
-        if stage == 0:
-            activations[dense, b] = model.get_activation([b])
-            await send("forward", await through(b))
-        else:
+        if stage == 1:
             activations[dense, b] = await model.receive(other)
-            grad_activations[combine + 1, b] = model.loss(await through(b))
+        out = await through(b)
+        if stage == 0:
+            await send(out)
+
+    # `send` and `backward`; batches `mine`, forward and backward; then sum the
+    # gradients of `dense` and `experts`, and update both.
+    # --- your code (about 25 lines) ---
+    messages, sums = [], {}  # that are on their way
+
+    async def send(value) -> None:
+        if messages:
+            await messages.pop()  # the one before, which has had time to arrive
+        messages.append(model.pass_to(other, value))
 
     async def backward(b: int) -> None:
         if stage == 0:
             grad_activations[combine + 1, b] = await model.receive(other)
         await back_to_dense(b)
         if b == mine[-1]:  # sum this expert's gradients while layer `dense` goes back
-            of_expert = grad_weights.pop(experts)
-            sums[experts] = model.allreduce(of_expert, experts, group="data")
+            sums[experts] = model.allreduce(grad_weights.pop(experts), experts, "data")
         grad = back_through_dense(b)
         if stage == 1:
-            await send("backward", grad)
+            await send(grad)
 
     ahead = 1 - stage  # the first stage is one batch ahead of the second, and no more
     for number in range(len(mine) + ahead):
@@ -287,11 +272,9 @@ async def moe_pipeline(model: Model) -> None:
             await forward(mine[number])
         if number >= ahead:
             await backward(mine[number - ahead])
-    for message in messages.values():
-        await message
+    await messages.pop()
 
-    of_dense = grad_weights.pop(dense)
-    sums[dense] = model.allreduce(of_dense, dense, group=["data", "expert"])
+    sums[dense] = model.allreduce(grad_weights.pop(dense), dense, ["data", "expert"])
     for layer in (experts, dense):
         grad_weights[layer] = await sums.pop(layer)
         update(model, layer)
@@ -320,12 +303,7 @@ guess.against(out)
 # 2,228,224.
 #
 # Memory: two weights and two optimizer states are 1,048,576. At the turn stage 1 has four batches in flight, each with
-# two activations and a gradient of 131,072, and makes the first gradient of an expert, 262,144: 2,883,584. With two
-# batches in flight, stage 0 has the most: two activations of each, both gradients of weights (524,288) and one that
-# goes back, 2,228,224. With a message in flight, 2,359,296.
-#
-# The expert's sum is done while layer `dense` goes back, and the sum of `dense` begins together with the update of the
-# expert, which saves 0.4 + 0.5: over at 25.1. With messages that no rank waits for it is 24.9.
+# two activations and a gradient of 131,072, and makes the first gradient of an expert, 262,144: 2,883,584.
 #
 # </details>
 
@@ -357,10 +335,20 @@ Model.check(out, puzzle="moe_pipeline")
 # batches in flight          p - stage, in the order 1F1B
 # ```
 #
+# With two batches in flight instead of four, stage 0 has the most: two activations of each, both gradients of weights
+# (524,288) and one that goes back, 2,228,224. A message in flight makes it 2,359,296. The expert's sum runs while layer
+# `dense` goes back, and the sum of `dense` beside the update of the expert: that saves 0.4 + 0.5, so 25.1. With messages
+# that no rank waits for it is 24.9.
+#
 # The order in which stage 0 is one batch ahead, and each backward makes room for the next forward, is called **1F1B**:
 # one forward, one backward. You wrote it in puzzle $number_one_f_one_b.
 #
 # </details>
+
+# %% [markdown]
+# Here are the tokens of stage 0 on their way to its experts and home, over all four batches of a rank. Bands lead from
+# rank 0 to ranks 0 and 1, and never to 2 or 3: an exchange stays inside a pair along `expert`. So each expert is there
+# twice, once for each place along `data`, and neither has seen a token of the other.
 
 # %%
 run, _ = run_of("moe_pipeline")  # yours, once it is correct
@@ -371,9 +359,8 @@ draw_experts(run, layer=1)
 #
 # - **Three axes.** DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
 #   data-parallel ranks (ZeRO-1), on 2,048 H800s [@scaling_book].
-# - **Exchanges cost.** An all-to-all over two hosts with H100s takes more than four times as long as inside one
-#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of
-#   a mesh: its neighbours share a host, as far as one host can hold them.
+# - **Exchanges stay in a host** where they can: between hosts they are several times as slow, as puzzle
+#   $number_expert_parallel says. So `expert` is usually the last axis of a mesh, whose neighbours share a host.
 # - **Not all stages are alike.** In torchtitan a stage without any MoE layer crashed in the step that balances the
 #   loads [@torchtitan_1689].
 # - **Zero bubble.** Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with

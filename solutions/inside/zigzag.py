@@ -26,16 +26,16 @@
 #
 # It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31
 # times as much, and nearly half of a very expensive machine stands idle. On eight H800s a plain ring reached 54 % of
-# the speed of FlashAttention with an even share of the work, forward and backward. Dealing out the tokens differently,
-# and changing nothing else, raised that to 90 % [@ring_flash_attention].
+# the speed of attention without a ring. Dealing out the tokens differently, and changing nothing else, raised that to
+# 90 % [@ring_flash_attention].
 #
-# > **To tell a friend:** equal shares of a text are not equal work. Deal it out like cards.
+# > **To tell a friend:** equal shares of a text are not equal work, because later tokens have more to look at.
 
 # %%
 from drawing import draw, draw_attention, draw_curves, draw_group
 from lib import Layer, Links, Model, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import backward, forward, in_turn, update
+from lib.schedules.given import backward, forward, given, in_turn, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -51,8 +51,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# The forward pass of a ring, for any way to deal out the text. Cut the text into equal pieces and say which of them
-# each rank gets. The ring itself is the one you know.
+# Here is attention forward over a ring, the one you know, for any way to deal out the text. Cut the text into equal
+# **pieces**, and say which of them each rank gets.
 
 
 # %%
@@ -83,15 +83,15 @@ draw_attention(ring_of((0,), (1,), (2,), (3,)))
 
 # %% [markdown]
 # The table of blocks again, queries down and keys across, each block in the colour of its rank. The bars show how long
-# each rank works in each step.
+# each rank works in each step of the ring.
 #
-# From step 1 on, some rank always has a whole block and another has nothing. The keys move in lockstep, so each step
-# takes as long as its longest bar: 56.008 in all. The four ranks together have 128.03 to do. Dealt out evenly, that is
-# **32.008 each**.
+# From step 1 on, some rank always has a whole block and another has nothing. No rank goes on before all have passed on
+# their keys, so each step takes as long as its longest bar: 56.008 in all. The four ranks together have 128.03 to do.
+# Dealt out evenly, that is **32.008 each**.
 #
 # A rank's tokens need not be neighbours. A ring passes on whatever keys it has, and `forward` knows from the positions
-# which pairs count. So cut the text into eight pieces and give each rank two. For instance, every fourth one: pieces 0
-# and 4 to rank 0, 1 and 5 to rank 1, and so on.
+# which pairs count. So cut the text into eight pieces and deal them out like cards: pieces 0 and 4 to rank 0, 1 and 5 to
+# rank 1, and so on.
 
 # %%
 dealt = ring_of((0, 4), (1, 5), (2, 6), (3, 7))
@@ -108,7 +108,7 @@ draw_group({"rank 3": dealt[3].activations[0]})
 # Two of eight pieces for each rank: can you reach 32.008? Try it. How much work is piece 0, and how much is piece 7?
 
 # %%
-draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you like
+draw_attention(ring_of((0, 6), (1, 7), (2, 4), (3, 5)))  # deal them out as you like
 
 # %% [markdown]
 # ## The puzzle
@@ -122,10 +122,11 @@ draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you 
 #
 # **Given:** the weights of layers 0 and 2, whole on every rank, and `data`: all tokens, of which a rank keeps a quarter.
 # And the ring of the last puzzle, which is correct whichever tokens a rank has. Keys and values travel while a rank
-# computes. In backward its own block comes first, so that it need not keep its keys:
+# computes. In backward a rank's own block comes first, so it need not keep its own keys until the end:
 
 
 # %%
+@given
 async def ring(model: Model) -> None:
     """Attention forward: activation 2 from the data, activation 0, and this rank's keys
     and values, activation 1."""
@@ -139,6 +140,7 @@ async def ring(model: Model) -> None:
         model.activations[2] += model.forward(1, queries, keys)
 
 
+@given
 async def ring_back(model: Model, home: dict, keys=1):
     """Attention backward, for some of this rank's keys and values: activations[keys]
     goes round, and its gradient behind it. Gives turns to others after each block. In
@@ -158,9 +160,8 @@ async def ring_back(model: Model, home: dict, keys=1):
 
 
 # %% [markdown]
-# A function with a `yield` stops there until its turn comes again. `await in_turn([ring_back(model, home)])`, with an empty
-# dict `home`, runs one ring to its end; several in the list take turns, a block each. Three more helpers, for layers 0
-# and 2:
+# `ring_back` stops at its `yield` until its turn comes again. `await in_turn([ring_back(model, home)])`, with an empty
+# dict `home`, runs it to its end; several in the list take turns, a block each. Three more helpers, for layers 0 and 2:
 #
 # | helper | what it does |
 # |---|---|
@@ -173,23 +174,24 @@ async def ring_back(model: Model, home: dict, keys=1):
 #
 # **To do:** one training step. At the end every rank has the updated weights.
 #
-# 1. Choose the tokens of each rank, and put the step together around the ring.
-# 2. One pass is still exposed: the one that brings the gradient home. A rank has two pieces of the text, and
-#    `in_turn` takes several rings. In which order do their gradients come home, and what can you do with the first?
+# 1. Choose the tokens of each rank, and put the step together around `ring` and `ring_back`.
+# 2. Every rank still waits for one pass: the one that brings the gradient of its keys home. What could it compute
+#    meanwhile?
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
 # - You may keep pending operations in a dict or a list of your own.
-# - `model.shard(value, "rows", i, n)` cuts what a value has into *n* equal parts, in order: of rows 0-511 and 3584-4095
-#   the second of two is 3584-4095.
+# - `first.combine(second)` is one value with the rows of both. `model.shard(value, "rows", i, n)` cuts what a value has
+#   into *n* equal parts, in order: of rows 0-511 and 2048-2559 the second of two is 2048-2559.
 
 # %% [markdown]
 # ### Predict first
 #
 # With a quarter of the text in one piece, the best ring of the last puzzle ended at 138.216, and its ranks were idle
-# for 35 % of the time. Deal out the tokens evenly, and await the given ring: its last pass brings a gradient home, and
-# takes 1.6. When is the step over, and how many percent of the time are ranks idle?
+# for 35 % of the time. Now deal out the tokens evenly, let `ring_back` run to its end, and await the last pass, 1.6,
+# before layer 0 goes back. Start each all-reduce as soon as its gradient is complete, and update layer 2 first. When is
+# the step over, and how many percent of the time are ranks idle?
 
 # %%
 guess = predict("zigzag", end=..., idle=...)
@@ -198,9 +200,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal only asks for even work. For the second, no rank waits for keys: with the given ring you reach both at
-# once. For the third, no rank even waits for the last gradient to come home. The fourth is just as fast and needs 13 %
-# less memory.
+# The first goal only asks for even work. For the second, no rank waits for keys: with `ring` and `ring_back` you reach
+# both at once. For the third, no rank even waits for the gradient of its keys to come home. The fourth is just as fast
+# and needs 13 % less memory.
 
 # %%
 goal("zigzag")
@@ -266,14 +268,12 @@ guess.against(out)
 # <details><summary>How to get there with a pencil</summary>
 #
 # Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the
-# updates that is 89.516: all there is to compute. With the given ring a rank then waits for the last pass, 1.6, and for
-# the end of the last all-reduce, 0.7 more than an update hides: **91.816**, of which **2.5 %** is idle. It was 138.216,
-# and more than a third of it idle.
+# updates that is 89.516: all that a rank computes. It waits for the last pass, 1.6, and for the end of the last
+# all-reduce, 1.2, of which the update of layer 2 hides 0.5: **91.816**, of which **2.5 %** is idle. It was 138.216, and
+# more than a third of it idle.
 #
-# The memory does not depend on which tokens a rank has. The best ring of the last puzzle keeps a rank's own keys until
-# the end of backward, 1,048,576 elements, and waits for no gradient: 90.216. The given one does its own block first and
-# need not keep them: 7,077,888. Send the two pieces' gradients one after the other, and while the second travels layer 0
-# is busy with the first: 90.216 with 7,077,888.
+# (The lower bound in your review is 0.5 less than 89.516. It lets ranks share the update of layer 0, whose weight is
+# twice as large as that of layer 2.)
 #
 # </details>
 
@@ -292,18 +292,12 @@ Model.check(out, puzzle="zigzag")
 # %% [markdown]
 # ## One ring, two ways to deal
 #
-# Two runs, with the text in four pieces and in eight. In every step of the second, all bars are equally long.
+# In an even ring, no step takes longer than half a block. A pass takes as long as before: just as many keys travel, with
+# half the time to hide behind. Slower links show it.
 
 # %%
 run, _ = run_of("zigzag")  # yours, once it is correct
 contiguous, _ = run_of("ring_attention")
-draw_attention({"one piece each": contiguous, "two pieces each": run})
-
-# %% [markdown]
-# But the bars are half as long, and the passes are not: just as many keys travel, with half the time to hide behind.
-# Slower links show it.
-
-# %%
 SLOW = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
 links = {slow: Links(p2p=slow * 0.2) for slow in SLOW}
 draw_curves(
@@ -338,14 +332,18 @@ draw_curves(
 # So with many ranks it is nearly twice as fast. Which rank gets which of these pairs does not matter, and no other way
 # to deal out two pieces each is even.
 #
+# The memory does not depend on which tokens a rank has. The best ring of the last puzzle keeps a rank's own keys until
+# the end of backward, 1,048,576 elements, and waits for no gradient: 90.216. `ring_back` does its own block first and
+# need not keep them: 7,077,888. Send the gradients of the two pieces one after the other, and while the second travels
+# layer 0 is busy with the first: 90.216 with 7,077,888.
+#
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How much.** On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
-#   nothing to send: a plain ring 54 %, zigzag 90 % [@ring_flash_attention]. The text is cut once, when it is loaded, so
-#   it costs nothing later.
+# - **How much.** The 54 % and 90 % above are of FlashAttention on an even eighth of the work with nothing to send,
+#   forward and backward [@ring_flash_attention]. The text is cut once, when it is loaded, so it costs nothing later.
 # - **In PyTorch** it is the default: `context_parallel` rearranges causal text in this way unless you turn it off.
 #   After its own block, a rank takes either all its queries and the early half of the keys, or the late half of its
 #   queries and all keys: always half a block, and never one with a mask in it
@@ -388,8 +386,8 @@ draw_curves(
 #
 # </details>
 #
-# **3.** For the last goal the late half of the gradients goes first. Try the early half first: why does it take 0.8
-# longer?
+# **3.** For the last goal the gradients of two pieces come home one after the other. Try the other order: why does one
+# of the two take 0.8 longer?
 #
 # <details><summary>Answer</summary>
 #

@@ -71,7 +71,7 @@ ABOVE = {
         *["in_phases", "passes_of", "alone"],
     ],
     "zigzag": ["ring", "ring_back"],
-    "ulysses": ["to_heads", "to_rows", "arrived"],
+    "ulysses": ["to_heads", "to_rows", "arrived", "attend", "attend_back"],
     "expert_parallel": ["cut", "exchanges"],
     "moe_pipeline": ["exchange", "block_of"],
     "halo_conv": ["my_rows", "blocks", "output"],

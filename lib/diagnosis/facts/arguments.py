@@ -18,6 +18,7 @@ from lib.diagnosis.provenance import (
     named,
     sent_in,
     store_of,
+    through,
     titled,
 )
 from lib.errors.arguments import written
@@ -82,6 +83,10 @@ def wrong_kind(fact: Fact, program: Running) -> Advice:
         idea = "an activation is not a gradient: the first gradient comes from loss, the others from backward"
         fix = "loss gives the first gradient, and each backward the next one:\n"
         fix += "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])"
+        if (made := through(value, {"combine"})[0]) is not None and made.op in COLLECTIVES:
+            way = f"layer {value.layer} and the loss" if value.layer < program.world.shape.layers else "the loss"
+            brought = f"{titled(made)} brought an activation, which has yet to go through {way}"
+            return f"{brought}:\nits gradient comes from there"
         return line(program, "loss", idea, fix)
     if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
         return f"the list holds the gradients, not the numbers of their layers: {row.signature}"

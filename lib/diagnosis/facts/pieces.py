@@ -269,8 +269,10 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
     if what == "batches":
         fix = "take slices of equally many examples each"
-        if size < total and (dims := [name for name in SPACE if value is not None and name in value.place.named]):
+        if size < total and value is not None and (dims := [name for name in SPACE if name in value.place.named]):
             fix = f'take {total} batches or more, or cut what there is along something else: dim="{dims[0]}"'
+            if "experts" in value.place.named:
+                fix = 'a rank with its own tokens has them for all experts: on the way to these cut along dim="experts"'
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
         fix += "has of its own: batches, or rows"
