@@ -28,7 +28,7 @@ ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.ve
 _NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
 GIVEN = "given.py"
-"""The file of a Place in a helper that notebooks give a student."""
+"""The file of a Place in a helper that notebooks give a student; a cell with one says so in its docstring."""
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
 _OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", GIVEN))
 """What asks a student for an order, and what notebooks give a student, is ours."""
@@ -65,9 +65,9 @@ def place(code: CodeType, line: int, last: int | None = None) -> Place:
     """
     path = code.co_filename
     cell = "ipykernel" in path or path.startswith("<ipython-input")
-    name = "notebook cell" if cell else os.path.basename(path)
-    known = path != "<string>"  # that of any `exec`, under which Python 3.13 keeps the text of `python -c`
-    lines = [linecache.getline(path, n) if known else "" for n in range(line, max(line, last or line) + 1)]
+    name = GIVEN if is_given(code) else "notebook cell" if cell else os.path.basename(path)
+    # "<string>" is that of any `exec`, under which Python 3.13 keeps the text of `python -c`.
+    lines = ["" if path == "<string>" else linecache.getline(path, n) for n in range(line, max(line, last or line) + 1)]
     if lines[0].rstrip().endswith(":") and _open(lines[:1]) <= 0:  # the head of a loop, whose body is no part of it
         del lines[1:]
     while lines[-1] and len(lines) < MOST_LINES and _open(lines) > 0:  # it may end before its brackets do
@@ -105,7 +105,7 @@ def student_place(above: int = 1) -> Place | None:
 def student_frame(frame: FrameType | None = None) -> FrameType | None:
     """Return the innermost frame that is the student's (see `is_students`), on this stack or on that of a frame."""
     frame = frame or sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and not _is_students(frame.f_code.co_filename):
+    while frame is not None and not is_students(frame.f_code):
         frame = frame.f_back
     return frame
 
@@ -161,18 +161,20 @@ def innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def is_students(code: CodeType) -> bool:
-    """Tell whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so.
+    """Tell whether code is neither ours, nor Python's, nor that of an installed package, nor a helper that a notebook
+    gives: the only place that says so. The known schedules in `lib.schedules` stand for what a student writes."""
+    return _is_students(code.co_filename) and not is_given(code)
 
-    The known schedules in `lib.schedules` stand for what a student writes.
-    """
-    return _is_students(code.co_filename)
+
+def is_given(code: CodeType) -> bool:
+    """Tell whether code is a helper in a cell of a notebook: its docstring begins with "Given:"."""
+    return str(*code.co_consts[:1]).startswith("Given: ")
 
 
 @lru_cache(maxsize=4096)  # a cell that is run again is another file
 def _is_students(file: str) -> bool:
-    if file.startswith(_SCHEDULES) and file not in _OURS_THERE:
-        return True
-    return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
+    stands_for_theirs = file.startswith(_SCHEDULES) and file not in _OURS_THERE
+    return stands_for_theirs or not (file.startswith(_NOT_THEIRS) or any(folder in file for folder in _INSTALLED))
 
 
 def raised_at(error: BaseException) -> Place | None:

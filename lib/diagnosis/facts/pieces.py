@@ -269,7 +269,9 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
     if what == "batches":
         fix = "take slices of equally many examples each"
-        if size < total and (dims := [name for name in SPACE if value is not None and name in value.place.named]):
+        named_dims = {} if value is None else value.place.named
+        dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
+        if size < total and dims:
             fix = f'take {total} batches or more, or cut what there is along something else: dim="{dims[0]}"'
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
