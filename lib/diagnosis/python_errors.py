@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
-from lib.errors.source_lines import Place, innermost, is_given, is_students, notebook, place, resolve, student_place
+from lib.errors.source_lines import MARK, Place, innermost, is_students, notebook, place, resolve, student_place
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
@@ -89,7 +89,8 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
         text = ""
     found = innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
-    fix = _fix(error, text, frame)
+    fix = _key_of_given(error) if isinstance(error, KeyError) else None
+    fix = fix or _fix(error, text, frame)
     if fix is None:
         fix = REFUSED if where is not None and where.text.lstrip().startswith("raise ") else PLAIN
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -167,7 +168,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return f"{what} in_turn(step(b) for b in ...)"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
-    if any(is_given(last.f_code) for last, _ in [*walk_tb(error.__traceback__)][-1:]):
+    if any(last.f_code.co_filename.startswith(MARK) for last, _ in [*walk_tb(error.__traceback__)][-1:]):
         return "what is given here awaits what your function returns: the call itself, return model.allreduce(...)"
     if "NoneType" in text:
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
@@ -202,6 +203,18 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     return None
 
 
+def _key_of_given(error: KeyError) -> str | None:
+    """Say what a helper that a notebook gives has not found."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = None if trace is None else trace.tb_frame.f_code
+    if trace is None or code is None or not code.co_filename.startswith(MARK):
+        return None
+    said = _key(error, "", trace.tb_frame)
+    return None if said is None else f"{code.co_name} finds nothing under this key:\n{said}"
+
+
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
     """Say which keys a dictionary has that lacks this one; None where it has it, or where keys refuse to be compared or
     written."""
@@ -229,12 +242,12 @@ def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
 
 
 def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
-    where = student_place()
-    what, expected = f"the async function {name} was called, but not awaited", f"`await` in front of the call of {name}"
-    got = f"a call without `await`: nothing of {name} has run"
-    fix = put_await(name, where)
+    where, what = student_place(), f"the async function {name} was called, but not awaited"
+    expected, fix = f"`await` in front of the call of {name}", put_await(name, where)
     if where is not None and re.search(rf"[(,=] ?{name}[,)]", where.text):
-        fix = f"line {where.line} hands {name} on to what calls it without `await`: write def {name}, without async"
+        expected = f"a function without async: what line {where.line} hands it on to calls it without `await`"
+        fix = f"write def {name}, and leave out the `await` in it"
+    got = f"a call without `await`: nothing of {name} has run"
     return ForgottenAwait(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
 
 

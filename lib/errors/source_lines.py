@@ -25,12 +25,14 @@ OURS = tuple(os.path.join(os.path.dirname(LIBRARY), name, "") for name in (os.pa
 STANDARD = os.path.dirname(os.__file__)
 """The folder of the standard library. In a browser most of it is in a zip file beside that."""
 ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.version_info))
-_NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
+MARK = "<given> "
+"""What stands before the file of code that `given` has marked."""
+_NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen", MARK)
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
-GIVEN = "given.py"
-"""The file of a Place in a helper that notebooks give a student; a cell with one says so in its docstring."""
+GIVEN = ("given.py", "given code")
+"""The file of a Place in a helper that notebooks give a student: one of ours, or one that a notebook shows."""
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
-_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", GIVEN))
+_OURS_THERE = tuple(os.path.join(_SCHEDULES, name) for name in ("written.py", GIVEN[0]))
 """What asks a student for an order, and what notebooks give a student, is ours."""
 _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""
@@ -63,11 +65,11 @@ def place(code: CodeType, line: int, last: int | None = None) -> Place:
 
     Paths are cut to the file's name: nothing saved may depend on the machine.
     """
-    path = code.co_filename
-    cell = "ipykernel" in path or path.startswith("<ipython-input")
-    name = GIVEN if is_given(code) else "notebook cell" if cell else os.path.basename(path)
+    path = code.co_filename.removeprefix(MARK)
+    name = "notebook cell" if "ipykernel" in path or path.startswith("<ipython-input") else os.path.basename(path)
+    name = GIVEN[1] if path != code.co_filename else name
     # "<string>" is that of any `exec`, under which Python 3.13 keeps the text of `python -c`.
-    lines = ["" if path == "<string>" else linecache.getline(path, n) for n in range(line, max(line, last or line) + 1)]
+    lines = [linecache.getline(path, n) if path != "<string>" else "" for n in range(line, max(line, last or line) + 1)]
     if lines[0].rstrip().endswith(":") and _open(lines[:1]) <= 0:  # the head of a loop, whose body is no part of it
         del lines[1:]
     while lines[-1] and len(lines) < MOST_LINES and _open(lines) > 0:  # it may end before its brackets do
@@ -105,7 +107,7 @@ def student_place(above: int = 1) -> Place | None:
 def student_frame(frame: FrameType | None = None) -> FrameType | None:
     """Return the innermost frame that is the student's (see `is_students`), on this stack or on that of a frame."""
     frame = frame or sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and not is_students(frame.f_code):
+    while frame is not None and not _is_students(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -161,20 +163,18 @@ def innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def is_students(code: CodeType) -> bool:
-    """Tell whether code is neither ours, nor Python's, nor that of an installed package, nor a helper that a notebook
-    gives: the only place that says so. The known schedules in `lib.schedules` stand for what a student writes."""
-    return _is_students(code.co_filename) and not is_given(code)
+    """Tell whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so.
 
-
-def is_given(code: CodeType) -> bool:
-    """Tell whether code is a helper in a cell of a notebook: its docstring begins with "Given:"."""
-    return str(*code.co_consts[:1]).startswith("Given: ")
+    The known schedules in `lib.schedules` stand for what a student writes.
+    """
+    return _is_students(code.co_filename)
 
 
 @lru_cache(maxsize=4096)  # a cell that is run again is another file
 def _is_students(file: str) -> bool:
-    stands_for_theirs = file.startswith(_SCHEDULES) and file not in _OURS_THERE
-    return stands_for_theirs or not (file.startswith(_NOT_THEIRS) or any(folder in file for folder in _INSTALLED))
+    if file.startswith(_SCHEDULES) and file not in _OURS_THERE:
+        return True
+    return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
 
 
 def raised_at(error: BaseException) -> Place | None:

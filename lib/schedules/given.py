@@ -1,14 +1,16 @@
 """What notebooks give the learner: a layer forward, back and updated, passes that take turns, rows that ranks share.
 
-A message about what a learner does with these shows the learner's line.
+A message about what a learner does with these shows the learner's line; so it does with what a notebook marks `given`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, TypeVar, cast
 
+from lib.errors.source_lines import MARK
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad
 
@@ -17,6 +19,18 @@ Block = tuple[int, int]
 Pass = AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]
 OVER = object()
 """What a pass gives that has no further turn."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def given(function: F) -> F:
+    """Mark a helper that a notebook gives, and the functions in it: an error there shows the line that calls it."""
+    cast(FunctionType, function).__code__ = _marked(function.__code__)
+    return function
+
+
+def _marked(code: CodeType) -> CodeType:
+    inner = tuple(_marked(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=MARK + code.co_filename.removeprefix(MARK), co_consts=inner)
 
 
 def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:

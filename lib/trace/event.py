@@ -111,7 +111,7 @@ def place_of(event: Event | None) -> Place | None:
 
 def line_of(event: Event | None) -> str:
     """Return " in line 12", or nothing where the line is not known, or is one of a helper that a notebook gives."""
-    return "" if (found := place_of(event)) is None or found.file == GIVEN else f" {found.within}"
+    return "" if (found := place_of(event)) is None or found.file in GIVEN else f" {found.within}"
 
 
 def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:

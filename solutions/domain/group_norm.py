@@ -43,7 +43,7 @@ from itertools import islice, pairwise
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import accumulate, backward, by_chunk, forward, update
+from lib.schedules.given import accumulate, backward, by_chunk, forward, given, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links(
@@ -257,15 +257,17 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 
 
 # %%
+@given
 def input_half(model, layer, i):
-    """Given: the gradient of the input."""
+    """The gradient of the input."""
     x, gradient = model.activations[layer, i], model.grad_activations[layer + 1, i]
     gradient = model.backward_input(layer, x, gradient, model.weights[layer])
     model.grad_activations[layer, i] = gradient
 
 
+@given
 def weight_half(model, layer, i):
-    """Given: the gradient of the weight, added to that of other images."""
+    """The gradient of the weight, added to that of other images."""
     x = model.activations.pop((layer, i))
     gradient = model.grad_activations.pop((layer + 1, i))
     accumulate(model, layer, model.backward_weight(layer, x, gradient))

@@ -42,7 +42,7 @@ from functools import partial
 from drawing import draw, draw_collective, draw_curves
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end, traffic
-from lib.schedules.given import accumulate, by_chunk, in_turn, joined, update
+from lib.schedules.given import accumulate, by_chunk, given, in_turn, joined, update
 from lib.suite.course.solutions import run_of, schedule_of
 
 # 2.0 for 131,072 elements from one rank to the next.
@@ -141,9 +141,10 @@ draw_collective(schedule_of("redistribute"), "alltoall")
 
 
 # %%
+@given
 def forward(model, layer, b):
-    """Given: one layer of a grid. Only layers 0 and 3 have a weight, and need their
-    input in backward."""
+    """One layer of a grid. Only layers 0 and 3 have a weight, and need their input in
+    backward."""
     if layer in (0, 3):
         output = model.forward(layer, model.activations[layer, b], model.weights[layer])
     else:
@@ -151,8 +152,9 @@ def forward(model, layer, b):
     model.activations[layer + 1, b] = output
 
 
+@given
 def backward(model, layer, b):
-    """Given: the same backward. The gradient of the data is not kept."""
+    """The same backward. The gradient of the data is not kept."""
     grad = model.grad_activations.pop((layer + 1, b))
     if layer in (0, 3):
         x = model.activations.pop((layer, b))

@@ -42,7 +42,7 @@
 from drawing import compare, draw, draw_curves, draw_mesh
 from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import backward, forward, in_turn, update
+from lib.schedules.given import backward, forward, given, in_turn, update
 from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
@@ -85,19 +85,22 @@ draw_mesh(mesh)
 
 
 # %%
+@given
 async def train(model, pieces, start_sum, complete=None):
-    """Given: forward, loss and backward of activations[0], cut into so many pieces
+    """Forward, loss and backward of activations[0], cut into so many pieces
     that take turns."""
     whole = model.activations.pop(0)
     for i in range(pieces):
         model.activations[0, i] = whole.shard(i, pieces)
     del whole
-    told = [None] * (pieces - 1) + [complete]  # a gradient has all after the last piece
-    await in_turn(one_piece(model, i, start_sum, told[i]) for i in range(pieces))
+    passes = [one_piece(model, i, start_sum, None) for i in range(pieces - 1)]
+    # With the last piece a gradient is complete.
+    await in_turn([*passes, one_piece(model, pieces - 1, start_sum, complete)])
 
 
+@given
 async def one_piece(model, i, start_sum, complete):
-    """Given: a piece on its way. Where it waits for a sum, others have their turn."""
+    """A piece on its way. Where it waits for a sum, others have their turn."""
     for layer in range(model.LAYERS):
         forward(model, layer, i)
         if layer % 2 == 1:
@@ -118,13 +121,13 @@ async def one_piece(model, i, start_sum, complete):
 
 
 # %% [markdown]
-# What it cannot know is who has what. That follows from the placement, and you tell it:
+# What it cannot know is which rank has what. That follows from the placement, and you tell it:
 #
-# | | |
+# | you give it | what that is |
 # |---|---|
 # | `pieces` | into how many equal pieces the input is cut. While one waits for a sum, another one is computed |
-# | `start_sum(value, layer)` | starts the sum of a partial sum, an activation or its gradient, with the ranks that have the other parts, and returns the call without `await`. (So it is a plain function, with `def`.) |
-# | `complete(layer)` | is called during backward, as soon as `grad_weights[layer]` is complete on this rank. You may leave it out |
+# | `start_sum(value, layer)` | your function that starts the all-reduce of a partial sum, over the ranks that have its other parts, and returns the call: a plain `def`, without `await`. The value is an activation or the gradient of one |
+# | `complete(layer)` | your function, also a plain `def`, that it calls in backward, as soon as `grad_weights[layer]` has all batches of this replica. You may leave it out |
 #
 # Afterwards `grad_weights[layer]` has the gradient of the batches of this replica, and `update(model, layer)` exchanges a
 # weight for the new one. It uses up the gradient, which has to be that of *all* batches.
@@ -132,11 +135,11 @@ async def one_piece(model, i, start_sum, complete):
 # **To do:**
 #
 # 1. Work out which batches are those of this replica: each batch belongs to one. Take the input as `placement` says,
-#    and put all batches of the replica into `activations[0]`. The check runs your step with `"batch"`; the cells
-#    before it run all three.
+#    and put all batches of the replica into `activations[0]`. The check runs your step with `"batch"`, and
+#    the cells above the check run all three.
 # 2. Train with a single piece. Then sum the gradients and update, everything awaited: that reaches the second goal. With
 #    whom does a rank share a layer, and with whom does it share a weight shard?
-# 3. Nobody waits for some of these sums before the updates. Start them early.
+# 3. Some of these sums are not needed before the updates. Start them early.
 #
 # **Rules**
 #

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lib import Layer, Model, simulate
-from lib.schedules.given import by_chunk, exchange, in_turn, summed
+from lib import Layer, Model, PuzzleError, simulate
+from lib.schedules.given import by_chunk, exchange, given, in_turn, summed
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -45,3 +45,25 @@ def test_gradients_of_edges_that_overlap_are_added_row_by_row() -> None:
     simulate(rank, ranks=3, layers=[layer], batches=1)
     assert by_chunk(8, 3) == [3, 3, 2]
     assert by_chunk(4, 6) == [1, 1, 1, 1, 0, 0]
+
+
+def test_an_error_in_what_is_marked_given_shows_the_line_that_calls_it() -> None:
+    @given
+    def helpers(model: Model):
+        on_the_way: dict[int, object] = {}
+
+        async def arrived(part: int) -> object:
+            return on_the_way.pop(part)
+
+        return arrived
+
+    async def rank(model: Model) -> None:
+        arrived = helpers(model)
+        await arrived(3)
+
+    with pytest.raises(PuzzleError) as caught:
+        simulate(rank, ranks=1, layers=1)
+    assert [place.text for _, place in caught.value.where if place is not None] == ["await arrived(3)"]
+    assert str(caught.value.fix).startswith(
+        "arrived finds nothing under this key:\non_the_way has no 3 on this rank now;"
+    )
