@@ -253,7 +253,8 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 # | `weight_half(model, layer, i)` | adds the gradient of the weight to `grad_weights[layer]`, and deletes what backward of this layer needed: `activations[layer, i]` and `grad_activations[layer + 1, i]` |
 # | `update(model, layer)` | exchanges a weight for the new one, and uses up `grad_weights[layer]` |
 #
-# `input_half`, and after it `weight_half`, are `backward` in two halves, 0.5 each.
+# `input_half`, and after it `weight_half`, are `backward` in two halves, 0.5 each. Where a helper marked `@given` fails,
+# the message shows the line that calls it.
 
 
 # %%

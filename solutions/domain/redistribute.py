@@ -106,9 +106,9 @@ except PuzzleError as error:
 #
 # </details>
 #
-# Here is such a swap, with even parts: 16 rows and 16 columns of the grid each. Each small box is a piece. Below "before"
-# it says which columns of its rank's rows it has, and below "after" which rows of its rank's columns. So all pieces that
-# a rank hands in have the same rows, and all that it receives the same columns:
+# Here is such a swap, with even parts: 16 rows and 16 columns of the grid each. Each small box is a piece. Before the
+# swap, a box says which columns of its rank's rows it has; after it, which rows of its rank's columns. So all pieces
+# that a rank hands in have the same rows, and all that it receives the same columns:
 
 # %%
 draw_collective(schedule_of("redistribute"), "alltoall")
@@ -137,7 +137,7 @@ draw_collective(schedule_of("redistribute"), "alltoall")
 # | `joined(pieces)` | puts a list of pieces together, to one value |
 #
 # `value.cut("rows", low, high)` and `value.cut("columns", low, high)` are parts of a value, and `model.alltoall(pieces,
-# layer)` is the collective.
+# layer)` is the collective. Where a helper marked `@given` fails, the message shows the line that calls it.
 
 
 # %%

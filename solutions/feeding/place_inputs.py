@@ -81,7 +81,8 @@ draw_mesh(mesh)
 #
 # **Given:** the number of the replica (`data`) and of this device in it (`member`), how many there are of both
 # (`replicas`, `members`), columns of layers 0 and 2 and rows of layers 1 and 3 with their optimizer states. And the
-# tensor parallel step of a replica:
+# tensor parallel step of a replica, `train`. (Where a helper marked `@given` fails, the message shows the line that
+# calls it.)
 
 
 # %%
@@ -231,7 +232,7 @@ guess.against(out)
 # 2.1, and 12.2 in all.
 #
 # With `"full"` there is one more collective and one batch less to copy: 12.45. With `"replicated"`, two more batches to
-# copy: 12.3. If you also sum the gradient of the data, the three take 12.75, 12.5 and 12.6.
+# copy: 12.3. A step that also sums the gradient of the data takes 12.75, 12.5 and 12.6.
 #
 # </details>
 

@@ -145,11 +145,7 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1
-# if it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the
-# other end?
-#
-# Forget the sum of the losses, and the next operation refuses:
+# Forget this sum, and the next operation refuses:
 
 
 # %%
@@ -165,6 +161,10 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
+# Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1
+# if it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the
+# other end?
+#
 # ## The puzzle
 #
 # | layer | what it is | forward or backward, a batch, on a rank |
