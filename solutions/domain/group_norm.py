@@ -91,16 +91,16 @@ for rank, part in enumerate(parts):
     mean = sum(part) / len(part)
     var = variance(part)
     print(f"rank {rank}: {len(part):>3} numbers, mean {mean:.4f}, variance {var:.4f}")
-print(f"\nvariance of all:                {variance(numbers):.4f}")
-print(f"mean of the four variances:     {sum(map(variance, parts)) / 4:.4f}")
+print(f"\nvariance of all:                       {variance(numbers):.4f}")
+print(f"mean of the four variances:            {sum(map(variance, parts)) / 4:.4f}")
 weighted = sum(variance(part) * len(part) for part in parts) / 192
-print(f"the same, weighted by numbers:  {weighted:.4f}")
+print(f"weighted by how many numbers each has: {weighted:.4f}")
 
 # %% [markdown]
 # Two ways to combine four variances, and both are wrong. The plain mean, 0.4465, counts the 12 numbers of rank 0 as much
-# as the 120 of rank 3. The weighted mean, 0.5135, counts each number once, and would be right for a mean. But it is less
-# than half of 1.0736, because the variance of a part measures how far its numbers are from the mean *of that part*, and
-# the four means lie far apart: -0.27 on rank 0, 1.93 on rank 3.
+# as the 120 of rank 3. The weighted mean, 0.5135, counts each number once, as you do with means. It is still less than
+# half of 1.0736: the variance of a part measures how far its numbers are from the mean *of that part*, and the four
+# means lie far apart, -0.27 on rank 0 and 1.93 on rank 3.
 #
 # **Before you go on:** which numbers can be added up over the ranks, so that one sum gives mean and variance? (The
 # variance is the mean of the squares, less the square of the mean.)
@@ -155,7 +155,7 @@ draw_group(shown[1])
 draw_collective(demo)
 
 # %% [markdown]
-# Four images with 8 groups each, and three numbers for each of these: 96 numbers. What else could you send?
+# Four images with 8 groups each are 32 groups. Here are three ways to their moments, and what the ranks wait for in each:
 
 
 # %%
