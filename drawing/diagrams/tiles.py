@@ -193,8 +193,8 @@ def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], o
     scene.add(Rect(*box, "none", SOFT))
     parts = {cut[0]: value.place.part(cut[0]) for cut in value.place.rest}
     cuts = [cut for cut in value.place.rest if any(one.place.part(cut[0]) is not parts[cut[0]] for one in others)]
-    differs = [words for cut in cuts for words in _cut(*cut)]
-    words = fitting(wide - 10, " · ".join(caption(value)), *differs, caption(value)[0], "")
+    differs = [words.removeprefix("grid ") for cut in cuts for words in _cut(*cut)[-3:]]
+    words = fitting(wide - 6, " · ".join(caption(value)), *differs, caption(value)[0], "")
     write_number(scene, box, words, colours)
     return Piece(wide, high, scene.marks)
 

@@ -30,6 +30,7 @@ from lib.errors.wording import counted, listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
+from lib.values.dims import SPACE
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe
 
@@ -334,7 +335,8 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         if call.name not in ops:
             continue
         title = COLLECTIVES[call.name].title
-        there = [(p, event) for p, event in every if event.op == call.name and _on_line(event, call.line)]
+        place = f" in line {call.line}"
+        there = [(p, event) for p, event in every if event.op == call.name and line_of(event) == place]
         if "allgather" not in ops and any(
             type(value) is not WeightGrad for p, e in there for value in p.values_of(e.inputs)
         ):
@@ -349,10 +351,6 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
             why = f"rank {program.rank} did not reach the {title} in line {call.line}{who}"
             return f"{why}:\nevery rank of a group must call it; is it inside an `if`?"
     return None
-
-
-def _on_line(event: Event, line: int) -> bool:
-    return (place := place_of(event)) is not None and place.line == line
 
 
 def _reads(program: Running) -> bool:
@@ -422,6 +420,8 @@ def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, 
     ranks = sorted(exchange.group[exchange.outputs.index(number)] for _, number in (first.mark, right.mark))
     took = _taken(program.world.models[ranks[0]].program) & _taken(program.world.models[ranks[1]].program)
     why = f"they came out of {titled(exchange)}, from {these('rank', ranks)}, which both took {these('batch', took)}:\n"
+    if any(role in SPACE[1:] for role, *_ in right.place.rest):  # a grid
+        return f"{why}cut out of them what is this rank's own before that" if took else None
     return why + _batches_of_its_own(program, right.place.total_batches, len(took) == 1)[0] if took else None
 
 
@@ -443,7 +443,14 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
         return shared
-    who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n"
+    ranks = these("rank", [mine.rank, there.rank])
+    gathers = [event for event in mine.events if event.op == "allgather" and there.rank in event.group]
+    gathers = [event for event in gathers if type(mine.values[event.inputs[0]]) is Activation]
+    if gathers and not took:
+        return f"{ranks} have the same batches by {titled(gathers[0])}:\ngather among ranks that share a layer alone"
+    who = f"{ranks} both took {these('batch', took)}:\n"
+    if loads and took and isinstance(left, Activation):
+        return f"{who}each member of a gather takes batches of its own, and gets the rest from the others"
     apart, looping = _batches_of_its_own(mine, left.place.total_batches, len(left.place.batches) == 1)
     is_new = took and not looping and (summed or _named_batches(left.place.total_batches))
     return who + apart if is_new else apart
@@ -459,12 +466,14 @@ def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str
     if singly and total > count:
         return f"each rank works on batches of its own, one after the other: for b in {several}", True
     batches = _named_batches(total) or (several if total > count else f"[{own}]")
-    return f"each rank works on batches of its own: {_data_call(program)}({batches})", False
+    apart = f"each rank works on batches of its own: {_data_call(program)}({batches})"
+    if mesh is not None and "data" in mesh.axes and len(_taken(program)) == total:
+        apart += f",\nor cut them out: value.shard({own}, {ranks})"
+    return apart, False
 
 
 def _named_batches(total: int) -> str | None:
-    """The name under which the student's function has a part of the batches, where it has one range alone of that
-    kind."""
+    """The name of the one range that the student's function has, of a part of the batches."""
     frame = student_frame()
     found = {} if frame is None else frame.f_locals
     names = [name for name, value in found.items() if type(value) is range and 1 < len(value) < total]

@@ -9,6 +9,7 @@ import sys
 from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterable
 from itertools import islice
+from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, cast
 
@@ -161,14 +162,14 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     call = re.match(r"Model\.(\w+)\(\) ", text)
     if call is not None and call[1] in signatures():
         return f"write {signatures()[call[1]]}"
-    if "'function' object is not an async iterator" in text:
-        return (
-            "the function itself takes no turns, and what it gives does: call it, as in in_turn(step(b) for b in ...)"
-        )
     if "object is not an async iterator" in text:
-        return "only calls of async functions take turns, and this is none: in_turn(step(b) for b in ...)"
+        what = "the function itself takes no turns, and what it gives does: call it, as in"
+        what = what if "'function'" in text else "only calls of async functions take turns, and this is none:"
+        return f"{what} in_turn(step(b) for b in ...)"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
+    if any(last.f_code.co_filename.startswith(MARK) for last, _ in [*walk_tb(error.__traceback__)][-1:]):
+        return "what is given here awaits what your function returns: the call itself, return model.allreduce(...)"
     if "NoneType" in text:
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
@@ -241,10 +242,13 @@ def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
 
 
 def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
-    where = student_place()
-    what, expected = f"the async function {name} was called, but not awaited", f"`await` in front of the call of {name}"
+    where, what = student_place(), f"the async function {name} was called, but not awaited"
+    expected, fix = f"`await` in front of the call of {name}", put_await(name, where)
+    if where is not None and re.search(rf"[(,=] ?{name}[,)]", where.text):
+        expected = f"a function without async: what line {where.line} hands it on to calls it without `await`"
+        fix = f"write def {name}, and leave out the `await` in it"
     got = f"a call without `await`: nothing of {name} has run"
-    return ForgottenAwait(what, expected=expected, got=got, fix=put_await(name, where), rank=rank, where=where)
+    return ForgottenAwait(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
 
 
 def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:

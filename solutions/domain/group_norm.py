@@ -25,8 +25,8 @@
 # the rows of each GPU separately and corrected the result afterwards. That was numerically unstable and did not work
 # for uneven parts; it was rewritten with sums over the whole grid and one all-reduce [@physicsnemo_1421].
 #
-# Which sums? A norm needs the mean and the variance of a grid that no GPU has. You know how to combine means. Combine
-# variances in the same way, and you get 0.45 where 1.07 is right.
+# Which sums? A norm needs the mean and the variance of a grid that no GPU has. You know how to combine means: weight each
+# by how many numbers it is the mean of. Combine variances in that way, and you get 0.51 where 1.07 is right.
 #
 # And in backward the gradient of a norm depends on the whole grid *again*. So a U-Net with 50 norms has 100 exchanges a
 # step, and in each of them all GPUs wait for a handful of numbers.
@@ -43,7 +43,7 @@ from itertools import islice, pairwise
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import accumulate, by_chunk
+from lib.schedules.given import accumulate, backward, by_chunk, forward, given, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links(
@@ -97,23 +97,28 @@ weighted = sum(variance(part) * len(part) for part in parts) / 192
 print(f"weighted by how many numbers each has: {weighted:.4f}")
 
 # %% [markdown]
-# Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*,
-# and no part knows how far apart the means are.
+# Two ways to combine four variances, and both are wrong. The plain mean, 0.4465, counts the 12 numbers of rank 0 as much
+# as the 120 of rank 3. The weighted mean, 0.5135, counts each number once, as you do with means. It is still less than
+# half of 1.0736: the variance of a part measures how far its numbers are from the mean *of that part*, and the four
+# means lie far apart, -0.27 on rank 0 and 1.93 on rank 3.
 #
 # **Before you go on:** which numbers can be added up over the ranks, so that one sum gives mean and variance? (The
 # variance is the mean of the squares, less the square of the mean.)
-
-# %%
-# What each rank brings.
-pieces = [(len(part), sum(part), sum(x * x for x in part)) for part in parts]
-count, total, squares = (sum(numbers) for numbers in zip(*pieces, strict=True))
-print(
-    f"mean {total / count:.4f}, variance {squares / count - (total / count) ** 2:.4f}"
-)
-
-# %% [markdown]
-# **A count, a sum and a sum of squares for each group, one all-reduce.** Mean and mean of the squares are the first two
-# **moments**.
+#
+# <details><summary>Answer</summary>
+#
+# **A count, a sum and a sum of squares for each group, in one all-reduce.**
+#
+# ```python
+# pieces = [(len(part), sum(part), sum(x * x for x in part)) for part in parts]
+# count, total, squares = (sum(numbers) for numbers in zip(*pieces))
+# mean, var = total / count, squares / count - (total / count) ** 2
+# ```
+#
+# This gives mean 1.3809, variance 1.0736, the same as all numbers at once. Mean and mean of the squares are the first
+# two **moments**.
+#
+# </details>
 #
 # ### Forward
 #
@@ -150,7 +155,7 @@ draw_group(shown[1])
 draw_collective(demo)
 
 # %% [markdown]
-# Four images with 8 groups each, and three numbers for each of these: 96 numbers. What else could you send?
+# Four images with 8 groups each are 32 groups. Here are three ways to their moments, and what the ranks wait for in each:
 
 
 # %%
@@ -164,7 +169,7 @@ print(f"all rows gathered:                              {gather:.5f}")
 print(
     f"the mean, and then the variance around it:      {2 * all_reduce(2 * groups):.5f}"
 )
-print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):.5f}")
+print(f"three numbers for each group, all at once:      {all_reduce(3 * groups):.5f}")
 
 # %% [markdown]
 # The second is the textbook way: first the mean of all, then the distance of each number from it. Each of its two
@@ -236,24 +241,32 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 # backward   3  2 ! 1  0
 # ```
 #
-# **Given:** the weights of layers 0 and 3, whole on every rank, `my_rows` from above, and the two halves of backward of
-# layers 0 and 3, 0.5 each. With keys `[layer, i]` for the images that you take together, number `i`:
+# **Given:** the weights of layers 0 and 3, whole on every rank; where this rank's rows begin and end, `low` and `high`;
+# and helpers for layers 0 and 3. You may take several images together, or one after the other: `i` is the number of those
+# that you take together, and they have the keys `[layer, i]`.
 #
 # | helper | what it does |
 # |---|---|
+# | `forward(model, layer, i)` | makes `activations[layer + 1, i]` from `activations[layer, i]`, which stays for backward |
+# | `backward(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]`, and adds the gradient of the weight to `grad_weights[layer]`. Of layer 0 that is all: nothing needs the gradient of the data |
 # | `input_half(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]` |
 # | `weight_half(model, layer, i)` | adds the gradient of the weight to `grad_weights[layer]`, and deletes what backward of this layer needed: `activations[layer, i]` and `grad_activations[layer + 1, i]` |
+# | `update(model, layer)` | exchanges a weight for the new one, and uses up `grad_weights[layer]` |
+#
+# `input_half`, and after it `weight_half`, are `backward` in two halves, 0.5 each. Where a helper marked `@given` fails,
+# the message shows the line that calls it.
 
 
 # %%
+@given
 def input_half(model, layer, i):
-    """The gradient of the input. That of the data is not kept."""
+    """The gradient of the input."""
     x, gradient = model.activations[layer, i], model.grad_activations[layer + 1, i]
     gradient = model.backward_input(layer, x, gradient, model.weights[layer])
-    if layer > 0:
-        model.grad_activations[layer, i] = gradient
+    model.grad_activations[layer, i] = gradient
 
 
+@given
 def weight_half(model, layer, i):
     """The gradient of the weight, added to that of other images."""
     x = model.activations.pop((layer, i))
@@ -262,10 +275,8 @@ def weight_half(model, layer, i):
 
 
 # %% [markdown]
-# **To do:** one training step, in two functions: `begin(i)` takes images number `i` as far as the first exchange, and
-# starts it; `finish(i)` does all the rest. First take all images at once, `batches = [range(model.BATCHES)]`, so that
-# there is only number 0, and await what you call. Then ask at each `!` what this rank can compute meanwhile: of the same
-# images, or of others?
+# **To do:** one training step. First take all images together, as number 0, and await what you call: that reaches the
+# first goal. Then ask at each `!`: what can this rank compute meanwhile, of the same images, or of others?
 #
 # **Rules**
 #
@@ -288,8 +299,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, with one exchange forward and one in backward. For the second, hide the exchange in
-# backward and the sums of the gradients; for the third, also the exchange in forward. The fourth takes as long in less
-# memory: how many images may be in flight?
+# backward and the sum of layer 3's gradient; for the third, also the exchange in forward. The fourth takes as long in
+# less memory: how many images may be in flight?
 
 # %%
 goal("group_norm")
@@ -308,20 +319,20 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
 
     # Forward, loss and backward of this rank's rows of all images; then update layers 0
     # and 3.
-    # --- your code (about 35 lines) ---
-    batches = [[b] for b in range(model.BATCHES)]  # what is taken at once
+    # --- your code (about 31 lines) ---
+    batches = [[b] for b in range(model.BATCHES)]  # what is taken together
     moments, sums = {}, {}
 
     def begin(i):
         activations[0, i] = model.get_activation(batches[i]).cut("rows", low, high)
-        activations[1, i] = model.forward(0, activations[0, i], weights[0])
+        forward(model, 0, i)
         moments[i] = model.allreduce(model.forward(1, activations[1, i]), 1)
 
     async def finish(i):
         activations[2] = await moments.pop(i)
         activations[3, i] = model.forward(2, activations[1, i], activations[2])
-        activations[4] = model.forward(3, activations[3, i], weights[3])
-        grad_activations[4, i] = model.loss(activations.pop(4))
+        forward(model, 3, i)
+        grad_activations[4, i] = model.loss(activations.pop((4, i)))
         input_half(model, 3, i)
         grad_activations[2], grad_activations[1, i] = model.backward(
             2, activations[1, i], grad_activations.pop((3, i)), activations.pop(2)
@@ -330,11 +341,9 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
         weight_half(model, 3, i)
         if i == len(batches) - 1:
             sums[3] = model.allreduce(grad_weights.pop(3), 3)
-        grad_activations[1, i] += model.backward(
-            1, activations.pop((1, i)), await coming
-        )
-        input_half(model, 0, i)
-        weight_half(model, 0, i)
+        by_moments = model.backward(1, activations.pop((1, i)), await coming)
+        grad_activations[1, i] += by_moments
+        backward(model, 0, i)
 
     begin(0)
     for i in range(len(batches)):
@@ -344,9 +353,7 @@ async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (3, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
+        update(model, layer)
     # --- end of your code ---
 
     for layer in (0, 3):

@@ -42,8 +42,8 @@ from functools import partial
 from drawing import draw, draw_collective, draw_curves
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end, traffic
-from lib.schedules.given import accumulate, by_chunk, in_turn, joined
-from lib.suite.course.solutions import run_of
+from lib.schedules.given import accumulate, by_chunk, given, in_turn, joined, update
+from lib.suite.course.solutions import run_of, schedule_of
 
 # 2.0 for 131,072 elements from one rank to the next.
 PRICES = Links(p2p=2.0, forward=16, backward=16, update=25.6)
@@ -86,59 +86,36 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Pieces
 #
-# Cut your rows at the column borders of all ranks. Piece j is what rank j wants from you. How large is it? Work it out
-# for 4, 8, 12 and 40 rows and even columns, then run the cell:
-
-
-# %%
-def sizes_of_pieces(rows, columns):
-    """A table: what each rank has for each rank, as rows x columns."""
-    ranks = "".join(f"{f'rank {rank}':>10}" for rank in range(len(columns)))
-    print(f"from \\ to{ranks}")
-    for rank, many in enumerate(rows):
-        pieces = "".join(f"{f'{many} x {wide}':>10}" for wide in columns)
-        print(f"rank {rank}   {pieces}")
-
-
-sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
-
-# %% [markdown]
-# Your rows times *its* columns, so all ranks know all sizes. The diagonal is what a rank keeps, a line is what it hands
-# in, and a column what it receives: 64 rows of its columns.
+# So before layer 2, rank j wants its columns from you: **piece j**. The ranks have 4, 8, 12 and 40 rows of the grid, and
+# 16 columns each are to come. How large are the pieces that rank 1 hands in, and how large those that it receives? And
+# which one need not travel?
 #
-# Now swap. All pieces of one grid, with even parts; `joined` combines a list of pieces into one value:
-
-
-# %%
-async def one_swap(model):
-    parts = parts_of(by_chunk(64, model.RANKS))
-    x = model.get_activation([0]).cut("rows", *parts[model.rank])
-    x = model.forward(1, model.forward(0, x, model.load_weights(0)[0]))
-    pieces = [x.cut("columns", *part) for part in parts]
-    arrived = await model.alltoall(pieces, 2)
-    if model.rank == 1:
-        shown["rank 1, before"] = x
-        for rank, piece in enumerate(arrived):
-            shown[f"from rank {rank}" if rank != 1 else "its own"] = piece
-        shown["joined"] = joined(arrived)
-    model.forward(2, joined(arrived))
-
-
-shown = {}
-demo = simulate(one_swap, layers=LAYERS, ranks=4, batches=1, costs=PRICES)
-draw_collective(demo, "alltoall")
-
-# %% [markdown]
-# Before the swap all pieces of a rank have the same rows. Afterwards they have the same columns, and each brings the
-# rows of the rank it came from. All of it for rank 1:
+# <details><summary>Answer</summary>
+#
+# Your rows times *its* columns, so all ranks know all sizes:
+#
+# ```
+# from \ to    rank 0    rank 1    rank 2    rank 3
+# rank 0       4 x 16    4 x 16    4 x 16    4 x 16
+# rank 1       8 x 16    8 x 16    8 x 16    8 x 16
+# rank 2      12 x 16   12 x 16   12 x 16   12 x 16
+# rank 3      40 x 16   40 x 16   40 x 16   40 x 16
+# ```
+#
+# A line is what a rank hands in, and a column what it receives: 64 rows of its columns. The diagonal stays where it is.
+#
+# </details>
+#
+# Here is such a swap, with even parts: 16 rows and 16 columns of the grid each. Each small box is a piece. Before the
+# swap, a box says which columns of its rank's rows it has; after it, which rows of its rank's columns. So all pieces
+# that a rank hands in have the same rows, and all that it receives the same columns:
 
 # %%
-for name, value in shown.items():
-    print(f"{name:<15} {value}")
+draw_collective(schedule_of("redistribute"), "alltoall")
 
 # %% [markdown]
-# In backward the gradient leaves layer 2 in columns, and layer 1 wants rows. Is there anything to add up, as with a
-# halo? (Question 3 has the answer.)
+# In backward the gradient of a grid goes the other way. Is there anything to add up, as with a halo? (Question 3 has the
+# answer.)
 #
 # ## The puzzle
 #
@@ -148,17 +125,23 @@ for name, value in shown.items():
 #
 # These are times forward on a rank, for its part of a grid; backward takes the same again.
 #
-# **Given:** the weights of layers 0 and 3, whole on every rank; where the part of each rank begins and ends,
-# `parts["rows"][model.rank]` and `parts["columns"][model.rank]`; and two helpers, which leave nothing in the stores
-# that is not needed any more:
+# **Given:** the weights of layers 0 and 3, whole on every rank; where the part of each rank begins and ends, a list for
+# each dim, `parts["rows"]` and `parts["columns"]`; and helpers, which leave nothing in the stores that is not needed any
+# more:
 #
 # | helper | what it does for grid b |
 # |---|---|
 # | `forward(model, layer, b)` | makes `activations[layer + 1, b]` of `activations[layer, b]` |
 # | `backward(model, layer, b)` | makes `grad_activations[layer, b]` of `grad_activations[layer + 1, b]`, and adds the gradient of a weight to `grad_weights[layer]` |
+# | `update(model, layer)` | exchanges a weight for the new one, and uses up `grad_weights[layer]` |
+# | `joined(pieces)` | puts a list of pieces together, to one value |
+#
+# `value.cut("rows", low, high)` and `value.cut("columns", low, high)` are parts of a value, and `model.alltoall(pieces,
+# layer)` is the collective. Where a helper marked `@given` fails, the message shows the line that calls it.
 
 
 # %%
+@given
 def forward(model, layer, b):
     """One layer of a grid. Only layers 0 and 3 have a weight, and need their input in
     backward."""
@@ -169,6 +152,7 @@ def forward(model, layer, b):
     model.activations[layer + 1, b] = output
 
 
+@given
 def backward(model, layer, b):
     """The same backward. The gradient of the data is not kept."""
     grad = model.grad_activations.pop((layer + 1, b))
@@ -183,14 +167,13 @@ def backward(model, layer, b):
 
 
 # %% [markdown]
-# **To do:** one training step. Here is the way of a grid, with the layers that work on this rank's rows above, and those
-# that work on its columns below. Each slanted line is a swap:
+# **To do:** one training step. Here is the way of a grid forward, with the layers that work on this rank's rows above, and
+# those that work on its columns below. Each slanted line is a swap. How does it go on?
 #
 # ```
-#                  forward                   backward
-# rows        0  1          5   loss   5           1  0
-#                 \        /             \        /
-# columns           2  3  4               4  3  2
+# rows        0  1          5   loss   backward: ...
+#                 \        /
+# columns           2  3  4
 # ```
 #
 # Write that for *one* grid, await each swap, and run it for one grid after the other. Then look at the picture of your
@@ -236,8 +219,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, even with all-gathers. The second sends only what is needed; one grid after the other,
-# each swap awaited, is enough for it. For the third, grids take turns. For the fourth: how many grids must be in
-# memory at once?
+# each swap awaited, is enough for it. For the third, no rank waits for a swap. The fourth is as fast in half the memory:
+# how many grids must a rank have at once?
 
 # %%
 goal("redistribute")
@@ -261,30 +244,27 @@ async def redistribute(
 
     # Forward, loss and backward of all grids, this rank's part of each; then update
     # layers 0 and 3.
-    # --- your code (about 32 lines) ---
-    sums = {}
+    # --- your code (about 27 lines) ---
+    forth, back, sums = {2: "columns", 5: "rows"}, {5: "columns", 2: "rows"}, {}
 
     def swap(value, layer, dim):
         pieces = [value.cut(dim, *part) for part in parts[dim]]
         return model.alltoall(pieces, layer)
 
     async def one_grid(b):
-        data = model.get_activation([b])
-        activations[0, b] = data.cut("rows", *parts["rows"][model.rank])
-        del data
+        rows = parts["rows"][model.rank]
+        activations[0, b] = model.get_activation([b]).cut("rows", *rows)
         for layer in range(model.LAYERS):
-            if layer in (2, 5):
-                dim = "columns" if layer == 2 else "rows"
-                coming = swap(activations.pop((layer, b)), layer, dim)
+            if layer in forth:
+                coming = swap(activations.pop((layer, b)), layer, forth[layer])
                 yield
                 activations[layer, b] = joined(await coming)
             forward(model, layer, b)
         grad_activations[6, b] = model.loss(activations.pop((6, b)))
         for layer in reversed(range(model.LAYERS)):
             backward(model, layer, b)
-            if layer in (5, 2):
-                dim = "columns" if layer == 5 else "rows"
-                coming = swap(grad_activations.pop((layer, b)), layer, dim)
+            if layer in back:
+                coming = swap(grad_activations.pop((layer, b)), layer, back[layer])
                 yield
                 grad_activations[layer, b] = joined(await coming)
             if layer in (3, 0) and b == model.BATCHES - 1:
@@ -294,9 +274,7 @@ async def redistribute(
         await in_turn(one_grid(b) for b in range(first, min(first + 2, model.BATCHES)))
     for layer in (3, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
+        update(model, layer)
     # --- end of your code ---
 
     for layer in (0, 3):

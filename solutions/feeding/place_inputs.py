@@ -34,38 +34,40 @@
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
 # *The words, once more.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a
-# **group**. A weight has 262,144 elements, an activation of one batch 131,072.
+# **group**. A weight has 262,144 elements, an activation of one batch 131,072. In puzzle $number_local_devices the
+# devices that work on the same examples were a *row of data*. They hold one copy of the model between them, and here
+# they are called a **replica**: a row, on this page, is a row of a weight.
 
 # %%
 from drawing import compare, draw, draw_curves, draw_mesh
 from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import accumulate, forward, in_turn
+from lib.schedules.given import backward, forward, given, in_turn, update
 from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
 # ## The idea
 #
 # Four ranks, two axes. Along `data` the batches differ, as always. Along `model` the ranks share the *same* batches,
-# and each layer is cut between them:
+# and each layer is cut between them. Each pair along `model` is a replica:
 
 # %%
 mesh = Mesh({"data": 2, "model": 2})
 draw_mesh(mesh)
 
 # %% [markdown]
-# You did that in puzzle $number_tensor_parallel: columns (`dim="out"`), then rows (`dim="in"`), and one all-reduce over
-# `model` for each pair, forward and backward. A rank computes half of each layer, in half the time. The gradient of a
-# weight shard covers the batches of its row; it only has to be summed over `data`.
+# You did that in puzzle $number_tensor_parallel: columns (`dim="out"`), then rows (`dim="in"`), and one sum for each such
+# pair of layers, forward and backward. A rank computes half of each layer, in half the time. What is new is a second
+# replica, with batches of its own, and the question of how the input comes to the devices.
 #
-# Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
-# row has two batches and two devices:
+# Layer 0 is cut into columns, and a column shard needs **all features of all batches of its replica**. Here these are
+# two batches, for two devices:
 #
 # | placement | each device is given | then |
 # |---|---|---|
-# | `"full"` | its own part of the row's batches | an all-gather along `model`: the batch is **resharded** |
-# | `"batch"` | all batches of its row | nothing |
-# | `"replicated"` | all batches there are | it cuts out those of its row, `.shard(row, rows)` |
+# | `"full"` | its own part of the replica's batches | the devices of the replica gather the rest: the batch is **resharded** |
+# | `"batch"` | all batches of its replica | nothing |
+# | `"replicated"` | all batches there are | it cuts out those of its replica: `value.shard(number, total)` is part `number` of `total` |
 #
 # Copying a batch to a device takes time, here 0.05 (the price is called `to_device`), and every device has its own
 # connection to its host.
@@ -73,67 +75,86 @@ draw_mesh(mesh)
 # %% [markdown]
 # ## The puzzle
 #
-# | ranks | mesh | layers | batches | batches of a row | to_device |
+# | ranks | mesh | layers | batches | batches of a replica | to_device |
 # |---|---|---|---|---|---|
 # | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
 #
-# **Given:** the place of the rank (`data`, `member`), the size of both axes (`rows`, `members`), columns of layers 0 and 2
-# and rows of layers 1 and 3 with their optimizer states, and `my_batches`, those of its row of data: `each` of them. And
-# three helpers, which delete what is not needed any more:
-#
-# | helper | what it does |
-# |---|---|
-# | `take_apart(model, pieces)` | cuts `activations["row"]`, all batches of the row, into so many pieces, `activations[0, i]` |
-# | `forward(model, layer, i)` | makes `activations[layer + 1, i]` from `activations[layer, i]` |
-# | `backward(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]`, and adds the gradient of the weight shard to `grad_weights[layer]` |
+# **Given:** the number of the replica (`data`) and of this device in it (`member`), how many there are of both
+# (`replicas`, `members`), columns of layers 0 and 2 and rows of layers 1 and 3 with their optimizer states. And the
+# tensor parallel step of a replica, `train`. (Where a helper marked `@given` fails, the message shows the line that
+# calls it.)
 
 
 # %%
-def take_apart(model, pieces):
-    """The batches of the row in equal pieces."""
-    row = model.activations.pop("row")
+@given
+async def train(model, pieces, start_sum, complete=None):
+    """Forward, loss and backward of activations[0], cut into so many pieces
+    that take turns."""
+    whole = model.activations.pop(0)
     for i in range(pieces):
-        model.activations[0, i] = row.shard(i, pieces)
+        model.activations[0, i] = whole.shard(i, pieces)
+    del whole
+    passes = [one_piece(model, i, start_sum, None) for i in range(pieces - 1)]
+    # With the last piece a gradient is complete.
+    await in_turn([*passes, one_piece(model, pieces - 1, start_sum, complete)])
 
 
-def backward(model, layer, i):
-    """Backward of a layer for a piece."""
-    x = model.activations.pop((layer, i))
-    gradient = model.grad_activations.pop((layer + 1, i))
-    of_weight, gradient = model.backward(layer, x, gradient, model.weights[layer])
-    accumulate(model, layer, of_weight)
-    model.grad_activations[layer, i] = gradient
+@given
+async def one_piece(model, i, start_sum, complete):
+    """A piece on its way. Where it waits for a sum, others have their turn."""
+    for layer in range(model.LAYERS):
+        forward(model, layer, i)
+        if layer % 2 == 1:
+            here = layer + 1, i
+            coming = start_sum(model.activations.pop(here), layer + 1)
+            yield
+            model.activations[here] = await coming
+    model.grad_activations[here] = model.loss(model.activations.pop(here))
+    for layer in reversed(range(model.LAYERS)):
+        backward(model, layer, i)
+        if complete:
+            complete(layer)
+        if layer % 2 == 0 and layer > 0:
+            here = layer, i
+            coming = start_sum(model.grad_activations.pop(here), layer)
+            yield
+            model.grad_activations[here] = await coming
 
 
 # %% [markdown]
-# **To do:** three placements and one training step. The way of a piece, in which each `!` is a sum over `model` that the
-# next layer waits for:
+# What it cannot know is which rank has what. That follows from the placement, and you tell it:
 #
-# ```
-# forward    0  1 ! 2  3 ! loss
-# backward   3  2 ! 1  0
-# ```
+# | you give it | what that is |
+# |---|---|
+# | `pieces` | into how many equal pieces the input is cut. While one waits for a sum, another one is computed |
+# | `start_sum(value, layer)` | your function that starts the all-reduce of a partial sum, over the ranks that have its other parts, and returns the call: a plain `def`, without `await`. The value is an activation or the gradient of one |
+# | `complete(layer)` | your function, also a plain `def`, that it calls in backward, as soon as `grad_weights[layer]` has all batches of this replica. You may leave it out |
 #
-# 1. Take the input as `placement` says, and put all batches of the row into `activations["row"]`. The check runs your
-#    step with `"batch"`; the cells after it run all three.
-# 2. Write the step of piece `i`, `one_piece(i)`. Begin with a single piece, and await each sum: that is correct, and
-#    reaches the second goal.
-# 3. Which sums does nobody wait for before the updates? Start them early.
-# 4. While one piece waits at a `!`, another one can be computed. Put a `yield` there: a function with a `yield` stops, and
-#    goes on when its turn comes again. `await in_turn(one_piece(i) for i in range(pieces))` gives turns to all of them,
-#    until they are over.
+# Afterwards `grad_weights[layer]` has the gradient of the batches of this replica, and `update(model, layer)` exchanges a
+# weight for the new one. It uses up the gradient, which has to be that of *all* batches.
+#
+# **To do:**
+#
+# 1. Work out which batches are those of this replica: each batch belongs to one. Take the input as `placement` says,
+#    and put all batches of the replica into `activations[0]`. The check runs your step with `"batch"`, and
+#    the cells above the check run all three.
+# 2. Train with a single piece. Then sum the gradients and update, everything awaited: that reaches the second goal. With
+#    whom does a rank share a layer, and with whom does it share a weight shard?
+# 3. Some of these sums are not needed before the updates. Start them early.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts.
-# - Partial sums are summed with `group="model"`, gradients of weights with `group="data"`.
+# - Values live in the stores, and everything alive counts. You may keep pending calls in a dict of your own.
+# - An all-reduce or all-gather without `group` is one of all ranks; `group="data"` and `group="model"` are the ranks
+#   along an axis.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
 # ### Predict first
 #
-# Suppose you take the batches of your row, await every collective where you call it, and sum only what is needed. When
-# is the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3.)
+# Suppose you take the batches of your replica in a single piece, and await every collective where you call it. When is
+# the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3. `train` sums
+# only what is needed.)
 
 # %%
 guess = predict("place_inputs", end=...)
@@ -143,7 +164,7 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, and tolerates one collective too many; the second does not. For the third, hide the
-# sums over `data`. For the fourth, hide those over `model` as well, as in puzzle $number_tensor_parallel.
+# sums of the weights' gradients. For the fourth, hide the partial sums as well, as in puzzle $number_tensor_parallel.
 
 # %%
 goal("place_inputs")
@@ -154,59 +175,41 @@ goal("place_inputs")
 
 # %%
 async def place_inputs(model: Model, placement: str = "batch") -> None:
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    weights, opt_states, activations, _, grad_weights = model.storage()
 
     data, member = model.coord["data"], model.coord["model"]
-    rows, members = len(model.group("data")), len(model.group("model"))
+    replicas, members = len(model.group("data")), len(model.group("model"))
     for layer in range(model.LAYERS):
         dim = "out" if layer % 2 == 0 else "in"
         weights[layer], opt_states[layer] = model.load_weights(
             layer, member, members, dim=dim
         )
-    each = model.BATCHES // rows
+
+    # The input of this replica, as `placement` says: "full", "batch" or "replicated".
+    # Then train, sum and update.
+    # --- your code (about 19 lines) ---
+    each = model.BATCHES // replicas
     my_batches = range(data * each, (data + 1) * each)
-
-    # The input first: "full" takes my part of my_batches and gathers, "batch" takes
-    # them all, "replicated" takes every batch and cuts. Then forward, loss, backward,
-    # sums, updates.
-    # --- your code (about 35 lines) ---
     if placement == "full":
-        activations["row"] = model.get_activation(my_batches[member::members])
-        activations["row"] = await model.allgather(activations.pop("row"), 0, "model")
+        activations[0] = model.get_activation(my_batches[member::members])
+        activations[0] = await model.allgather(activations[0], 0, group="model")
     elif placement == "batch":
-        activations["row"] = model.get_activation(my_batches)
+        activations[0] = model.get_activation(my_batches)
     else:
-        activations["row"] = model.get_activation(range(model.BATCHES))
-        activations["row"] = activations.pop("row").shard(data, rows)
-    pieces, sums = each, {}
-    take_apart(model, pieces)
+        activations[0] = model.get_activation(range(model.BATCHES))
+        activations[0] = activations[0].shard(data, replicas)
 
-    async def one_piece(i):
-        for first in range(0, model.LAYERS, 2):  # columns, then rows
-            forward(model, first, i)
-            forward(model, first + 1, i)
-            out = first + 2, i
-            coming = model.allreduce(activations.pop(out), first + 2, "model")
-            yield
-            activations[out] = await coming
-        grad_activations[out] = model.loss(activations.pop(out))
-        for layer in reversed(range(model.LAYERS)):
-            backward(model, layer, i)
-            if i == pieces - 1:
-                sums[layer] = model.allreduce(grad_weights.pop(layer), layer, "data")
-            if layer % 2 == 0 and layer > 0:
-                inp = layer, i
-                coming = model.allreduce(grad_activations.pop(inp), layer, "model")
-                yield
-                grad_activations[inp] = await coming
-        del grad_activations[0, i]  # of the data: nothing needs it
+    def start_sum(value, layer):
+        return model.allreduce(value, layer, group="model")
 
-    await in_turn(one_piece(i) for i in range(pieces))
+    def complete(layer):
+        sums[layer] = model.allreduce(grad_weights.pop(layer), layer, group="data")
+
+    sums = {}
+    await train(model, each, start_sum, complete)
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
+        update(model, layer)
     # --- end of your code ---
 
     for layer in range(model.LAYERS):
@@ -229,21 +232,18 @@ guess.against(out)
 # 2.1, and 12.2 in all.
 #
 # With `"full"` there is one more collective and one batch less to copy: 12.45. With `"replicated"`, two more batches to
-# copy: 12.3. If you also sum the gradient of the data, the three take 12.75, 12.5 and 12.6.
+# copy: 12.3. A step that also sums the gradient of the data takes 12.75, 12.5 and 12.6.
 #
 # </details>
 
 # %%
 draw(out)
 
-# %%
-Model.check(out, puzzle="place_inputs")
-
 # %% [markdown]
 # ### The three side by side
 #
-# The same function, three placements. Look at the beginning: the rest is the same. The cell after the picture also
-# checks that each of the three is one correct step.
+# The same function, three placements. Look at the beginning: the rest is the same. The cell after the picture checks
+# that each of the three is one correct step. Does a device get as many elements as the introduction says?
 
 
 # %%
@@ -269,6 +269,9 @@ for placement, models in three.items():
             f"{placement:>10}, {right}: rank 0 is given {elements:,} elements "
             f"and calls {len(collectives)} collectives"
         )
+
+# %%
+Model.check(out, puzzle="place_inputs")
 
 # %% [markdown]
 # <!-- part: review -->
@@ -307,12 +310,12 @@ draw_curves(
 
 # %% [markdown]
 # **Predict** before you open this: the curves cross where a batch takes as long over the link between two devices (0.2)
-# as from the host. What moves the crossing: four devices along `model` instead of two? Eight batches in a row instead
-# of two?
+# as from the host. What moves the crossing: four devices along `model` instead of two? Eight
+# batches for a replica instead of two?
 #
 # <details><summary>Answer</summary>
 #
-# Neither. Let a row have *b* batches and *M* devices. FULL saves each device the copies of *b - b/M* batches, and an
+# Neither. Let a replica have *b* batches and *M* devices. FULL saves each device the copies of *b - b/M* batches, and an
 # all-gather moves just these *b - b/M* batches to it. So
 #
 # ```
@@ -320,7 +323,7 @@ draw_curves(
 # ```
 #
 # Both sizes only appear in the factor. They say how *much* is at stake; the two prices decide which wins: the link if
-# it is faster than the way from the host, otherwise the host. REPLICATED also copies the batches of the other rows, so
+# it is faster than the way from the host, otherwise the host. REPLICATED also copies the batches of other replicas, so
 # it never beats BATCH. It exists because it is easy to write.
 #
 # </details>
@@ -349,8 +352,8 @@ draw_curves(
         way: [(batches, of_the_input(way, batches)) for batches in (2, 4, 6, 8)]
         for way in ("full", "batch")
     },
-    across="batches of a row of data",
-    title="What the input takes, by the batches of a row (to_device 0.3, latency 0.2)",
+    across="batches of a replica",
+    title="What the input takes, if to_device is 0.3 and a message 0.2",
 )
 
 # %% [markdown]
@@ -358,8 +361,8 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A row of **tensor parallel** ranks, fed in three ways. With *b* batches in a row, *D* rows, *M* devices along `model`
-# and *L* layers, waiting for every collective:
+# **Tensor parallel** replicas, fed in three ways. With *b* batches for each, *D* replicas, *M* devices along `model` and
+# *L* layers, waiting for every collective:
 #
 # ```
 # FULL          input = to_device·b/M + gather
@@ -381,7 +384,7 @@ draw_curves(
 #   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two
 #   all-reduces forward and two backward [@narayanan2021].
 # - **How fast is the link?** An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of
-#   a host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host,
+#   a host 400 together. So two devices of one replica on two hosts gather nine times more slowly than inside a host,
 #   because the pair has a single card on each side. There, let every host read its own copy.
 # - **How large is the input?** In a language model it is token numbers: 4 bytes each. The activation of one token has
 #   8,192 features in a 70B model, 16,384 bytes. Gather the token numbers instead of the features, and all this is about
@@ -418,7 +421,7 @@ draw_curves(
 #
 # In BATCH and REPLICATED. If each device crops or flips its copy by its own random numbers, the two halves of a layer
 # work on different pictures, and no shape is wrong: the loss is just worse. With FULL each example is prepared once and
-# then copied, so the two agree by themselves. Give all devices of a row the same seed.
+# then copied, so the two agree by themselves. Give all devices of a replica the same seed.
 #
 # </details>
 #
@@ -436,9 +439,8 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them are idle, while in a
-# tensor-parallel row both devices work on the same batch, each for half as long. That makes a step shorter when the
-# batch must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller
+# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them are idle, while in a replica both
+# devices work on the same batch, each for half as long. That makes a step shorter when the batch must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller
 # the batches, the better the case for splitting layers.
 #
 # </details>

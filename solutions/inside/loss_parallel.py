@@ -71,52 +71,57 @@ def random_numbers(seed: int, count: int) -> list[float]:
 TOKENS, WORDS, RANKS = 16, 32, 4
 numbers = random_numbers(5, TOKENS * WORDS)
 logits = [
-    [4 * numbers[row * WORDS + word] for word in range(WORDS)] for row in range(TOKENS)
+    [4 * numbers[token * WORDS + word] for word in range(WORDS)]
+    for token in range(TOKENS)
 ]
-right = [(7 * row + 3) % WORDS for row in range(TOKENS)]
+right = [(7 * token + 3) % WORDS for token in range(TOKENS)]
 
 
-def loss_of(row: int, words: range, answer: int) -> float:
-    return log(sum(exp(logits[row][word]) for word in words)) - logits[row][answer]
+def loss_of(token: int, words: range, answer: int) -> float:
+    return log(sum(exp(logits[token][word]) for word in words)) - logits[token][answer]
 
-
-everything = (
-    sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)) / TOKENS
-)
 
 # %% [markdown]
 # A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary, and the
 # loss is the mean over the ranks. (Word 19 of 32 becomes word 3 of 8.)
-#
-# **Before you go on:** which numbers should each rank bring instead, for each token, so that adding them up gives the
-# loss? How many do you need? The next cell compares the mistake with an answer.
 
 # %%
 parts = [
     range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)
 ]
-own, summed = 0.0, 0.0
-for row in range(TOKENS):
-    exponentials, logit = 0.0, 0.0  # the two sums over the ranks
+every, own = 0.0, 0.0
+for token in range(TOKENS):
+    every += loss_of(token, range(WORDS), right[token]) / TOKENS
     for p in parts:
-        own += loss_of(row, p, p[right[row] % len(p)]) / TOKENS / RANKS
-        exponentials += sum(exp(logits[row][word]) for word in p)
-        logit += logits[row][right[row]] if right[row] in p else 0
-    summed += (log(exponentials) - logit) / TOKENS
+        own += loss_of(token, p, p[right[token] % len(p)]) / TOKENS / RANKS
 
-print(f"all words at once: {everything:.4f}   own words only: {own:.4f}", end="   ")
-print(f"two numbers a token, summed: {summed:.4f}")
+print(f"all words at once: {every:.4f}   own words only: {own:.4f}")
 
 # %% [markdown]
-# **Two numbers a token** are enough: each rank adds up the exponentials of its own words, and the one that has the
-# right word brings its logit, the others 0. The mistake has a *smaller* loss, because each word had a quarter of the
-# rivals. Training runs, the loss goes down, and the model learns something else.
+# The mistake has a *smaller* loss, because each word had a quarter of the rivals. Training runs, the loss goes down, and
+# the model learns something else.
+#
+# **Before you go on:** which numbers should each rank bring for each token, so that the loss follows from their *sums*
+# over the ranks? How few will do?
+#
+# <details><summary>Answer</summary>
+#
+# **Two numbers a token.** Each rank adds up the exponentials of its own words; and the rank that has the right word
+# brings its logit, the others 0:
+#
+# ```python
+# exponentials = sum(exp(logits[token][word]) for word in mine)
+# logit = logits[token][right[token]] if right[token] in mine else 0
+# ```
+#
+# Summed over the ranks, `log(exponentials) - logit` is the loss of the token, over all words.
+#
+# </details>
 #
 # In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of
-# the words they are for, and gives a part of a sum: two numbers a token. (The first is the *logarithm* of your sum of
-# exponentials, because the sum itself may be too large for a float. The all-reduce knows how to add those up.) Rank 1
-# of four, with one batch, in a model of just these two layers: its logits, what the loss makes of them, the sum over
-# all ranks:
+# the words they are for, and gives just what a rank brings: a part of a sum. (Where the answer has a sum that may be too
+# large for a float, it brings the *logarithm*, and the all-reduce knows how to add those up.) Rank 1 of four, with one
+# batch, in a model of just these two layers: its logits, what the loss makes of them, the sum over all ranks:
 
 
 # %%
@@ -140,11 +145,7 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1
-# if it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the
-# other end?
-#
-# Forget the sum of the losses, and the next operation refuses:
+# Forget this sum, and the next operation refuses:
 
 
 # %%
@@ -160,6 +161,10 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
+# Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1
+# if it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the
+# other end?
+#
 # ## The puzzle
 #
 # | layer | what it is | forward or backward, a batch, on a rank |
@@ -168,8 +173,8 @@ except PuzzleError as error:
 # | 2 | the **output layer**: 512 features to 2,048 logits, cut into columns | 1 (a rank's part is as large as a whole layer) |
 # | 3 | the **loss**: cross entropy, without a weight | 0 |
 #
-# There are 4 ranks and 4 batches. An update takes 0.5, the all-reduce of an activation 0.3 a batch, that of two numbers
-# a token 0.0012.
+# There are 4 ranks and 4 batches. An update takes 0.5, the all-reduce of an activation 0.3 a batch, that of the losses
+# 0.0012.
 #
 # **Given:** the columns of layers 0 and 2 and the rows of layer 1 that are this rank's, with their optimizer states.
 # `output` is the number of the output layer, `loss` that of the last layer. And three helpers for all layers with a
@@ -197,7 +202,6 @@ except PuzzleError as error:
 # 2. While one batch waits for a sum, another can be computed. Put a `yield` between the call of a sum and its `await`: a
 #    function with a `yield` stops there, and goes on when its turn comes again. `await in_turn(one_batch(b) for b in
 #    batches)` gives turns to all of them, until they are over.
-# 3. With how many batches in flight does no rank wait?
 #
 # There may be more blocks than one: layers 0 and 1, 2 and 3, and so on, and then the output layer.
 #
@@ -211,8 +215,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take one batch after the other, await every collective where you call it, and sum the losses: two numbers a token. How
-# many collectives does a rank call, and when is the step over?
+# Take one batch after the other, await every collective where you call it, and sum the losses. How many collectives does
+# a rank call, and when is the step over?
 
 # %%
 guess = predict("loss_parallel", end=..., collectives=...)
@@ -222,7 +226,7 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, even if logits travel. For the second they stay where they are. For the third no
-# rank waits for a sum: there is always another batch to go on with. The fourth does so with two batches in flight.
+# rank waits for a sum. The fourth is as fast in less memory: how many batches must be in flight?
 
 # %%
 goal("loss_parallel")

@@ -80,7 +80,7 @@ ABOVE = {
     "domain_data": ["my_rows", "borrow", "give_back"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
     "neighborhood_attention": ["my_rows", "take_back"],
-    "place_inputs": ["take_apart", "backward"],
+    "place_inputs": ["train", "one_piece"],
     "redistribute": ["parts_of", "forward", "backward"],
 }
 """The functions that the notebook of a puzzle has above the gap."""

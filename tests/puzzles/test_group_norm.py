@@ -8,7 +8,7 @@ import pytest
 from lib import Trace
 from lib.analysis.figures import end
 from lib.cluster.costs import as_written, ticks
-from lib.suite.submissions.locations import home, notebook_in
+from lib.suite.submissions.locations import home, notebook_in, reference
 from tests.support.puzzles import in_parts
 
 FIGURES = {"moments": "0.1202197265625", "gradients": "0.120146484375", "two passes": "0.24029296875", "gather": "0.66"}
@@ -48,17 +48,14 @@ def test_an_exchange_takes_what_another_model_says(name: str, op: str, layer: in
         assert abs(event.length - ticks(Fraction(FIGURES[figure]))) <= 1
 
 
-def printed(cell: str) -> str:
-    """What the cell of the notebook in which these words stand prints."""
-    cells = json.loads(notebook_in(home() / "solutions", "group_norm").read_text("utf-8"))["cells"]
-    found = next(one for one in cells if one["cell_type"] == "code" and cell in "".join(one["source"]))
-    return "".join("".join(output.get("text", "")) for output in found["outputs"])
-
-
 def test_its_variances_are_those_of_the_other_model() -> None:
-    """1.0736113679345871, and the mean of the parts' 0.44651139206338425."""
-    assert all(number in printed("mean of the four variances") for number in ("1.0736", "0.4465"))
-    assert "mean 1.3809, variance 1.0736" in printed("What each rank brings")
+    """1.0736113679345871, and the mean of the parts' 0.44651139206338425: printed, and in the text."""
+    cells = json.loads(notebook_in(home() / "solutions", "group_norm").read_text("utf-8"))["cells"]
+    found = next(one for one in cells if "mean of the four variances" in "".join(one["source"]))
+    printed = "".join("".join(output.get("text", "")) for output in found["outputs"])
+    text = reference("group_norm").read_text("utf-8")
+    assert all(number in printed and number in text for number in ("1.0736", "0.4465", "0.5135"))
+    assert "mean 1.3809, variance 1.0736" in text
 
 
 @pytest.mark.parametrize("sizes", [[4, 8, 12, 40], [22, 22, 20, 0], [0, 0, 32, 32], [1] * 64, [8] * 8, [63, 1]])

@@ -269,7 +269,9 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
     if what == "batches":
         fix = "take slices of equally many examples each"
-        if size < total and value is not None and (dims := [name for name in SPACE if name in value.place.named]):
+        named_dims = {} if value is None else value.place.named
+        dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
+        if size < total and dims:
             fix = f'take {total} batches or more, or cut what there is along something else: dim="{dims[0]}"'
             if "experts" in value.place.named:
                 fix = 'a rank with its own tokens has them for all experts: on the way to these cut along dim="experts"'

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from lib.diagnosis.advice import Advice, Running, because, line
 from lib.diagnosis.groups import gather_call, not_reached
-from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, store_of
+from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, store_of, titled
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import shown, these, with_article
@@ -199,6 +199,8 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
                 name = f"{STORES[fact.store]}[{shown(key)}]"
                 return f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
     for event in program.events:
+        if number in event.inputs and event.op in ("allreduce", "scatterreduce"):
+            return f"{titled(event)} took it, and brings the sum: await that call, and store what it gives here"
         if number in event.inputs and event.op in COLLECTIVES and COLLECTIVES[event.op].travel is STEP:
             return (
                 f"this rank passed it on, by {named(event)}: only what it does not need itself can go on without being "
@@ -207,10 +209,8 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
     if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
         took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
         if took is not None:
-            why = f"activation {value.layer} is what the last layer gave, and {named(took)} alone needs it"
-            return (
-                f"{why}:\nbackward({value.layer - 1}, ...) takes the input of that layer, activation {value.layer - 1}"
-            )
+            last, why = value.layer - 1, f"activation {value.layer} is what the last layer gave, and {named(took)}"
+            return f"{why} alone needs it:\nbackward({last}, ...) takes the input of that layer, activation {last}"
     if (again := _once_more(program, fact, value)) is not None:
         return again
     made = maker(value)

@@ -221,7 +221,7 @@ def key(statement: ast.stmt) -> Key | None:
             left = tuple(map(store, targets))
         case ast.Assign(targets, value):
             left = tuple(map(store, targets))
-        case ast.Expr(value):
+        case ast.Expr(value) | ast.Return(value):
             left = ()
         case _:
             return None
