@@ -81,7 +81,7 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         if field == "batches" and isinstance(first, Activation | ActivationGrad):
             return (
                 "parts of one sum are of the same batches: the ranks that share a layer take the same batches,\n"
-                'and sum over their own group alone, such as group="model"'
+                'and on a mesh sum over their own group alone, such as group="model"'
             )
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"

@@ -146,6 +146,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     batch, done = _batch_in([number, *more]), batches_of(program, ops, layer)
     if batch is not None and batch in done:
+        if kind is ActivationGrad and number == 0:
+            return "no layer reads the gradient of the data, and it is not kept: leave layer 0 out"
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
