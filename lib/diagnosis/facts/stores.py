@@ -147,7 +147,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     batch, done = _batch_in([number, *more]), batches_of(program, ops, layer)
     if batch is not None and batch in done:
         if kind is ActivationGrad and number == 0:
-            return "no layer reads the gradient of the data, and it is not kept: leave layer 0 out"
+            return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
