@@ -73,6 +73,8 @@ def missing(fact: Fact, program: Running) -> str | None:
         return "`+=` needs a value to add to: store the first gradient itself, and add the others to it"
     if any(type(part) is int and part < 0 for part in parts):
         return f"{name}[{shown(fact.key)}] would be the one before the first: there is none yet to take"
+    if any(isinstance(part, Value) for part in parts):
+        return "a value stands where the number of a batch should: name it, as in weight=..."
     if type(number) is not int:
         return None
     found = _under_another_key(program, store, parts)
