@@ -149,9 +149,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
+    if kind is ActivationGrad and number == 0 and done:
+        return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
     if batch is not None and batch in done:
-        if kind is ActivationGrad and number == 0:
-            return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
