@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_910,
     "lib/checker": 1_740,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_650,
+    "lib/diagnosis": 3_660,
     "lib/errors": 880,
     "lib/puzzles": 500,
     "lib/replay": 4_430,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_240,
     "lib/trace": 3_030,
     "lib/values": 4_520,
-    "tests": 44_300,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

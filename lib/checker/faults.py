@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.source_lines import Place, line_calling
+from lib.errors.source_lines import GIVEN, Place, line_calling
 from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
@@ -66,7 +66,7 @@ def places(events: Sequence[tuple[int, Event | None]]) -> Where:
 
 
 def remark(what: str, *, fix: str, got: str | None = None, where: Where | Place | None = None) -> str:
-    return str(PuzzleError(what, got=got, fix=fix, where=where))
+    return str(PuzzleError(what, got=got, fix=fix, where=None if getattr(where, "file", "") in GIVEN else where))
 
 
 # -- the final weights --------------------------------------------------------------------------------------------

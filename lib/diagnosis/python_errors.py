@@ -170,9 +170,11 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return None
     if any(last.f_code.co_filename.startswith(MARK) for last, _ in [*walk_tb(error.__traceback__)][-1:]):
         return "what is given here awaits what your function returns: the call itself, return model.allreduce(...)"
-    if "NoneType" in text:
-        return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    if "NoneType" in text:
+        if place is not None and (plain := re.search(r"\bawait (\w+)\(", place.text)) is not None:
+            return f"{plain[1]}(...) does its work at once, and gives nothing to await: leave out this `await`"
+        return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     if "async_generator" in text:
         made = None if place is None else re.search(r"\bawait (\w+\(.*\))$", place.text.strip())
         return f"a function with a `yield` in it is given turns: await in_turn([{made[1] if made else '...'}])"

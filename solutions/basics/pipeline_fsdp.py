@@ -25,8 +25,8 @@
 # layer waits for the slowest GPU of all, and each GPU needs a batch of its own.
 #
 # So large runs combine them. The GPUs are laid out in a **grid**. Along one axis the layers are divided, along another
-# the data, along a third the inside of a layer. Each axis has its own way of sharing, and talks only to the ranks in
-# its own line. This is what people mean by "3D parallelism", and two dimensions are enough to see all of it.
+# the data, along a third the inside of a layer. Each axis has its own way of sharing, and along it a rank talks only to
+# the ranks of its own line. This is what people mean by "3D parallelism", and two axes are enough to see all of it.
 #
 # > **To tell a friend:** a rank in a big training run is a point on a grid, and each axis of the grid is one of the
 # > puzzles that you have solved.
@@ -37,6 +37,7 @@
 # %%
 from drawing import draw, draw_collective, draw_mesh
 from lib import Mesh, Model, PuzzleError, goal, predict, simulate
+from lib.schedules.given import backward, forward, update
 
 # %% [markdown]
 # ## Meshes and groups
@@ -128,10 +129,17 @@ except PuzzleError as error:
 # | 16 | data 4, stage 4 | 4 | 16 | 4 |
 #
 # **Given:** on each rank its place (`stage`, `data`), the ranks of its `pipeline`, its layers `my_layers` from `first`
-# to `last`, its batches `my_batches`, and shard number `data` of each of its layers with the optimizer state.
+# to `last`, its batches `my_batches`, and shard number `data` of each of its layers with the optimizer state. And three
+# helpers for what you have written often enough. They delete what nothing reads any more:
+#
+# | helper | what it does |
+# |---|---|
+# | `forward(model, layer, b, weight)` | makes `activations[layer + 1, b]` from `activations[layer, b]`, which stays for backward |
+# | `backward(model, layer, b, weight)` | makes `grad_activations[layer, b]` from `grad_activations[layer + 1, b]`, unless no layer reads it, and adds the gradient of the weight to `grad_weights[layer]` |
+# | `update(model, layer)` | updates the shard `weights[layer]`, and uses up `grad_weights[layer]` |
 #
 # **To do:** one training step: a pipeline along `stage`, FSDP along `data`. Start from your function of puzzle
-# $number_pipeline or $number_gpipe: most of its lines stay as they are.
+# $number_pipeline or $number_gpipe: most of its lines stay as they are, and the helpers take the place of others.
 #
 # **Rules**
 #
@@ -139,8 +147,8 @@ except PuzzleError as error:
 # - Collectives with `group="data"`; messages along the pipeline.
 # - `set_final_weight` gets this rank's shard of this rank's layers.
 #
-# For the first goal, all batches of a pipeline may travel together, as in puzzle $number_pipeline. For the others they
-# travel one by one, as in puzzle $number_gpipe.
+# For the first goal, all batches of a pipeline may travel together, as in puzzle $number_pipeline: then leave out `b`, in
+# the keys and in `forward(model, layer, weight=...)`. For the others they travel one by one, as in puzzle $number_gpipe.
 
 # %% [markdown]
 # ### Predict first
@@ -179,10 +187,8 @@ async def pipeline_fsdp(model: Model) -> None:
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.load_weights(layer, data, shards)
 
-    # As in the pipeline: input, forward, output; gradient, backward, gradient to the
-    # stage before. As in FSDP: gather the weights before they are used, reduce-scatter
-    # the gradients, update shards.
-    # --- your code (about 47 lines) ---
+    # A pipeline along `stage`, FSDP along `data`.
+    # --- your code (about 29 lines) ---
     for layer in my_layers:
         weights[layer, "full"] = await model.allgather(
             weights[layer], layer, group="data"
@@ -194,45 +200,27 @@ async def pipeline_fsdp(model: Model) -> None:
         else:
             activations[first, b] = await model.receive(pipeline[stage - 1])
         for layer in my_layers:
-            activations[layer + 1, b] = model.forward(
-                layer, activations[layer, b], weights[layer, "full"]
-            )
+            forward(model, layer, b, weights[layer, "full"])
+        out = last + 1, b
         if stage == len(pipeline) - 1:
-            grad_activations[last + 1, b] = model.loss(activations[last + 1, b])
+            grad_activations[out] = model.loss(activations.pop(out))
         else:
-            await model.pass_to(pipeline[stage + 1], activations[last + 1, b])
-        del activations[last + 1, b]
+            await model.pass_to(pipeline[stage + 1], activations.pop(out))
 
     for b in my_batches:
         if stage < len(pipeline) - 1:
             grad_activations[last + 1, b] = await model.receive(pipeline[stage + 1])
         for layer in reversed(my_layers):
-            grad_weights[layer, b], grad_activations[layer, b] = model.backward(
-                layer,
-                activations[layer, b],
-                grad_activations[layer + 1, b],
-                weights[layer, "full"],
-            )
-            del activations[layer, b], grad_activations[layer + 1, b]
-            if b != my_batches[0]:
-                grad_weights[layer, b] = (
-                    grad_weights[layer, b] + grad_weights[layer, b - shards]
-                )
-                del grad_weights[layer, b - shards]
-            if b == my_batches[-1]:
-                del weights[layer, "full"]
+            backward(model, layer, b, weights[layer, "full"])
         if stage > 0:
-            await model.pass_to(pipeline[stage - 1], grad_activations[first, b])
-        del grad_activations[first, b]
+            await model.pass_to(pipeline[stage - 1], grad_activations.pop((first, b)))
 
-    for layer in my_layers:  # b is still the last of my batches
-        grad_weights[layer, b] = await model.scatterreduce(
-            grad_weights[layer, b], layer, group="data"
+    for layer in my_layers:
+        del weights[layer, "full"]
+        grad_weights[layer] = await model.scatterreduce(
+            grad_weights[layer], layer, group="data"
         )
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer, b], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer, b]
+        update(model, layer)
     # --- end of your code ---
 
     for layer in my_layers:

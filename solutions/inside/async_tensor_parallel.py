@@ -38,6 +38,7 @@
 from drawing import draw, draw_curves, draw_group
 from lib import Links, Model, PuzzleError, goal, predict, retime, simulate
 from lib.analysis.figures import end
+from lib.schedules.given import backward, forward, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
@@ -103,7 +104,7 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Backward has the same two halves. Which of its two layers takes chunks as they come, and which sends sums home? Each
-# chunk gives a part of the gradient of a weight: add them up.
+# chunk gives a part of the gradient of a weight, and these add up.
 #
 # ## The puzzle
 #
@@ -114,16 +115,23 @@ except PuzzleError as error:
 # Forward and backward take the same time. An all-reduce of all rows takes 0.3, each of its halves 0.15.
 #
 # **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer
-# states. The data come whole to each rank. Three helpers take the keys `[layer, owner]`, where `owner` is the rank that
-# the rows belong to:
+# states. The data come whole to each rank, as `activations[0]`. A chunk lies under the key `[layer, owner]`, where `owner`
+# is the rank that the rows belong to. And helpers, which delete what nothing reads any more:
 #
 # | helper | what it does |
 # |---|---|
-# | `cut(layer, owner)` | cuts the owner's rows out of `activations[layer]` |
-# | `take_back(layer, owner)` | goes back through a layer with the owner's rows, and adds up the gradient of the weight |
-# | `update(layer)` | updates a layer, and deletes the gradient of its weight |
+# | `cut(layer)` | cuts `activations[layer]` into the chunks of all ranks, `activations[layer, owner]` |
+# | `forward(model, layer, owner)` | makes `activations[layer + 1, owner]` from `activations[layer, owner]`, which stays for backward |
+# | `backward(model, layer, owner)` | makes `grad_activations[layer, owner]` from `grad_activations[layer + 1, owner]`, unless no layer reads it, and adds the gradient of the weight to `grad_weights[layer]` |
+# | `update(model, layer)` | updates a layer, and uses up the gradient of its weight |
+#
+# Without `owner` they take all rows at once.
 #
 # **To do:** one training step in which all ranks work on all rows.
+#
+# 1. Write each of the two halves as a function that takes what is done with a chunk, `forward` or `backward` of which
+#    layer, as an argument.
+# 2. Make the step of these two, each time with a shift that is called before a multiplication and awaited after it.
 #
 # **Rules**
 #
@@ -169,83 +177,53 @@ async def async_tensor_parallel(model: Model) -> None:
 
     me = model.rank
 
-    def cut(layer, owner):  # the rows of one rank, out of activations[layer]
-        activations[layer, owner] = model.shard(
-            activations[layer], "rows", owner, model.RANKS
-        )
-
-    def take_back(layer, owner):  # backward of the rows of one rank
-        gradient, grad_activations[layer, owner] = model.backward(
-            layer,
-            activations.pop((layer, owner)),
-            grad_activations.pop((layer + 1, owner)),
-            weights[layer],
-        )
-        grad_weights[layer] = (
-            grad_weights[layer] + gradient if layer in grad_weights else gradient
-        )
-
-    def update(layer):
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer]
+    def cut(layer):  # all rows, into the chunks of all ranks
+        for owner in range(model.RANKS):
+            activations[layer, owner] = model.shard(
+                activations[layer], "rows", owner, model.RANKS
+            )
+        del activations[layer]
 
     # Forward, loss and backward, chunk by chunk; update every layer.
-    # --- your code (about 48 lines) ---
-    # Own rows first, then as they arrive.
+    # --- your code (about 33 lines) ---
+    # Own rows first, then as they arrive. Their sums: own rows last, to end at home.
     coming = [(me - step) % model.RANKS for step in range(model.RANKS)]
-    homeward = coming[1:] + coming[:1]  # own rows last: that is where their sum is done
     passing = {}
 
-    async def arrive(store, layer, owner):
-        if owner != coming[0]:
-            store[layer, owner] = await passing.pop("rows")
-        if owner != coming[-1]:
-            passing["rows"] = model.shift(store[layer, owner], layer)
-
-    async def send_home(store, layer, owner):
-        if owner != homeward[0]:
-            store[layer, owner] = store[layer, owner] + await passing.pop("sum")
-        if owner != homeward[-1]:
-            passing["sum"] = model.shift(store.pop((layer, owner)), layer)
-
-    for block in range(0, model.LAYERS, 2):
+    async def gather_and(work, layer, store, rows):
         for owner in coming:
-            if block == 0:
-                cut(0, owner)
-            else:
-                await arrive(activations, block, owner)
-            activations[block + 1, owner] = model.forward(
-                block, activations[block, owner], weights[block]
-            )
+            if (rows, owner) not in store:  # of the data, all are here
+                store[rows, owner] = await passing.pop("rows")
+            if rows > 0 and owner != coming[-1]:
+                passing["rows"] = model.shift(store[rows, owner], rows)
+            work(model, layer, owner)
+
+    async def and_send_home(work, layer, store, rows):
+        for owner in coming[1:] + coming[:1]:
+            work(model, layer, owner)
+            if rows == 0:  # nothing reads the gradient of the data
+                continue
+            if owner != coming[1]:
+                store[rows, owner] += await passing.pop("sum")
             if owner != me:
-                del activations[block, owner]
-        if block == 0:
-            del activations[0]
-        for owner in homeward:
-            activations[block + 2, owner] = model.forward(
-                block + 1, activations[block + 1, owner], weights[block + 1]
-            )
-            await send_home(activations, block + 2, owner)
+                passing["sum"] = model.shift(store.pop((rows, owner)), rows)
+
+    cut(0)
+    for block in range(0, model.LAYERS, 2):
+        await gather_and(forward, block, activations, block)
+        for owner in coming[1:]:
+            del activations[block, owner]
+        await and_send_home(forward, block + 1, activations, block + 2)
 
     grad_activations[model.LAYERS, me] = model.loss(activations.pop((model.LAYERS, me)))
     for block in reversed(range(0, model.LAYERS, 2)):
-        for owner in coming:
-            await arrive(grad_activations, block + 2, owner)
-            take_back(block + 1, owner)
+        await gather_and(backward, block + 1, grad_activations, block + 2)
         again = model.allgather(activations.pop((block, me)), block)
-        update(block + 1)
+        update(model, block + 1)
         activations[block] = await again
-        for owner in homeward:
-            cut(block, owner)
-            take_back(block, owner)
-            if block > 0:
-                await send_home(grad_activations, block, owner)
-            else:
-                del grad_activations[0, owner]
-        del activations[block]
-        update(block)
+        cut(block)
+        await and_send_home(backward, block, grad_activations, block)
+        update(model, block)
     # --- end of your code ---
 
     for layer in range(model.LAYERS):

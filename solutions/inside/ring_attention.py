@@ -40,6 +40,7 @@ from math import exp
 from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, retime, simulate
 from lib.analysis.figures import end
+from lib.schedules.given import backward, forward, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -154,7 +155,7 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Backward has the same blocks, and each gives two gradients. The one of the queries belongs to this rank; here the
-# queries are the data, so drop it. The one of the keys and values is a partial sum: **every rank that attended to a key
+# queries are the data, and nothing reads it. The one of the keys and values is a partial sum: **every rank that attended to a key
 # owes it a gradient**, and the rank that owns the key needs the whole sum.
 #
 # ## The puzzle
@@ -168,11 +169,19 @@ except PuzzleError as error:
 # the tokens are four times the pairs, but only twice the keys to pass on. With 64 tokens on a rank a block takes
 # 0.0625, a pass 0.1, and there is nothing to hide a pass behind. Ring attention is for long texts.
 #
-# **Given:** the weights of layers 0 and 2, whole on every rank, and the data of this rank's tokens.
+# **Given:** the weights of layers 0 and 2, whole on every rank; the data of this rank's tokens, `activations[0]`; and
+# their keys and values, `activations[1, 0]`, so layer 0 is done. Keys that have come `step` passes far go under
+# `activations[1, step]`. And helpers, which delete what nothing reads any more:
 #
-# **To do:** one training step. Attention, layer 1, has no weight: `model.forward(1, queries, keys)` takes activation 0
-# and activation 1, and `model.backward(1, queries, gradient, keys)` gives the gradient of the keys (and values) and
-# that of the queries, in this order.
+# | helper | what it does |
+# |---|---|
+# | `take_back(step)` | backward of attention with the keys and values `activations[1, step]`, which it uses up: makes the gradient that this rank owes them, `grad_activations[1, step]`, from `grad_activations[2]`, which stays |
+# | `forward(model, layer)` | for layer 2: makes `activations[3]` from `activations[2]` |
+# | `backward(model, layer)` | for layers 2 and 0: makes `grad_weights[layer]` and, if something reads it, `grad_activations[layer]` from `grad_activations[layer + 1]` |
+# | `update(model, layer)` | updates a weight, and uses up its gradient |
+#
+# **To do:** one training step. Attention forward is `model.forward(1, queries, keys)`: it takes the data and keys and
+# values, and gives a part of activation 2.
 #
 # **Rules**
 #
@@ -213,57 +222,46 @@ async def ring_attention(model: Model) -> None:
     activations[0] = model.shard(data, "rows", model.rank, model.RANKS)
     del data
 
-    # Forward, loss and backward of this rank's tokens; then update layers 0 and 2.
-    # --- your code (about 45 lines) ---
-    last = model.RANKS - 1
-    # The keys and values of these rows.
     activations[1, 0] = model.forward(0, activations[0], weights[0])
+
+    def take_back(step):  # backward of attention, with keys that came `step` passes far
+        grad_activations[1, step], _ = model.backward(
+            1, activations[0], grad_activations[2], activations.pop((1, step))
+        )
+
+    # Attention, layer 2 and the loss, and all the way back; then update layers 0 and 2.
+    # --- your code (about 28 lines) ---
     passing = {"keys": model.shift(activations[1, 0], 1)}
     activations[2] = model.forward(1, activations[0], activations[1, 0])
     for step in range(1, model.RANKS):
         activations[1, step] = await passing.pop("keys")
-        if step < last:
+        if step < model.RANKS - 1:
             passing["keys"] = model.shift(activations[1, step], 1)
-        activations[2] = activations[2] + model.forward(
-            1, activations[0], activations.pop((1, step))
-        )
+        activations[2] += model.forward(1, activations[0], activations.pop((1, step)))
 
     passing["keys"] = model.shift(activations[1, 0], 1)  # backward needs them again
-    activations[3] = model.forward(2, activations[2], weights[2])
+    forward(model, 2)
     grad_activations[3] = model.loss(activations.pop(3))
-    grad_weights[2], grad_activations[2] = model.backward(
-        2, activations.pop(2), grad_activations.pop(3), weights[2]
-    )
+    backward(model, 2)
     sums = {2: model.allreduce(grad_weights.pop(2), 2)}
 
     for step in range(1, model.RANKS):
         activations[1, step] = await passing.pop("keys")
-        if step < last:
+        if step < model.RANKS - 1:
             passing["keys"] = model.shift(activations[1, step], 1)
-        part, _ = model.backward(
-            1, activations[0], grad_activations[2], activations.pop((1, step))
-        )
+        take_back(step)
         if step > 1:
-            part = part + await passing["gradient"]
-        passing["gradient"] = model.shift(part, 1)
-        del part, _
-    grad_activations[1], _ = model.backward(
-        1, activations[0], grad_activations.pop(2), activations.pop((1, 0))
-    )
-    grad_activations[1] = grad_activations[1] + await passing["gradient"]
-    del _
+            grad_activations[1, step] += await passing.pop("gradient")
+        passing["gradient"] = model.shift(grad_activations.pop((1, step)), 1)
+    take_back(0)
+    grad_activations[1] = grad_activations[1, 0] + await passing.pop("gradient")
+    del grad_activations[1, 0], grad_activations[2]
 
-    grad_weights[0], _ = model.backward(
-        0, activations.pop(0), grad_activations.pop(1), weights[0]
-    )
-    del _
+    backward(model, 0)
     sums[0] = model.allreduce(grad_weights.pop(0), 0)
     for layer in (2, 0):
         grad_weights[layer] = await sums.pop(layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer]
+        update(model, layer)
     # --- end of your code ---
 
     for layer in (0, 2):

@@ -28,8 +28,7 @@
 # The weights have to be near: they are gathered twice a microbatch. The states do not. So let every group keep all the
 # weights, and divide the optimizer among **all** the ranks there are.
 #
-# > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather, and between the two there is room for the
-# > optimizer.
+# > **To tell a friend:** an all-reduce has a middle, and the optimizer fits into it.
 #
 # *The words, once more.* In HSDP rank r of one host and its **twin** in the other host have the same shard. They
 # all-reduce its gradient along `replica`, and then both update it.
@@ -37,6 +36,7 @@
 # %%
 from drawing import draw, draw_collective, draw_mesh
 from lib import LINKS, Mesh, Model, goal, predict, simulate
+from lib.schedules.given import backward, forward, update
 
 # %% [markdown]
 # ## The idea
@@ -49,30 +49,28 @@ draw_mesh(mesh, "replica")
 
 # %% [markdown]
 # Ranks 1 and 5 are twins: each keeps quarter 1 of every layer. After the reduce-scatter in their hosts, each has quarter
-# 1 of the gradient, summed over four of the eight batches. So far they would all-reduce it, 1.0 over the slow links, and
-# both do the same update on the same quarter.
-#
-# Instead they share the work: a quarter is cut in two, into **eighths**, and each twin updates one. That takes an optimizer
-# state for an eighth only.
-#
-# A shard can be cut again: `weights[layer].shard(0, 2)` of shard 1 of 4 is shard 2 of 8. Here are eight ranks whose
-# host sums are there already, and the twins divide them:
+# 1 of the gradient, summed over four of the eight batches. So far they all-reduce it, 1.0 over the slow links. Here are
+# eight ranks whose host sums are there already:
 
 
 # %%
-async def divide(model: Model) -> None:
+async def both_the_same(model: Model) -> None:
     my_host = range(4 * model.coord["replica"], 4 * model.coord["replica"] + 4)
     quarter = model.fake_grad(0, my_host).shard(model.coord["shard"], 4)
-    await model.scatterreduce(quarter, 0, group="replica")
+    await model.allreduce(quarter, 0, group="replica")
 
 
-demo = simulate(divide, layers=1, batches=8, mesh=mesh, costs=LINKS)
+demo = simulate(both_the_same, layers=1, batches=8, mesh=mesh, costs=LINKS)
 draw_collective(demo)
 
 # %% [markdown]
-# **Predict:** reduce-scatter and all-gather, each of a quarter between two ranks, take 0.5 each on the slow links. What
-# has to happen to a layer on a rank, from the gradient of its quarter to the new quarter of its weight? And how much
-# more time does that cost than the all-reduce of 1.0? The puzzle is your answer.
+# Both now have the same quarter of the sum, and do the same update with it. Let them share that work: a quarter is cut
+# in two, into **eighths**, and each twin updates one. Then it needs an optimizer state for an eighth only.
+#
+# A shard can be cut again: with `weights[layer]` shard 1 of 4, `weights[layer].shard(0, 2)` is shard 2 of 8.
+#
+# **Before you go on:** what does a twin need of the gradient now, and what does it lack after its update? Which
+# collectives bring that, and how much more time than 1.0 do they take?
 #
 # ## The puzzle
 #
@@ -81,9 +79,16 @@ draw_collective(demo)
 # | 8 | replica 2, shard 4 | 2 | 6 | 8 | `LINKS` |
 #
 # **Given:** on each rank its place on both axes, a quarter of each weight, **an eighth of each optimizer state**, and
-# `my_batches`, which is one batch.
+# `my_batches`, which is one batch. Forward and loss are done, and the `last` layer still has its whole weight, as
+# `weights[last, "full"]`: its backward is next. And two helpers, which delete what nothing reads any more:
 #
-# **To do:** HSDP, in which each rank updates an eighth of each layer, and has its quarter again at the end.
+# | helper | what it does |
+# |---|---|
+# | `backward(model, layer, weight=...)` | makes `grad_activations[layer]` from `grad_activations[layer + 1]`, unless no layer reads it, and adds the gradient of the weight to `grad_weights[layer]` |
+# | `update(model, layer)` | updates `weights[layer]` with the gradient and the optimizer state of that shard, and uses up the gradient |
+#
+# **To do:** the rest of HSDP: backward inside the host, and what the twins do, so that each rank updates an eighth of
+# each layer and has its quarter again at the end.
 #
 # **Rules**
 #
@@ -95,7 +100,8 @@ draw_collective(demo)
 # ### Predict first
 #
 # HSDP needs 1,966,080 elements at its peak when every collective is awaited. How many are they now? And how many
-# collectives does a rank call, if it gathers each layer twice? (A weight has 262,144 elements.)
+# collectives does a rank call in the whole step? (A weight has 262,144 elements. Six layers are gathered for forward,
+# and all but the last once more for backward.)
 
 # %%
 guess = predict("hsdp_zero", memory=..., collectives=...)
@@ -104,8 +110,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# All goals have the same memory: that is what this puzzle is about. The first allows for six all-gathers on top of HSDP,
-# the second for none, and for the third no rank waits for another host while it has something to compute.
+# All goals have the same memory: that is what this puzzle is about. The first allows for a detour, the second is as
+# early as HSDP, and for the third no rank waits for another host while it has something to compute.
 
 # %%
 goal("hsdp_zero")
@@ -127,54 +133,38 @@ async def hsdp_zero(model: Model) -> None:
             layer, shard * replicas + replica, shards * replicas
         )
 
-    # FSDP inside the host. Then the twins divide each gradient, update an eighth each,
-    # and both have their quarter again.
-    # --- your code (about 44 lines) ---
     last = model.LAYERS - 1
-    summing, returning = {}, {}  # gradients and weights on their way between the hosts
 
     activations[0] = model.get_activation(my_batches)
     for layer in range(model.LAYERS):
         weights[layer, "full"] = await model.allgather(
             weights[layer], layer, group="shard"
         )
-        activations[layer + 1] = model.forward(
-            layer, activations[layer], weights[layer, "full"]
-        )
+        forward(model, layer, weight=weights[layer, "full"])
         if layer < last:  # the last layer turns round at once and keeps its weight
             del weights[layer, "full"]
+    grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
 
-    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
-    del activations[model.LAYERS]
-
+    # Backward and reduce-scatter inside the host; then the twins.
+    # --- your code (about 20 lines) ---
+    summing, returning = {}, {}  # gradients and weights on their way between the hosts
     for layer in reversed(range(model.LAYERS)):
         if layer < last:
             weights[layer, "full"] = await model.allgather(
                 weights[layer], layer, group="shard"
             )
-        grad_weights[layer], grad_activations[layer] = model.backward(
-            layer,
-            activations[layer],
-            grad_activations[layer + 1],
-            weights[layer, "full"],
-        )
-        del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+        backward(model, layer, weight=weights.pop((layer, "full")))
         grad_weights[layer] = await model.scatterreduce(
             grad_weights[layer], layer, group="shard"
         )
         summing[layer] = model.scatterreduce(
-            grad_weights[layer], layer, group="replica"
+            grad_weights.pop(layer), layer, group="replica"
         )
-        del grad_weights[layer]
-    del grad_activations[0]
 
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await summing.pop(layer)
         weights[layer] = weights[layer].shard(replica, replicas)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
-        del grad_weights[layer]
+        update(model, layer)
         returning[layer] = model.allgather(weights[layer], layer, group="replica")
     for layer in reversed(range(model.LAYERS)):
         weights[layer] = await returning.pop(layer)
@@ -197,12 +187,13 @@ guess.against(out)
 # Memory: each of six optimizer states is an eighth instead of a quarter, so 6 · 262,144 · (1/4 - 1/8) = 196,608 elements
 # fewer, on every rank: 1,769,472.
 #
-# Collectives: 12 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 30. HSDP
-# has 24. (With the last layer kept over the turn it is one less.)
+# Collectives: 11 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 29. HSDP
+# has 6 all-reduces where these last 12 are.
 #
-# Time, with everything awaited: 12 + 6 · 3 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.4, as in HSDP. In the background, the last
-# layer to arrive decides: computing and the host's collectives take 12 + 17 · 0.3 = 17.1, then the network needs 0.5
-# for the last gradient, and 6 · 0.5 for the weights that come back while the updates are made: 20.6.
+# Time, with everything awaited: 12 + 17 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.1, as in HSDP. (Gather the last layer twice,
+# too, and both take 26.4.) In the background, the last layer to arrive decides: computing and the host's collectives
+# take 12 + 17 · 0.3 = 17.1, then the network needs 0.5 for the last gradient, and 6 · 0.5 for the weights that come back
+# while the updates are made: 20.6.
 #
 # </details>
 
@@ -265,7 +256,7 @@ Model.check(out, puzzle="hsdp_zero")
 #
 # <details><summary>Answer</summary>
 #
-# 6 · 0.5 = 3.0: 29.4 instead of 26.4. The all-reduce has brought the whole quarter to both twins, and each throws one
+# 6 · 0.5 = 3.0: 29.1 instead of 26.1. The all-reduce has brought the whole quarter to both twins, and each throws one
 # half of it away. This happens where the optimizer is bolted onto a training loop that already sums gradients, as
 # PyTorch's `ZeroRedundancyOptimizer` is.
 #
@@ -276,7 +267,7 @@ Model.check(out, puzzle="hsdp_zero")
 # <details><summary>Answer</summary>
 #
 # It would save as much again, 196,608 elements. But then each weight is gathered twice a step over the slow links, 3.5
-# each time, and reduce-scattered there: 78 instead of 26.4. A weight that returns crosses the network once a step, as an
+# each time, and reduce-scattered there: 78 instead of 26.4 (here the last layer is gathered twice in both). A weight that returns crosses the network once a step, as an
 # eighth; a weight that is gathered crosses it twice, and seven eighths of it.
 #
 # Unless you gather in two moves, as you reduce-scatter: first the eighths of the twins, 0.5, then the quarters in the

@@ -27,8 +27,7 @@
 # FSDP gathers a weight before each forward and before each backward. With 16 microbatches that is 32 times: **seven
 # seconds** in every step, for weights that do not change before the step is over.
 #
-# > **To tell a friend:** FSDP frees a weight as soon as it has been used. A pipeline needs it again a moment later,
-# > so keep it.
+# > **To tell a friend:** in a pipeline a gather costs what the other stages wait for it.
 #
 # *Reminder.* On a mesh with the axes `stage` and `data` each row is a pipeline, and the ranks of a stage share its
 # weights. They **gather** them (an all-gather), use them, and free all but their shards. PyTorch calls these
@@ -109,8 +108,7 @@ draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
 # - All messages and collectives are **awaited**. A message takes 0.2 on each side, a collective 0.3, with one layer in
 #   it.
 # - A whole weight takes memory as long as it is whole, and at the end every rank has shards again.
-# - For the last two goals a rank may send 1,572,864 elements: its messages, a sum of its gradients, and every weight
-#   once.
+# - For the last two goals a rank may send 1,572,864 elements. As FSDP does it, it sends 3,407,872.
 
 # %% [markdown]
 # ### Predict first
@@ -125,8 +123,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Plain FSDP, which gathers after each message arrives, reaches the first goal. The picture shows the last one, and
-# answers your prediction as well, so guess first.
+# Plain FSDP, which gathers after each message arrives, reaches the first goal. The limits of the last one answer your
+# prediction, so guess first.
 
 # %%
 goal("pp_fsdp_keep")

@@ -79,10 +79,7 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
     """Tell how to get values that are alike in a field."""
     if verb == "sum":
         if field == "batches" and isinstance(first, Activation | ActivationGrad):
-            return (
-                "parts of one sum are of the same batches: the ranks that share a layer take the same batches,\n"
-                'and sum over their own group alone, such as group="model"'
-            )
+            return "ranks that share a layer take the same batches; on a mesh they sum over their own group alone"
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"

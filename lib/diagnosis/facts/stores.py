@@ -73,6 +73,8 @@ def missing(fact: Fact, program: Running) -> str | None:
         return "`+=` needs a value to add to: store the first gradient itself, and add the others to it"
     if any(type(part) is int and part < 0 for part in parts):
         return f"{name}[{shown(fact.key)}] would be the one before the first: there is none yet to take"
+    if any(isinstance(part, Value) for part in parts):
+        return "a value stands where the number of a batch should: name it, as in weight=..."
     if type(number) is not int:
         return None
     found = _under_another_key(program, store, parts)
@@ -108,8 +110,9 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
         theirs = _parts(key)
         if value is None or _number(value) != parts[0] or theirs == parts or _words_in(parts) != _words_in(theirs):
             continue
-        numbered = None not in (batch, _batch_in(theirs))
-        if numbered and batch not in value.place.batches:
+        numbered = None not in (batch, other := _batch_in(theirs))
+        chunks = max(batch or 0, other or 0) >= program.world.models[program.rank].BATCHES  # and not batches
+        if numbered and (chunks or batch not in value.place.batches):
             continue
         of = f" of {these('batch', value.place.batches)}" if numbered else ""
         what = f"{definite(subject(value.kind, value.layer))}{of} {'is' if place is None else 'was'} stored as "
@@ -144,7 +147,10 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     op = "forward" if kind is Activation else _back(program, ops)
     if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
-    batch, done = _batch_in([number, *more]), batches_of(program, ops, layer)
+    batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
+    done = batches_of(program, ops, layer)
+    if kind is ActivationGrad and number == 0 and done:
+        return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
     if batch is not None and batch in done:
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
@@ -198,14 +204,15 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
             if isinstance(other, WeightGrad) and other.layer == value.layer and other.batches > value.batches:
                 name = f"{STORES[fact.store]}[{shown(key)}]"
                 return f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
-    for event in program.events:
-        if number in event.inputs and event.op in ("allreduce", "scatterreduce"):
+    uses = [event for event in program.events if number in event.inputs]
+    for event in uses:
+        if event.op in ("allreduce", "scatterreduce"):
             return f"{titled(event)} took it, and brings the sum: await that call, and store what it gives here"
-        if number in event.inputs and event.op in COLLECTIVES and COLLECTIVES[event.op].travel is STEP:
-            return (
-                f"this rank passed it on, by {named(event)}: only what it does not need itself can go on without being "
-                "kept.\nOf a sum that goes round, that is all but the last"
-            )
+    if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
+        return (
+            f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without being "
+            "kept.\nOf a sum that goes round, that is all but the last"
+        )
     if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
         took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
         if took is not None:

@@ -156,6 +156,10 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
         return line(program, "group", why, f"{why}, with group={copies[0]}")
     if made is not None and summed and len(grad.batches) > len(here):
+        models = [model for rank, model in program.world.models.items() if rank not in made.group]
+        if left := [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]:
+            why = f"{titled(made)} has summed over {these('rank', made.group)} only"
+            return groups.other_half(program, made, layer) or f"{why}: sum with {these('rank', left)}, too"
         return groups.other_half(program, made, layer) or (
             f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
             "and updates once, after the last of them, with the sum of all"
