@@ -39,7 +39,7 @@
 
 # %%
 from drawing import draw, draw_collective, draw_group, draw_ring, step_through
-from lib import Model, PuzzleError, expect, predict, simulate
+from lib import Model, PuzzleError, expect, fix, predict, simulate
 from lib.schedules.steps import one_collective
 
 # %% [markdown]
@@ -578,7 +578,8 @@ async def swap(model: Model) -> None:
 
 
 out = simulate(swap, layers=1, batches=2, ranks=2)
-expect(out, store="grad_weights", batches=range(2), end=0.4)
+calls = ["pass_to", "receive"]
+expect(out, store="grad_weights", batches=range(2), end=0.4, calls=calls)
 
 # %% [markdown]
 # The second classic is a collective in which one rank does not take part:
@@ -628,7 +629,6 @@ async def my_allreduce(model: Model) -> None:
 
 
 out = simulate(my_allreduce, layers=1, batches=4, ranks=4)
-calls = ["pass_to", "receive"]
 expect(out, store="grad_weights", batches=range(4), end=1.2, calls=calls)
 
 # %%

@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_240,
     "lib/trace": 3_030,
     "lib/values": 4_520,
-    "tests": 44_200,
+    "tests": 44_300,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

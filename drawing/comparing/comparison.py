@@ -170,7 +170,7 @@ class Comparison:
         scene.add(Text(EDGE_ROOM, 26, fit(title, self.width - 260, TITLE), TITLE, INK, bold=True))
         y, room = 48.0, self.width - 2 * EDGE_ROOM
         if (warning := unequal(self.drawn)) is not None:
-            y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, ALARM, bold=True)
+            y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, SOFT)
         elif self.traces:
             scene.add(Text(self.width - EDGE_ROOM, 26, size(self.traces[0]), TEXT, SOFT, "end"))
         if self.lesson is not None:

@@ -124,7 +124,7 @@ def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
     if len(every) > SIZES:
         every[SIZES - 1 :] = [f"and so on for {len(every) - SIZES + 1} more"]
     said = "; ".join(every)
-    return f"These runs have different sizes, so their figures are not those of one task: {said}."
+    return f"Different sizes, so none is the better one: {said}."
 
 
 def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:

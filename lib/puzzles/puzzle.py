@@ -42,7 +42,8 @@ class Puzzle:
     them corrects a mistake, the message names the idea, and `fix()` shows the line.
     `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
     its messages travel: that is not for the order to say. `domain`: ranks share each batch, and no goal is for a run in
-    which one of them works on all of it.
+    which one of them works on all of it. `predicts`: figures of the run that its page asks to predict,
+    where that is not the best one.
 
     A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
     reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
@@ -77,6 +78,7 @@ class Puzzle:
     bound: Premise | None = None
     messages: str | None = None
     domain: bool = False
+    predicts: tuple[tuple[str, float], ...] = ()
     table: tuple[Row, ...] = ()
     draws: int = 0
     fix: str = ""

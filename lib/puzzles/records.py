@@ -23,7 +23,7 @@ ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of
 KINDS = {
     "schedule": (
         {"ranks", "layers", "batches", "goals", "hidden"},
-        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"},
+        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain", "predicts"},
     ),
     "function": ({"table", "draws"}, {"fix"}),
     "plan": ({"runs", "goals"}, {"fix"}),
@@ -174,6 +174,7 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     made["discuss"] = data["discuss"].strip()
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
     made["last"] = tuple(Layer(**layer) for layer in data.get("last", ()))
+    made["predicts"] = tuple(data.get("predicts", {}).items())
     made["table"] = _rows(key, data.get("table", ""))
     mesh = made["mesh"] = mesh_from_table(data["mesh"]) if "mesh" in data else None
     if mesh is not None and len(mesh) != data["ranks"]:

@@ -103,6 +103,7 @@ draw_mesh(mesh)
 # - Keep values in the stores: everything alive counts. Works may wait in a dict of your own.
 # - Each group has its own queue: collectives along `shard` and along `replica` can run at the same time.
 # - `set_final_weight` gets this rank's shard.
+# - The check also tries other meshes, and a model of a single layer.
 
 # %% [markdown]
 # ### Predict first
@@ -273,8 +274,8 @@ what_if(found["HSDP, axes swapped"], group="shard")
 # ### How many cards?
 #
 # `LINKS` lets a ring through one card of a host. NCCL opens a ring through each card that it has. `Links(cards=4)` gives a
-# host one for each of its four ranks, `cards=1` one for all of them. Guess before you look at the table: which of the five
-# gain from four cards, and which one suffers most from a single one?
+# host one for each of its four ranks, `cards=1` one for all of them. Guess before you run the next cell (it waits for
+# your own run): which of the five gain from four cards, and which one suffers most from a single one?
 
 # %%
 prices = {
@@ -283,19 +284,22 @@ prices = {
     "one card": Links(host_size=4, cards=1),
     "flat": UNIT,
 }
-print(f"{'':10}", *(f"{name:>18}" for name in ways))
-for label, costs in prices.items():
-    ends = [check(run).time for run in runs(costs).values()]
-    print(f"{label:10}", *(f"{end:18.1f}" for end in ends))
+if out:
+    print(f"{'':10}", *(f"{name:>18}" for name in ways))
+    for label, costs in prices.items():
+        ends = [check(run).time for run in runs(costs).values()]
+        print(f"{label:10}", *(f"{end:18.1f}" for end in ends))
 
 # %% [markdown]
-# Read it row by row.
+# <details><summary>Row by row</summary>
 #
 # - **Four cards.** FSDP over all eight falls from 78 to 30.8: its one ring becomes four. HSDP stays at 26.4, because its
-#   four all-reduces had a card each from the start. On an H100 host the ratio is 450 to 400, and bandwidth hardly favours
-#   the hybrid.
+#   four all-reduces had a card each from the start. Plain DDP, 25.5, is even a little faster, for twice the
+#   memory. On an H100 host the ratio is 450 to 400, and bandwidth hardly favours the hybrid.
 # - **One card.** The four all-reduces of HSDP share it. With the axes swapped everything shares it.
 # - **Flat.** This is what the costs of earlier puzzles would have told you: never use HSDP.
+#
+# </details>
 #
 # So with enough cards, what is left of the argument? Latency. Sixteen such hosts, four cards each, and 0.05 for each message
 # before anything arrives:
@@ -338,8 +342,8 @@ for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), 
 #
 # - **How much less.** Counted for each GPU, as the FSDP paper does, HSDP in hosts of eight sends a twelfth of what full
 #   sharding sends between hosts: twice an eighth of the model instead of three times all of it [@zhao2023]. Counted for a
-#   whole host it is 2 to 3: all eight cards of the hybrid carry an eighth at the same time, while a ring's gathers pass
-#   the border of a host once.
+#   whole host it is twice the model against three times: all eight cards of the hybrid carry an eighth at the same time,
+#   while a ring's gathers pass the border of a host once.
 # - **What it is worth.** The run of the first paragraph, on four hosts of Google's cloud (the report names neither GPU
 #   nor network): 74.4 samples a second with the hybrid, 55.3 fully sharded [@oumi_213]. Qwen3-30B-A3B on 64 H100s:
 #   392,000 tokens a second instead of 293,000, for 54 GB a GPU instead of 48 [@pith_train_40].
@@ -397,14 +401,17 @@ for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), 
 #
 # </details>
 #
-# **4.** How many hosts can you add before the all-reduces no longer fit behind backward?
+# **4.** How many hosts can you add before the all-reduces no longer fit behind backward? Each new host brings its own
+# four batches.
 #
 # <details><summary>Answer</summary>
 #
-# As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which
-# stays below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give
-# each rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
-# the data-centre network wants some 76,000 tokens in each pod for that [@scaling_book].
+# None: two just fit. With *R* replicas an all-reduce takes 2.0 · (R - 1)/R, and it has one backward to hide behind, 1.0.
+# With two hosts it takes 1.0. With three it takes 1.33, and the same program ends at 16.8 instead of 15.3; with sixteen,
+# 1.875 and 20.05. It never takes 2.0, though (as long as links have no latency). So give each rank two batches: backward
+# then takes 2.0, the gradient does not get larger, and only the last sums show: 27.3 with two hosts, and 28.7 with
+# sixty-four. On TPU pods, data parallelism over the data-centre network wants some 76,000 tokens in each pod for that
+# [@scaling_book].
 #
 # </details>
 #
@@ -415,11 +422,12 @@ for name, run, on in (("HSDP", hybrid, many), ("FSDP over 64", fully_sharded(), 
 #
 # One thing you may still mind: each host has all optimizer states, which are touched once a step, for a moment. Must
 # every host have all of them? That is puzzle $number_hsdp_zero, deeper than this one.
+#
+# **The puzzle ends here.** The links to what comes next are at the end of the page; what lies in between is a second,
+# smaller puzzle, which you may skip.
 
 # %% [markdown]
 # ## Deeper: the five numbers of a configuration file
-#
-# The puzzle ends here, and you may go on. This part is a second, smaller one.
 #
 # The file of a run on TPUs has five innocent numbers, `replica_ici_axis_size: 1`, `replica_dcn_axis_size: 2`, and so on.
 # They decide which traffic goes over which links. Get one wrong and nothing crashes: the loss is right, and every step

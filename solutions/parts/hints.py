@@ -3,6 +3,6 @@
 # 2, then 3.
 
 # %%
-from lib import hint
+from lib import fix, hint
 
 hint("$id", 0)

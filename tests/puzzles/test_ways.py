@@ -2,7 +2,9 @@
 
 import pytest
 
-from lib.suite.course.solutions import alternatives
+from lib import PUZZLES
+from lib.suite.course.exercises import QUANTITIES
+from lib.suite.course.solutions import alternatives, files_of, run_of_file
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES, judged, way
 from tests.support.said import Said
@@ -28,3 +30,10 @@ def test_the_figures_of_all_ways(call: str) -> None:
 def test_no_puzzle_is_left_out() -> None:
     asked = [f"ways({puzzle!r})" for puzzle in SCHEDULES]
     assert [*SAID.texts] == asked, "a new puzzle is a new `### ways(...)` in ways.txt: see said.py"
+
+
+@pytest.mark.parametrize("puzzle", [puzzle for puzzle in SCHEDULES if PUZZLES[puzzle].predicts])
+def test_one_of_our_ways_is_what_a_page_asks_to_predict(puzzle: str) -> None:
+    runs = [run_of_file(path, puzzle) for path in files_of(puzzle).values()]
+    for quantity, figure in ((QUANTITIES[name], figure) for name, figure in PUZZLES[puzzle].predicts):
+        assert "right" in [quantity.verdict(figure, quantity.measure(run)) for run in runs], quantity.name

@@ -175,25 +175,31 @@ class Prediction:
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
     def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
-        """Print each guess beside what the simulator says of a run (its Models, or its Trace). Counts as progress,
-        once, where the run has its puzzle's size."""
+        """Print each guess beside what the simulator says of a run (its Models, or its Trace), and of the one that the
+        puzzle asks to predict. Counts as progress, once, where the run has its puzzle's size."""
         if (why := absent(models)) is not None:
             print(f"{why}. Your prediction waits.")
             return
         if not isinstance(models, Trace):
             models = Trace.of([*models] if isinstance(models, Sequence) else [models])
-        rows: list[tuple[str, str, str, str]] = [("", "you said", "it is", "")]
+        puzzle = self.puzzle if self.puzzle is not None and has_size_of(models, self.puzzle) else None
+        asked = {} if puzzle is None else dict(PUZZLES[puzzle].predicts)
+        rows = [("", "you said", "asked for", "your run", "") if asked else ("", "you said", "it is", "", "")]
         for name, guess in self.guesses.items():
             quantity, values = QUANTITIES[name], QUANTITIES[name].measure(models)
+            own = quantity.text(values, models.ranks) if name in asked else ""
+            values = [asked[name]] if name in asked else values
+            fact = quantity.text(values, models.ranks)
             said, verdict = ("no guess", "") if guess is None else (amount(guess), quantity.verdict(guess, values))
-            rows.append((quantity.label, said, quantity.text(values, models.ranks), verdict))
-        one, two, three = (max(len(row[column]) for row in rows) for column in range(3))
-        for label, said, fact, verdict in rows:
-            print(f"{label:<{one}}  {said:>{two}}  {fact:>{three}}   {verdict}".rstrip())
+            rows.append((quantity.label, said, fact, own, verdict))
+        one, *widths = (max(len(row[column]) for row in rows) for column in range(4))
+        for label, *columns, verdict in rows:
+            cells = "".join(f"  {text:>{width}}" for text, width in zip(columns, widths, strict=True) if width)
+            print(f"{label:<{one}}{cells}   {verdict}".rstrip())
         verdicts = [verdict for *_, verdict in rows if verdict]
-        if self.puzzle is not None and not self._counted and verdicts and has_size_of(models, self.puzzle):
+        if puzzle is not None and not self._counted and verdicts:
             self._counted = True
-            record(self.puzzle, Standing(predictions=len(verdicts), right=verdicts.count("right")))
+            record(puzzle, Standing(predictions=len(verdicts), right=verdicts.count("right")))
 
 
 def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Prediction:
@@ -239,12 +245,11 @@ def expect(
     end: float | None = None,
     calls: Iterable[str] = (),
 ) -> None:
-    """Print whether every rank ends with what was asked for.
+    """Print whether every rank ends with what was asked for; what does not is an error where that is graded.
 
     That is a value in `store`, of that layer, with exactly these batches, and `whole`, which is no shard; so many
     elements of `memory` in its stores when it is done; an `end` of the whole run no later than that; and every rank
-    `calls` these operations, with no communication beside them. What is not so is an error where that is graded.
-    """
+    `calls` these operations, with no other communication, and makes up no second gradient."""
     if store is not None and store not in STORES:
         raise ValueError(f"there is no store {store!r}; there are {', '.join(STORES)}")
     if (why := absent(models)) is not None:
@@ -283,11 +288,8 @@ def _without(store: str, layer: int | None, batches: frozenset[int] | None, whol
 
 
 def _too_full(memory: float, model: Model) -> str:
-    if model.memory() == memory:
-        return ""
-    every = [value for store in model.storage() for value in store.values()]
-    held = f"holds {amount(model.memory())} elements in the end"
-    return f"{held}, and there should be {amount(memory)}{_it_has(every)}"
+    held = f"holds {amount(model.memory())} elements in the end, and there should be {amount(memory)}"
+    return "" if model.memory() == memory else held + _it_has(v for store in model.storage() for v in store.values())
 
 
 def _it_has(held: Iterable[Value]) -> str:
@@ -295,8 +297,10 @@ def _it_has(held: Iterable[Value]) -> str:
 
 
 def _otherwise(asked: Sequence[str], model: Model) -> str:
-    """Which operation a rank is to call and does not, or with which other one it communicates."""
+    """Which operation a rank is to call and does not, with which other one it communicates, or what it makes up."""
     done = [event.op for event in model.program.events]
+    if (made := done.count("fake_grad")) > 1:
+        return f"makes up {made} gradients, and only its own is given: the others come from the other ranks"
     missing = [op for op in asked if op not in done]
     other = next((op for op in done if op in COMMUNICATION and op not in asked), None)
     if other is not None:

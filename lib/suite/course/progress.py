@@ -40,8 +40,9 @@ MAX_COUNT = 10**9
 PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
-"""The puzzles that were passed in this process, recorded or not, each with the last run that passed; None for a plain
-function."""
+"""The puzzles that were passed in this process, each with the last run that passed; None for a plain function."""
+judged_here: dict[str, tuple[Trace | None, Verdict | FunctionVerdict]] = {}
+"""The last check of each puzzle at its size in this process: its run, and the verdict."""
 _said: set[str] = set()  # notes that this process has printed already
 
 
@@ -165,6 +166,7 @@ def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
     """Record a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
     if verdict.puzzle is None or (trace is not None and not has_size_of(trace, verdict.puzzle)):
         return
+    judged_here[verdict.puzzle] = trace, verdict
     if verdict.passed:
         passed_here[verdict.puzzle] = trace
     record(verdict.puzzle, Standing.of(verdict))

@@ -206,7 +206,7 @@ def _missing(puzzle: str, standing: Standing | None) -> str:
     if PUZZLES[puzzle].is_function:
         return f"{puzzle} has been checked ({standing.runs} so far), but was not right on every input yet."
     if standing.time is None or standing.memory is None:
-        return f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
+        return f"{puzzle} has been checked ({standing.runs} so far), but no run was right at every size yet."
     if (easiest := PUZZLES[puzzle].goals[0]).allows(standing.time, standing.memory):
         return f"{puzzle} is within its first goal, but that does not count: the note of its check says why."
     return (

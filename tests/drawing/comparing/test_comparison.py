@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drawing import compare, draw_figures
-from drawing.canvas.palette import ALARM, GOOD, INK
+from drawing.canvas.palette import ALARM, GOOD, INK, SOFT
 from drawing.comparing.recordings import draw_recordings
 from lib import LINKS, Trace, simulate
 from lib.analysis.difference import difference
@@ -29,8 +29,8 @@ def test_runs_of_different_sizes_are_told_apart_and_not_judged() -> None:
     assert picture.words.splitlines() == [
         "short: end 5.6 · peak 2,490,368 on rank 0 · bubble 10.7% · sent per rank 786,432 elements",
         "long: end 8.4 · peak 3,801,088 on rank 0 · bubble 10.7% · sent per rank 1,179,648 elements",
-        "These runs have different sizes, so their figures are not those of one task: short has 4 ranks, 2 layers, "
-        "4 batches; long has 4 ranks, 3 layers, 4 batches.",
+        "Different sizes, so none is the better one: short has 4 ranks, 2 layers, 4 batches; "
+        "long has 4 ranks, 3 layers, 4 batches.",
         "short and long first differ on rank 0, from 2: short has backward, layer 1, batch 0 (at 2); "
         "long has forward, layer 2, batch 0 (at 2)",
     ]
@@ -38,7 +38,7 @@ def test_runs_of_different_sizes_are_told_apart_and_not_judged() -> None:
     one, two = rects(picture, line=2)
     assert one.x == two.x
     assert one.y < two.y
-    assert " ".join(texts(picture, fill=ALARM, bold=True)).startswith("These runs have different sizes")
+    assert " ".join(texts(picture, fill=SOFT)).startswith("Different sizes")
     assert polys(picture, stroke=GOOD) == []
 
 

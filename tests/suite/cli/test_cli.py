@@ -254,7 +254,7 @@ def test_the_command_and_the_notebook_count_together(student: Path) -> None:
 def test_before_it_passes_the_answer_is_not_shown(student: Path) -> None:
     for standing, missing in (
         (Standing(), "basic has not been checked yet."),
-        (Standing(runs=2), "basic has been checked (2 so far), but no run was one correct training step yet."),
+        (Standing(runs=2), "basic has been checked (2 so far), but no run was right at every size yet."),
         (Standing(1, False, None, 18.0, 9.0), "basic is correct, with time 18 and memory 9 at best"),
     ):
         progress.record("basic", standing)

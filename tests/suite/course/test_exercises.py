@@ -83,6 +83,10 @@ def run(function: Any, ranks: int) -> list[Model]:
     return simulate(function, layers=1, batches=ranks, ranks=ranks)
 
 
+def made_up(model: Model) -> None:
+    model.grad_weights["all"] = model.fake_grad(0, [model.rank]) + model.fake_grad(0, [1 - model.rank])
+
+
 def told(out: list[Model], **wanted: Any) -> str:
     with redirect_stdout(StringIO()) as paper:
         expect(out, **wanted)

@@ -50,6 +50,20 @@ def of_reference(name: str) -> Review:
     return found
 
 
+def test_a_review_says_what_the_check_has_said_of_other_sizes() -> None:
+    def two_layers(model: Model) -> None:
+        load_function(reference("basic"), "basic")(model) if model.LAYERS == 2 else load(model, [7])
+
+    run = simulate(two_layers, puzzle="basic")
+    with pytest.raises(PuzzleError, match="right at 1 rank, 2 layers, 4 batches, but not at"):
+        Model.check(run, puzzle="basic")
+    found = review(run, puzzle="basic")
+    assert found is not None
+    assert found.reference is None
+    assert found.head().startswith("Not one correct training step.\n  right at 1 rank")
+    assert "reached" not in found.head()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_correct_run_beside_its_reference(name: str) -> None:
     found, same = reviewed(name), of_reference(name)

@@ -14,6 +14,7 @@ import pytest
 
 from lib import HIDDEN, LENGTH, PUZZLES, Mesh, Trace, Verdict, check, simulate
 from lib.analysis.figures import traffic
+from lib.errors.wording import amount
 from lib.schedules.data_parallel import checkpointed, zero
 from lib.suite.course.solutions import answer
 from lib.suite.notebooks.build import Source, read_sources
@@ -182,6 +183,7 @@ def test_a_prediction_is_explained(puzzle: str) -> None:
     text = source(puzzle)
     after = text[text.index("guess.against(out)") :]
     assert after.index("<details>") < after.index("draw(out)")
+    assert [amount(figure) for _, figure in PUZZLES[puzzle].predicts if amount(figure) not in after] == []
 
 
 @pytest.mark.parametrize("puzzle", [puzzle for puzzle in PUZZLES if PUZZLES[puzzle].kind == "function"])
