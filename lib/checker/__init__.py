@@ -65,7 +65,7 @@ def check(
 
         record = PUZZLES[puzzle]
         if (wrong := wrong_elsewhere(function, record)) is None:
-            verdict = replace(verdict, elsewhere=len(record.hidden))
+            verdict = replace(verdict, elsewhere=len(record.hidden) + len(record.parts))
         else:
             verdict = replace(verdict, correct=False, faults=(str(wrong),))
     # Before anything is raised: an attempt that failed is part of a student's progress, too.

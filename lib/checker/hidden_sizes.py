@@ -6,16 +6,22 @@ import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
+from inspect import isawaitable
 from math import inf
 from typing import Any
 
 from lib.checker.checker import check, counts
 from lib.cluster.costs import Costs
 from lib.errors.exceptions import CheckError, PuzzleError
+from lib.errors.source_lines import raised_at
+from lib.errors.wording import numbered
 from lib.puzzles.goals import Goal, Hidden
 from lib.puzzles.puzzle import Puzzle, Task
+from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.trace.trace import trace_of
+from lib.values.operations import COMMUNICATION
 
 
 def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
@@ -26,8 +32,8 @@ def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
 
 
 def wrong_elsewhere(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:
-    """Run a function at each hidden size, in silence. The mistake at the first where it is not right; None: there is
-    none."""
+    """Run a function at each hidden size, and with the parts of its puzzle, in silence. The mistake at the first where
+    it is not right; None: there is none."""
     for hidden in record.hidden:
         # Whatever it prints is of another run than the one that the student looks at.
         with redirect_stdout(io.StringIO()):
@@ -36,7 +42,54 @@ def wrong_elsewhere(function: Callable[..., Any], record: Puzzle) -> PuzzleError
             there = Task(replace(record, **hidden._asdict())).size()
             error.before = f"right at {record.size.words()}, but not at {there}:"
             return error
+    if (error := wrong_with_parts(function, record)) is not None:
+        error.before = f"right at {record.size.words()}, but not {error.before}"
+    return error
+
+
+def wrong_with_parts(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:
+    """Run a function with each of the parts of its puzzle, in silence. The first mistake."""
+    for sizes, refused in record.parts:
+        given, size = partial(function, sizes=[*sizes]), Hidden(len(sizes), record.layers, 1)
+        with redirect_stdout(io.StringIO()):
+            error = (_not_refused if refused else _wrong_at)(given, record, size)
+        if error is not None:
+            error.before = f"with sizes={[*sizes]}:"
+            return error
     return None
+
+
+def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | None:
+    """Say which ranks do not refuse, though all should. One that refuses ends, so the others show what they do then."""
+    raised: dict[int, ValueError] = {}
+
+    async def trying(model: Model) -> None:
+        try:
+            if isawaitable(running := function(model)):
+                await running
+        except ValueError as error:
+            raised[model.rank] = error
+
+    got = None
+    try:
+        models = simulate(trying, puzzle=record.id, **hidden._asdict())
+        trace = None if isinstance(models, Unsolved) else trace_of(models, "")
+    except PuzzleError as error:
+        got, trace = str(error).partition("\n")[0], error.trace
+    programs = () if trace is None else trace.programs
+    late = [one.rank for one in programs if one.rank in raised and any(e.op in COMMUNICATION for e in one.events)]
+    if len(raised) == hidden.ranks and not late:
+        return None
+    what, fix = "no rank refuses these parts", "does each rank have the rows that its neighbours need? Ask `sizes`"
+    if late:
+        what, fix = f"{numbered('rank', late)} refused too late", "refuse before the first exchange"
+    elif raised:
+        what = f"of all ranks, only {numbered('rank', sorted(raised))} refused these parts"
+        fix = "let every rank decide by what all of them know: by `sizes`, and not by its own rows"
+    error = CheckError(what, expected="a ValueError on every rank, before it sends anything", got=got, fix=fix)
+    error.where = [(rank, found) for rank in sorted(raised) if (found := raised_at(raised[rank])) is not None]
+    error.trace = trace
+    return error
 
 
 def _wrong_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | None:
@@ -44,6 +97,8 @@ def _wrong_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     try:
         models = simulate(function, puzzle=record.id, **size)
     except PuzzleError as error:
+        if record.parts and isinstance(error.__cause__, ValueError):
+            error.fix = "here each rank has the rows that its neighbours need: let no rank refuse that"
         return error
     if isinstance(models, Unsolved):
         return CheckError(f"{record.id} raises NotSolved", expected="a function that runs to its end at every size")

@@ -5,13 +5,20 @@ A message about what a learner does with these shows the learner's line.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterable, Sequence
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from functools import wraps
+from inspect import iscoroutinefunction
 from itertools import pairwise
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
+from lib.errors.source_lines import student_frame
 from lib.simulator.model import Model
+from lib.trace.event import Source
 from lib.values.values import Weight, WeightGrad
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Block = tuple[int, int]
 """Some rows: the first, and the one after the last."""
 Pass = AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]
@@ -19,6 +26,32 @@ OVER = object()
 """What a pass gives that has no further turn."""
 
 
+def helper(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function that a notebook gives one of ours, as those below: what it does has the line that calls it."""
+    function.__code__ = function.__code__.replace(co_filename=_HERE)
+    if iscoroutinefunction(function):
+        return cast("Callable[P, T]", function)  # of what it awaits, an exchange of ours has that line
+
+    @wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> T:
+        program = cast(Model, args[0]).program
+        since = len(program.rows)
+        result = function(*args, **named)
+        program.placed(since, _calling())
+        return result
+
+    return called
+
+
+_HERE = helper.__code__.co_filename
+
+
+def _calling() -> Source:
+    frame = student_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+@helper
 def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     """Add a gradient to the sum of its layer, or begin that sum."""
     if layer in model.grad_weights:
@@ -26,6 +59,7 @@ def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     model.grad_weights[layer] = grad
 
 
+@helper
 def forward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
     """Take a layer forward: activations[layer] gives activations[layer + 1], and stays for backward. With an i it is
     a part of the batch, activations[layer, i]. `weight` is used instead of the stored one."""
@@ -33,6 +67,7 @@ def forward(model: Model, layer: int, i: int | None = None, weight: Weight | Non
     model.activations[_key(layer + 1, i)] = model.forward(layer, x, weight or model.weights[layer])
 
 
+@helper
 def backward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
     """Take a layer back: it uses up activations[layer] and grad_activations[layer + 1], adds the gradient of the weight
     to grad_weights[layer], and gives grad_activations[layer], but for layer 0: nothing needs the data's gradient."""
@@ -48,6 +83,7 @@ def _key(layer: int, i: int | None) -> int | tuple[int, int]:
     return layer if i is None else (layer, i)
 
 
+@helper
 def update(model: Model, layer: int) -> None:
     """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
     grad, weight, state = model.grad_weights.pop(layer), model.weights.pop(layer), model.opt_states.pop(layer)
@@ -88,9 +124,12 @@ def exchange(
 ) -> Awaitable[list[Any]]:
     """Start a halo exchange in a group: each neighbour gets one of these blocks of a value. Awaited, it gives the list
     of what the neighbours hand in. A rank without neighbours hands in no rows, and gets none."""
-    rows = [value.cut("rows", *block) for block in blocks]
-    # Called as its method calls it: the line of the exchange is then that of our caller.
-    return model._communicate("halo", rows, layer, group) if rows else _Nothing()  # pyright: ignore[reportPrivateUsage]
+    if not blocks:
+        return _Nothing()
+    since = len(model.program.rows)
+    work = model.halo([value.cut("rows", *block) for block in blocks], layer, group)
+    model.program.placed(since, _calling())
+    return work
 
 
 class _Nothing:
