@@ -75,7 +75,7 @@ ABOVE = {
     "ulysses": ["to_heads", "to_rows", "arrived"],
     "expert_parallel": ["cut", "exchanges"],
     "moe_pipeline": ["exchange", "block_of"],
-    "halo_conv": ["my_rows", "blocks", "output"],
+    "halo_conv": ["my_rows", "blocks", "compute", "input_half", "weight_half"],
     "weighted_mean": ["my_rows", "backward"],
     "group_norm": ["my_rows", "input_half", "weight_half"],
     "domain_data": ["my_rows", "borrow", "give_back"],
