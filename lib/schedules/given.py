@@ -120,14 +120,14 @@ def joined(pieces: Sequence[Any]) -> Any:
 
 
 def exchange(
-    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str
+    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str, dim: str = "rows"
 ) -> Awaitable[list[Any]]:
-    """Start a halo exchange in a group: each neighbour gets one of these blocks of a value. Awaited, it gives the list
-    of what the neighbours hand in. A rank without neighbours hands in no rows, and gets none."""
+    """Start a halo exchange in a group: each neighbour gets one of these blocks of a value, along a dim. Awaited, it
+    gives the list of what the neighbours hand in. A rank without neighbours hands in nothing, and gets nothing."""
     if not blocks:
         return _Nothing()
     since = len(model.program.rows)
-    work = model.halo([value.cut("rows", *block) for block in blocks], layer, group)
+    work = model.halo([value.cut(dim, *block) for block in blocks], layer, group)
     model.program.placed(since, _calling())
     return work
 
