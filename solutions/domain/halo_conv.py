@@ -144,8 +144,9 @@ draw_group(shown[1])
 draw_group(gradients)
 
 # %% [markdown]
-# Pale, marked "of a sum", means partial. Rows 17 to 30 are complete: no other rank has used them. **Before you go on:**
-# which ranks used row 15, and which used row 16? What is missing from each gradient, where is it, and where must it go?
+# Pale, marked "of a sum", means partial; before it stands which rows of the output have contributed so far. Rows 17 to
+# 30 are complete: no other rank has used them. **Before you go on:** which ranks used row 15, and which used row 16?
+# What is missing from each gradient, where is it, and where must it go?
 #
 # <details><summary>Answer</summary>
 #

@@ -174,8 +174,8 @@ draw_group(shown)
 draw_group(gradients)
 
 # %% [markdown]
-# Pale, marked "of a sum", means partial. Which rows of this gradient does rank 1 keep, which does it send, and what does
-# it wait for?
+# Pale, marked "of a sum", means partial; before it stands which rows of queries have contributed so far. Which rows of
+# this gradient does rank 1 keep, which does it send, and what does it wait for?
 #
 # <details><summary>Answer</summary>
 #

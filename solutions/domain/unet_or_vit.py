@@ -64,9 +64,11 @@ PRICES = Links(latency=0.02, forward=8, backward=8)
 #
 # Exchange rows first. Now rank 1 has *its* row from rank 3. Then exchange columns, *with* the borrowed row: the corner
 # comes along.
+#
+# Here are two layers, there and back. (The code is folded: the puzzle asks for the like.)
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def conv(rows, inputs, outputs):
     return Layer(
         "convolution", inputs, outputs, rows, columns=rows, kernel=3, padding=1
@@ -93,10 +95,10 @@ async def corners(model):
 
 
 # %% [markdown]
-# Its helpers say where a tile begins and ends, and exchange along *one* dim, there and back.
+# Its helpers say where a tile begins and ends, and exchange along *one* dim: a table below says how to call them.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def size(number):
     """The rows of an activation, and the columns."""
     return 32 if number in (2, 3) else 64
@@ -147,7 +149,9 @@ demo = simulate(
 draw_halo(demo, layer=1)
 
 # %% [markdown]
-# In backward the corner's gradient goes home in two steps, too: the same film run backwards.
+# Each tile has the colour of its rank. Beside it lie the strips that it borrows, in the colours of those who lend them.
+# The crossing arrows are corner points, which travel in two steps. In backward the gradient of a corner goes home in two
+# steps, too: the same film run backwards. Stripes are sums of what both ranks computed.
 #
 # ### What needs no halo
 #
@@ -168,24 +172,40 @@ UNET = [
 ]
 for number, layer in enumerate(UNET):
     takes = " and ".join(f"activation {one}" for one in layer.of or (number,))
-    borrows = "a row and a column of each neighbour" if layer.kernel == 3 else "nothing"
-    print(f"layer {number}  {layer.kind:<23}takes {takes:<31}borrows {borrows}")
+    print(f"layer {number}  {layer.kind:<23}takes {takes}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# None of them, as long as a tile begins at an even row and an even column: the four points of a pooling, or of a
+# transposed convolution, are on one rank then. And an addition looks at one point. Only the convolutions, layers 0, 2
+# and 5, borrow.
+#
+# </details>
+#
 # ## The puzzle
 #
 # | ranks | images | grid | layers | whose weights | an exchange |
 # |---|---|---|---|---|---|
 # | 4, two by two | 4 | 64 x 64, 8 numbers a point | the six above | 0, 2, 3 and 5 | 0.02 and a little |
 #
-# **Given:** the weights of layers 0, 2, 3 and 5, whole on every rank; `size`, `ends`, `borrow` and `give_back`.
+# **Given:** the weights of layers 0, 2, 3 and 5, whole on every rank. And helpers; `dim` is `"rows"` or `"columns"`.
+#
+# | helper | what it gives, or does |
+# |---|---|
+# | `ends(model, number, dim)` | where this rank's part of activation `number` begins and ends |
+# | `size(number)` | how many rows, and as many columns, activation `number` has |
+# | `await borrow(model, value, layer, dim)` | the input of a layer, with what the neighbours along this dim lend |
+# | `await give_back(model, gradient, layer, dim)` | the gradient of the input, without its halo along this dim, and with what the neighbours had for it |
+# | `forward(model, layer)` | of a layer with a weight: makes `activations[layer + 1]` from `activations[layer]` |
+# | `backward(model, layer)` | of a layer with a weight: uses up `activations[layer]` and `grad_activations[layer + 1]`, makes `grad_activations[layer]`, but for layer 0, and `grad_weights[layer]` |
+# | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
 # **To do:** one training step.
 #
 # - Layers 1 and 4 take no weight: `model.forward(1, x)`, `model.forward(4, x, skip)`.
 # - `model.backward(1, x, grad)` gives one gradient. `model.backward(4, x, grad, skip)` gives two: that of the skip, and
 #   that of x.
-# - Activation 1 is used twice, so its gradient is the sum of two.
 # - Each rank has only seen its tile, so the gradients of the weights are summed over all ranks.
 #
 # **Rules**

@@ -57,12 +57,11 @@ print(f"mean of the four means:   {sum(means) / 4}")
 print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
 
 # %% [markdown]
-# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So what must a
-# rank bring, so that a plain sum over ranks is enough? And a rank without rows?
+# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3.
 #
 # ### Forward
 #
-# **A sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given
+# For the second a rank brings **a sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given
 # some of the rows it computes a **partial mean**, which carries its count. Rank 3:
 
 # %%
@@ -133,8 +132,8 @@ except PuzzleError as error:
 #
 # ### Backward
 #
-# By how much does the mean of all change if one number changes by 1? Guess for a number of rank 0, and for one of rank
-# 3.
+# A gradient says by how much the mean of all changes if one number changes by 1. Here is a number of rank 0, and one of
+# rank 3:
 
 # %%
 for rank in (0, 3):
@@ -152,20 +151,20 @@ for rank in (0, 3):
 # all**. Call `.mean()` on each rank and average afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3.
 # Such a model learns most from the rank with the fewest rows.
 #
-# Every rank has the mean of all and computes the same gradient of it, so `model.backward(2, rows, gradient)` needs no
-# communication.
+# Each rank knows that there are 40 rows in all, so `model.backward(2, rows, gradient)` needs no communication.
 #
 # ## The puzzle
 #
 # Each of 64 images has 40 rows of 128 numbers, and the network computes 128 numbers for the whole image:
 #
-# | layer | what | rows | takes forward on rank 3 | an update | sum of its weight's gradient |
-# |---|---|---|---|---|---|
-# | 0 and 1 | linear, row by row | 40, so 4, 8, 12 and 16 | 0.5 | 0.03125 | 0.1575 |
-# | 2 | mean, no weight | 40, and gives 1 | 0.00390625 | | |
-# | 3 | linear | 1 | 0.03125 on every rank | 0.03125 | |
+# | layer | what | rows | takes forward on rank 3 | an update |
+# |---|---|---|---|---|
+# | 0 and 1 | linear, row by row | 40, so 4, 8, 12 and 16 | 0.5 | 0.03125 |
+# | 2 | mean, no weight | 40, and gives 1 | 0.00390625 | |
+# | 3 | linear | 1 | 0.03125 on every rank | 0.03125 |
 #
-# Backward takes as long as forward. The rank with the most rows has the most to do, and the others wait for it. So rank
+# Backward takes as long as forward. An all-reduce of the gradient of a weight takes 0.1575, and that of the means of all
+# images 0.1389. The rank with the most rows has the most to do, and the others wait for it. So rank
 # 3 itself should never wait.
 #
 # **Given:** the weights, whole on every rank, `my_rows` above, and for layers 0, 1 and 3, with keys `[layer, i]` for the
