@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_910,
     "lib/checker": 1_710,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_620,
+    "lib/diagnosis": 3_630,
     "lib/errors": 880,
     "lib/puzzles": 500,
     "lib/replay": 4_430,

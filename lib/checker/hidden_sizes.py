@@ -86,6 +86,7 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -
     elif raised:
         what = f"of all ranks, only {numbered('rank', sorted(raised))} refused these parts"
         fix = "let every rank decide by what all of them know: by `sizes`, and not by its own rows"
+    got = got or (None if raised else "ranks that end without an error")
     error = CheckError(what, expected="a ValueError on every rank, before it sends anything", got=got, fix=fix)
     error.where = [(rank, found) for rank in sorted(raised) if (found := raised_at(raised[rank])) is not None]
     error.trace = trace
