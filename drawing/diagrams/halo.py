@@ -240,7 +240,7 @@ class _Picture:
         title = f"Layer {grid.layer}: {' and '.join(sizes[: 1 + self.tiled])} on {counted(self.ranks, 'rank')}"
         scene.add(Text(MARGIN, 22, title, TEXT + 2, INK, bold=True))
         names = {part: numbered("rank", ranks) for part, ranks in grid.parts.items()}
-        for back, words in enumerate(("forward: who lends what", "backward: gradients go home and are added")):
+        for back, words in enumerate(("forward: who lends what", "backward: which gradients go home")):
             scene.add(Text(self.lefts[back], 52, words, TEXT, SOFT))
             for part, ranks in grid.parts.items():
                 box = self._box(part, part, back)

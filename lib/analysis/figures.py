@@ -78,6 +78,11 @@ def end(trace: Trace) -> float:
     return units(makespan(trace))
 
 
+def busiest(trace: Trace) -> float:
+    """Return how long the rank computes that computes longest, its updates included: the rest of the run it waits."""
+    return units(max((sum(e.length for e in one.events if e.op in COMPUTE) for one in trace.programs), default=0))
+
+
 def printed(trace: Trace) -> float:
     """Return the time that the original prints: the latest start of a rank's last timed operation."""
     latest = 0

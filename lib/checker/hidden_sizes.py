@@ -6,6 +6,8 @@ import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
+from inspect import isawaitable
 from math import inf
 from typing import Any
 
@@ -14,10 +16,14 @@ from lib.checker.checker import check, counts
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import Costs
 from lib.errors.exceptions import CheckError, PuzzleError
+from lib.errors.source_lines import raised_at
+from lib.errors.wording import numbered
 from lib.puzzles.goals import Goal, Hidden
 from lib.puzzles.puzzle import Puzzle, Task
+from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.trace.trace import trace_of
+from lib.values.operations import COMMUNICATION
 
 
 def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
@@ -30,8 +36,8 @@ def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
 def tried_elsewhere(
     function: Callable[..., Any], record: Puzzle, verdict: Verdict
 ) -> tuple[Verdict, PuzzleError | None]:
-    """Run a function at each hidden size, in silence, whose run has this verdict. Returns the verdict as it is then:
-    what is too slow at a size does not reach the last goal. And the mistake at the first size where it is not right."""
+    """Run a function at each hidden size, and with the parts of its puzzle, in silence. Returns the verdict of its own
+    run as it is then: what is too slow at a size does not reach the last goal. And the first mistake."""
     slow = ""
     for hidden in record.hidden:
         # Whatever it prints is of another run than the one that the student looks at.
@@ -46,11 +52,60 @@ def tried_elsewhere(
                 f"{verdict.goals[-1].name!r} is for what is as good at other sizes: at {there} yours ends at "
                 f"{outcome:g}, and {hidden.time:g} can be had. Is there a number that fits this size alone?"
             )
-    verdict = replace(verdict, elsewhere=len(record.hidden))
+    if (error := wrong_with_parts(function, record)) is not None:
+        error.before = f"right at {record.size.words()}, but not {error.before}"
+        return replace(verdict, correct=False, faults=(str(error),)), error
+    verdict = replace(verdict, elsewhere=len(record.hidden) + len(record.parts))
     if slow and verdict.goals[-1].reached:
         goals = (*verdict.goals[:-1], verdict.goals[-1]._replace(reached=False))
         verdict = replace(verdict, goals=goals, notes=(*verdict.notes, slow))
     return verdict, None
+
+
+def wrong_with_parts(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:
+    """Run a function with each of the parts of its puzzle, in silence. The first mistake."""
+    for sizes, refused in record.parts:
+        given, size = partial(function, sizes=[*sizes]), Hidden(len(sizes), record.layers, 1)
+        with redirect_stdout(io.StringIO()):
+            outcome = (_not_refused if refused else _tried_at)(given, record, size)
+        if isinstance(outcome, PuzzleError):
+            outcome.before = f"with sizes={[*sizes]}:"
+            return outcome
+    return None
+
+
+def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | None:
+    """Say which ranks do not refuse, though all should. One that refuses ends, so the others show what they do then."""
+    raised: dict[int, ValueError] = {}
+
+    async def trying(model: Model) -> None:
+        try:
+            if isawaitable(running := function(model)):
+                await running
+        except ValueError as error:
+            raised[model.rank] = error
+
+    got = None
+    try:
+        models = simulate(trying, puzzle=record.id, **hidden.given())
+        trace = None if isinstance(models, Unsolved) else trace_of(models, "")
+    except PuzzleError as error:
+        got, trace = str(error).partition("\n")[0], error.trace
+    programs = () if trace is None else trace.programs
+    late = [one.rank for one in programs if one.rank in raised and any(e.op in COMMUNICATION for e in one.events)]
+    if len(raised) == hidden.ranks and not late:
+        return None
+    what, fix = "no rank refuses these parts", "does each rank have the rows that its neighbours need? Ask `sizes`"
+    if late:
+        what, fix = f"{numbered('rank', late)} refused too late", "refuse before the first exchange"
+    elif raised:
+        what = f"of all ranks, only {numbered('rank', sorted(raised))} refused these parts"
+        fix = "let every rank decide by what all of them know: by `sizes`, and not by its own rows"
+    got = got or (None if raised else "ranks that end without an error")
+    error = CheckError(what, expected="a ValueError on every rank, before it sends anything", got=got, fix=fix)
+    error.where = [(rank, found) for rank in sorted(raised) if (found := raised_at(raised[rank])) is not None]
+    error.trace = trace
+    return error
 
 
 def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | float:
@@ -59,6 +114,8 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     try:
         models = simulate(function, puzzle=record.id, **size)
     except PuzzleError as error:
+        if record.parts and isinstance(error.__cause__, ValueError):
+            error.fix = "here each rank has the rows that its neighbours need: let no rank refuse that"
         return error
     if isinstance(models, Unsolved):
         return CheckError(f"{record.id} raises NotSolved", expected="a function that runs to its end at every size")

@@ -380,15 +380,16 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, the last one {later} later"
             fix = "keep what that gave, instead of computing it again"
         return remark(what, got=got + more(again, "computation", "; and"), where=places(found), fix=fix)
+    busy = computing(trace)
+    most, least = busy.index(max(busy)), busy.index(min(busy))
     waits = [_waits(program) for program in trace.programs]
-    totals = [sum(spots.values()) for spots in waits]
+    # Whoever has much less to do than the busiest rank waits for that, and is not the reason.
+    totals = [sum(spots.values()) if 10 * own >= 9 * busy[most] else 0 for own, spots in zip(busy, waits, strict=True)]
     rank, total = totals.index(max(totals)), max(totals)
     moved = [(p.rank, e) for p, e in _collectives(trace) if any(type(v) is OptState for v in p.values_of(e.inputs))]
     if moved:
         got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}" + more(moved, "call")
         return remark(what, got=got, where=places(moved), fix=STAYS)
-    busy = computing(trace)
-    most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > ticks(limit) > busy[least]:
         longest = max((e for e in trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
         got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"
@@ -684,12 +685,14 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
     vain: list[tuple[int, Event]] = []
     for program in trace.programs:
         used = {number for event in program.events for number in event.inputs}
+        summed = {number for event in program.events if event.op == "allreduce" for number in event.outputs}
+        summed = {number for number in summed if isinstance(program.values[number], Activation)}
         for event in program.events:
             if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch:
                 continue
             if used.isdisjoint(event.outputs):
                 vain.append((program.rank, event))
-            if event.length:
+            if event.length and summed.isdisjoint(event.inputs):  # an activation that is summed is the same everywhere
                 ends = [value.place for value in program.values_of((*event.inputs[-1:], *event.outputs[:1]))]
                 parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
                 # Of one layer and batch ranks may do different parts; only the same part twice is work done twice.

@@ -311,6 +311,8 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
         fix += "\nor put `await` where the result is used, if other work should run in the meantime"
         if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:
             fix = f"await it first: {where.function}, in line {where.line}, only starts it"
+        elif where.text and f"{call}(" not in where.text:  # a helper that is given has started it
+            fix = f"await it first: line {where.line} only starts it, {where.text}"
     if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & ASYNC:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
     return ForgottenAwait(what, expected=expected, got=got, fix=fix)

@@ -80,6 +80,14 @@ class Hidden(NamedTuple):
         return dict(zip(self._fields[:-1], self, strict=False))
 
 
+class Parts(NamedTuple):
+    """How many rows each rank has, which a function is given as `sizes`: a solution must be correct with them, or every
+    rank of it must refuse them."""
+
+    sizes: tuple[int, ...]
+    refused: bool = False
+
+
 class Premise(NamedTuple):
     """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`).
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
-from lib.puzzles.goals import Goal, Hidden, Premise, Size, Sized
+from lib.puzzles.goals import Goal, Hidden, Parts, Premise, Size, Sized
 from lib.values.kinds.kind import USUAL, Layer
 
 HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a puzzle, in order
@@ -36,10 +36,10 @@ class Puzzle:
     class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
     path. One that is `part_of` another has its gap in that one's notebook.
 
-    A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but
-    for the `last` ones where these are described. `sent` is how many elements may be sent per rank, where that is what
-    the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student is to find: where one of
-    them corrects a mistake, the message names the idea, and `fix()` shows the line.
+    A schedule has a size, goals, and hidden sizes at which it must be correct too, or `parts` with which. Its layers
+    are the usual ones, but for the `last` ones where these are described. `sent` is how many elements may be sent per
+    rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student
+    is to find: where one of them corrects a mistake, the message names the idea, and `fix()` shows the line.
     `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
     its messages travel: that is not for the order to say. `domain`: ranks share each batch, and no goal is for a run in
     which one of them works on all of it. `predicts`: figures of the run that its page asks to predict,
@@ -71,6 +71,7 @@ class Puzzle:
     last: tuple[Layer, ...] = ()
     goals: tuple[Goal, ...] = ()
     hidden: tuple[Hidden, ...] = ()
+    parts: tuple[Parts, ...] = ()
     mesh: Mesh | None = None
     costs: Costs = UNIT
     sent: float | None = None

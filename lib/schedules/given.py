@@ -5,15 +5,19 @@ A message about what a learner does with these shows the learner's line; so it d
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from functools import wraps
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import MARK
+from lib.errors.source_lines import MARK, student_frame
 from lib.simulator.model import Model
+from lib.trace.event import Source
 from lib.values.values import Weight, WeightGrad
 
 Block = tuple[int, int]
@@ -25,9 +29,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def given(function: F) -> F:
-    """Mark a helper that a notebook gives, and the functions in it: an error there shows the line that calls it."""
-    cast(FunctionType, function).__code__ = _marked(function.__code__)
-    return function
+    """Mark a helper that a notebook gives, and the functions in it: what it does has the line that calls it, and so has
+    an error there."""
+    marked = cast(FunctionType, function)
+    marked.__code__ = _marked(marked.__code__)
+    if marked.__code__.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
+        return function
+
+    @wraps(function)
+    def called(*args: Any, **named: Any) -> Any:
+        program = args[0].program if args and isinstance(args[0], Model) else None
+        since = 0 if program is None else len(program.rows)
+        result = function(*args, **named)
+        if program is not None:
+            program.placed(since, _calling())
+        return result
+
+    return cast(F, called)
 
 
 def _marked(code: CodeType) -> CodeType:
@@ -35,6 +53,12 @@ def _marked(code: CodeType) -> CodeType:
     return code.replace(co_filename=MARK + code.co_filename.removeprefix(MARK), co_consts=inner)
 
 
+def _calling() -> Source:
+    frame = student_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+@given
 def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     """Add a gradient to the sum of its layer, or begin that sum."""
     if layer in model.grad_weights:
@@ -42,6 +66,7 @@ def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
     model.grad_weights[layer] = grad
 
 
+@given
 def forward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
     """Take a layer forward: activations[layer] gives activations[layer + 1], and stays for backward. With an i it is
     a part of the batch, activations[layer, i]. `weight` is used instead of the stored one."""
@@ -49,6 +74,7 @@ def forward(model: Model, layer: int, i: int | None = None, weight: Weight | Non
     model.activations[_key(layer + 1, i)] = model.forward(layer, x, weight or model.weights[layer])
 
 
+@given
 def backward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
     """Take a layer back: it uses up activations[layer] and grad_activations[layer + 1], adds the gradient of the weight
     to grad_weights[layer], and gives grad_activations[layer], but for layer 0: nothing needs the data's gradient."""
@@ -64,6 +90,7 @@ def _key(layer: int, i: int | None) -> int | tuple[int, int]:
     return layer if i is None else (layer, i)
 
 
+@given
 def update(model: Model, layer: int) -> None:
     """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
     grad, weight, state = model.grad_weights.pop(layer), model.weights.pop(layer), model.opt_states.pop(layer)
@@ -123,13 +150,16 @@ def joined(pieces: Sequence[Any]) -> Any:
 
 
 def exchange(
-    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str
+    model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str, dim: str = "rows"
 ) -> Awaitable[list[Any]]:
-    """Start a halo exchange in a group: each neighbour gets one of these blocks of a value. Awaited, it gives the list
-    of what the neighbours hand in. A rank without neighbours hands in no rows, and gets none."""
-    rows = [value.cut("rows", *block) for block in blocks]
-    # Called as its method calls it: the line of the exchange is then that of our caller.
-    return model._communicate("halo", rows, layer, group) if rows else _Nothing()  # pyright: ignore[reportPrivateUsage]
+    """Start a halo exchange in a group: each neighbour gets one of these blocks of a value, along a dim. Awaited, it
+    gives the list of what the neighbours hand in. A rank without neighbours hands in nothing, and gets nothing."""
+    if not blocks:
+        return _Nothing()
+    since = len(model.program.rows)
+    work = model.halo([value.cut(dim, *block) for block in blocks], layer, group)
+    model.program.placed(since, _calling())
+    return work
 
 
 class _Nothing:

@@ -190,16 +190,16 @@ class Recorder(Program):
         known: Any = self.shared.get(key)
         return known if known == thing else keep(self.shared, key, thing)
 
-    def placed(self, since: int, place: Place | None) -> int:
+    def placed(self, since: int, source: Source) -> int:
         """Set the source line of all rows from number `since` on, and return how many rows there are. They do not
         become events: a pipeline calls this after each action of its order."""
         rows = self.rows
         for number in range(since, len(rows)):
             row = rows[number]
             if type(row) is tuple:
-                rows[number] = (*row[:7], place, 0, row[9])
+                rows[number] = (*row[:7], *_split(source), row[9])
             else:
-                row.source = place
+                row.source = source
         return len(rows)
 
     def state(self) -> tuple[int, ...]:

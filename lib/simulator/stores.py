@@ -162,7 +162,7 @@ class Store(dict[Any, T]):
         if gone is not None and (found := resolve(*gone[1:])) is not None:
             fix = f"it was deleted in line {found.line} ({found.text}): "
             fix += "leave one of the two out" if deleting else "delete it after its last use"
-            fix = f"{found.function}(...) has used it up: is it called twice?" if found.file in GIVEN else fix
+            fix = f"{found.function}(...) has used it up: call it later, or only once" if found.file in GIVEN else fix
         elif other is not None:
             fix = f"did you mean {self.name}[{shown(other)}]?"
         elif self:

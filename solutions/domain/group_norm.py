@@ -42,7 +42,7 @@ from itertools import islice, pairwise
 
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
-from lib.analysis.figures import end
+from lib.analysis.figures import busiest, end
 from lib.schedules.given import accumulate, backward, by_chunk, forward, given, update
 from lib.suite.course.solutions import run_of
 
@@ -397,8 +397,8 @@ Model.check(out, puzzle="group_norm")
 # %% [markdown]
 # ## What a machine pays
 #
-# Run your function on other parts. `computing` is how long the rank with the most rows computes, and `waiting` is
-# everything on top.
+# Run your function on other parts. `computing` is how long the busiest rank computes, updates included, and `waiting` is
+# the rest of the step.
 
 # %%
 PARTS = {
@@ -413,7 +413,7 @@ if out:
     for name, parts in PARTS.items():
         step = partial(group_norm, sizes=parts)
         run = simulate(step, layers=LAYERS, ranks=len(parts), batches=4, costs=PRICES)
-        computing = 4.0625 * max(parts) / 16 + 2 * 0.0078125
+        computing = busiest(Trace.of(run))
         print(f"{name:<22}{computing:>10.4f}{end(Trace.of(run)) - computing:>10.4f}")
 
 # %% [markdown]

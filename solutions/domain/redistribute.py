@@ -41,7 +41,7 @@ from functools import partial
 
 from drawing import draw, draw_collective, draw_curves
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
-from lib.analysis.figures import end, traffic
+from lib.analysis.figures import busiest, end, traffic
 from lib.schedules.given import accumulate, by_chunk, given, in_turn, joined, update
 from lib.suite.course.solutions import run_of, schedule_of
 
@@ -320,8 +320,9 @@ Model.check(out, puzzle="redistribute")
 # %% [markdown]
 # ## What a machine pays
 #
-# Run your function on other parts. `computing` is how long the busiest rank computes: its rows count for layers 0, 1
-# and 5, its columns for layers 2, 3 and 4. Change the sizes and run it again.
+# Run your function on other parts. `computing` is how long the busiest rank computes, updates included: its rows count
+# for layers 0, 1 and 5, its columns for layers 2, 3 and 4. `waiting` is the rest of the step. Change the sizes and run
+# it again.
 
 # %%
 PARTS = {
@@ -336,7 +337,7 @@ if out:
     for name, (rows, columns) in PARTS.items():
         step = partial(redistribute, rows=rows, columns=columns)
         run = simulate(step, layers=LAYERS, ranks=4, batches=4, costs=PRICES)
-        computing = 2 * 4 * 1.25 * max(map(sum, zip(rows, columns, strict=True))) / 16
+        computing = busiest(Trace.of(run))
         waiting = end(Trace.of(run)) - computing
         sent = [f"{int(elements):>7,}" for elements, _ in traffic(Trace.of(run))]
         print(f"{name:<24}{computing:>10.2f}{waiting:>10.2f}   {'  '.join(sent)}")

@@ -143,6 +143,7 @@ def test_both_bubble_rates() -> None:
 
     trace = Trace.of(simulate(step, ranks=2, costs=Costs(collective=2, p2p=2)))
     assert figures.end(trace) == 10
+    assert figures.busiest(trace) == 3
     assert figures.bubbles(trace).makespan == pytest.approx(1 - 5 / 20)
     assert figures.bubbles(trace).span == pytest.approx(1 - 5 / 12)
 

@@ -151,7 +151,7 @@ def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
     first, second = check(replace(trace, error="rank 0: one\n  fix: two")).faults
     assert first == "the run did not end: rank 0: one\n    fix: two"
     assert second.startswith("rank 0: there is no layer 7\n    expected: a layer from 0 to 0\n")
-    assert "    where:    given.py, line " in second
+    assert "    where:    steps.py, line " in second
 
 
 def test_only_a_sandbox_that_pretended_is_told_so() -> None:

@@ -3,19 +3,26 @@
 With prices 49 times that model's, attention of a batch takes 49, and the linear layers 4 and 8.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Links, Trace, simulate
+from lib import PUZZLES, Links, Model, Trace, simulate
 from lib.analysis.figures import end, traffic
-from lib.suite.submissions.locations import home, notebook_in
+from lib.schedules.given import by_chunk
+from lib.suite.submissions.load import function_of
+from lib.suite.submissions.locations import reference
+from lib.suite.submissions.source import Source
 from tests.support.puzzles import in_parts, way
+from tests.support.said import Said
 
 FOUR = [16] * 4
 AS_THE_MODEL = Links(latency=0.98, p2p=9.8, forward=256, backward=256, update=0)
 SUM = 6 * Fraction("0.98") + Fraction(3, 2) * 256 * Fraction("9.8") / 131_072
 """Of the gradient of the queries' weight; that of keys and values has twice as many elements."""
+REFUSAL = "if len(parts) > 1 and (min(parts) < 3 or parts[0] < 4 or parts[-1] < 4)"
 REFUSED = [[3, 20, 20, 21], [20, 2, 20, 22], [20, 20, 21, 3], [20, 3, 1, 40], [61, 3, 0, 0], [0, 3, 61]]
 
 
@@ -72,8 +79,29 @@ def test_parts_for_which_it_is_not_are_refused_by_all_ranks(sizes: list[int], na
     assert refused == [*range(len(sizes))]
 
 
-def test_the_notebook_finds_every_answer_of_the_reference_right() -> None:
-    """Its table of parts says so of each line, by the windows and not by the rule of the reference."""
-    said = notebook_in(home() / "solutions", "neighborhood_attention").read_text("utf-8")
-    assert said.count("all ranks refuse    right") == 5
-    assert "WRONG\\n" not in said
+def refusing(rule: Callable[[list[int], int], bool], *, late: bool = False) -> Any:
+    """The reference, where this rule says which parts a rank refuses."""
+    text = reference("neighborhood_attention").read_text("utf-8")
+    assert text.count(REFUSAL) == 1
+    careless = function_of(Source.of("careless.py", text.replace(REFUSAL, "if False")), "neighborhood_attention")
+
+    async def step(model: Model, sizes: list[int] | None = None) -> None:
+        if rule(sizes or by_chunk(64, model.RANKS), model.rank):
+            if late:
+                await model.allreduce(model.fake_grad(0), 0)
+            raise ValueError("too few rows")
+        await careless(model, sizes)
+
+    return step
+
+
+def checked(function: Any) -> None:
+    Model.check(simulate(function, puzzle="neighborhood_attention"), puzzle="neighborhood_attention")
+
+
+def too_few(sizes: list[int], least: int = 3, at_ends: int = 4) -> bool:
+    some = [size for size in sizes if size]
+    return len(some) > 1 and (min(some) < least or min(some[0], some[-1]) < at_ends)
+
+
+test_refusals = Said(__file__, "refusals").test(lambda: globals())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from lib.analysis.feeding import feeds
 from lib.diagnosis.advice import Advice, Running, because
 from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
-from lib.errors.wording import numbered
+from lib.errors.wording import numbered, these
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE, RunSet
@@ -167,7 +168,10 @@ def _lacked_halo(value: Value, role: str) -> str | None:
     program, made, kind = home(value), maker(value), DIMS[role]
     while program is not None and made is not None and made.op == "forward":
         given, gave = program.values[made.inputs[0]], program.values[made.outputs[0]]
-        before, stencil = maker(given), stencil_of(program, made, role)
+        before, stencil, own = maker(given), stencil_of(program, made, role), given
+        while before is not None and before.op == "combine" and own is not None and given is not None:
+            own = program.values[before.inputs[0]]  # it has the halo of another dim, and of this one no more
+            before = maker(own) if own and own.place.part(role) == given.place.part(role) else None
         if stencil and given and gave and before and before.op == "forward" and stencil.outputs == stencil.rows:
             here, out = given.place.named[role].pieces, gave.place.named[role].pieces
             if len(out) < len(here):
@@ -230,6 +234,20 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
     )
 
 
+def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
+    """Say of a halo that came from ranks with other batches: do others have these, or does nobody?"""
+    same = [
+        rank
+        for rank, model in program.world.models.items()
+        if rank != program.rank and any(feeds(event) and event.batches == batches for event in model.program.events)
+    ]
+    exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
+    if same:
+        has = "has" if len(same) == 1 else "have"
+        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
+    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
+
+
 @because(NotCut)
 def not_cut(fact: Fact, _: Running | None) -> Advice | None:
     """Rows that a convolution did not give, as its input lacked a halo, or that a neighbour did not hand in."""
@@ -245,6 +263,8 @@ def not_cut(fact: Fact, _: Running | None) -> Advice | None:
         )
         return f"{are}{line_of(made)}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
     if made.op == "halo":
+        if fact.value.place.batches != (mine := program.values_of(made.inputs)[0].place.batches):
+            return halo_of_other_batches(program, made, mine)
         came = numbered(kind.noun, fact.value.place.named[role].pieces)
         return (
             f"the exchange{line_of(made)} brought {came}. Forward a neighbour lends the {kind.plural} at its edge, in "
@@ -255,9 +275,15 @@ def not_cut(fact: Fact, _: Running | None) -> Advice | None:
         return _of_others(program, fact.value, role, lacking)
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
+        if not stencil.users(RunSet.of(lacking)) & stencil.users(RunSet.of([lacking[0] - 1, lacking[-1] + 1])):
+            return f"layer {made.layer} needs no halo here, so there is none to give back: leave it out"
         why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
         return f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
     row = fact.wanted[0]
     needed = numbered(kind.noun, [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
     why = f"forward{line_of(made)} was given {had}, and for {kind.noun} {row} it needs {needed}"
+    needs = {*range(stencil.rows)}.intersection(stencil.needs(row))
+    joins = [maker(one) for _, one in alike(program, inp) if needs <= {*one.place.named[role].pieces}]
+    if (join := next((one for one in joins if one is not None and one.op == "combine"), None)) is not None:
+        return f"{why}.\nThese are put together{line_of(join)}: {kind.noun} {row} can be computed after that"
     return f"{why}:\nput the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.analysis.feeding import feeds
 from lib.diagnosis.advice import Advice, Running, because, likely_cause
-from lib.diagnosis.facts.grids import stencil_of
+from lib.diagnosis.facts.grids import halo_of_other_batches, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import amount, counted, numbered, ranges, these, with_article
-from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES, REST, SPACE, RunSet
 from lib.values.operations import BY_INPUT, BY_WEIGHT
@@ -122,7 +120,7 @@ def different(fact: Fact, _: Running | None) -> Advice | None:
             "alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
         )
     if mine and lent and lent.op == "halo" and fact.field != "layer" and first.place.batches != other.place.batches:
-        return _halo_of_other_batches(mine, lent, first.place.batches)
+        return halo_of_other_batches(mine, lent, first.place.batches)
     if fact.field == "layer" or fact.verb == "gather":
         return _exchanged(fact)
     if mine is None or theirs is None or fact.verb != "sum":
@@ -168,20 +166,6 @@ def _summed_already(program: Running, fact: Fact) -> str | None:
                 why = f"the gradient of {these('batch', value.place.batches)} went into {titled(event)}"
                 return f"{why}:\nadd the shard that this gave; and does every key say the batch that it holds?"
     return None
-
-
-def _halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
-    """A halo that came from ranks with other batches: do others have these, or does nobody?"""
-    same = [
-        rank
-        for rank, model in program.world.models.items()
-        if rank != program.rank and any(feeds(event) and event.batches == batches for event in model.program.events)
-    ]
-    exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
-    if same:
-        has = "has" if len(same) == 1 else "have"
-        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
-    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
 
 
 def _of_a_neighbour(fact: Fact) -> str | None:
@@ -270,7 +254,7 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
         dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
         if size < total and dims:
             fix = f'take {total} batches or more, or cut what there is along something else: dim="{dims[0]}"'
-            if "experts" in value.place.named:
+            if "experts" in named_dims:
                 fix = 'a rank with its own tokens has them for all experts: on the way to these cut along dim="experts"'
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"

@@ -142,15 +142,17 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if lost is not None and more:
             return f"loss gave what this rank has of it{line_of(lost)}: what others have has to come from them"
         return f"{what} is what loss gives{'' if alone else ', on the rank that has the last layer'}"
+    if kind is ActivationGrad and number == 0:
+        return "nothing needs the gradient of the data, which is activation 0: leave out what asks for it"
     layer = number - 1 if kind is Activation else number
+    if kind is ActivationGrad:  # the last of those that take the activation
+        layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
     op = "forward" if kind is Activation else _back(program, ops)
     if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
-    if kind is ActivationGrad and number == 0 and done:
-        return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
     if batch is not None and batch in done:
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.errors.source_lines import Place, raised_at, resolve, student_frame
+from lib.errors.source_lines import GIVEN, LIBRARY, Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
@@ -155,7 +155,15 @@ def _run(request: Request) -> Sent:
                     return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
             size = {name: getattr(request, name) for name in AtSize._fields}
             models = simulate(function, puzzle=request.puzzle, **size)
-            return Sent("unsolved") if isinstance(models, Unsolved) else Sent("trace", trace=Trace.of(models))
+            if isinstance(models, Unsolved):
+                return Sent("unsolved")
+            wrong, record = None, PUZZLES[request.puzzle]
+            if record.parts and request.ranks is None:  # what is refused is no run that could be judged
+                from lib.checker.hidden_sizes import wrong_with_parts  # here and not above: no other puzzle has parts
+
+                wrong = wrong_with_parts(function, record)
+            outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
+            return Sent(outcome, text, trace=Trace.of(models))
     except NotSolved:
         return Sent("unsolved")
     except (SourceError, BuildError) as error:
@@ -218,7 +226,9 @@ class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         module.__dict__["__getattr__"] = partial(_refusing, name)
-        exec(compile(self.given.get(name, ""), f"{name}.py", "exec"), module.__dict__)
+        # A line of what notebooks give is none of the student's: there it is known by its file.
+        file = os.path.join(LIBRARY, "schedules", GIVEN[0]) if name == "lib.schedules.given" else f"{name}.py"
+        exec(compile(self.given.get(name, ""), file, "exec"), module.__dict__)
 
 
 def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
@@ -246,7 +256,7 @@ FEATURES: Final = {
 """What may keep a run apart, in words. Each is used where the system has it."""
 NEEDED: Final = (
     *("cluster.network", "cluster.reader", "diagnosis", "diagnosis.facts", "schedules.written"),
-    *("simulator.event_loop", "trace.json_format"),
+    *("checker.hidden_sizes", "simulator.event_loop", "trace.json_format"),
 )
 """Modules of lib that a run may need beside those of this one. No child imports them again."""
 WARM = """

@@ -52,6 +52,23 @@ def test_what_does_not_end_is_ended_and_located(isolation: Isolation) -> None:
     assert isolation.run(solution("basic"), "basic").outcome == "trace"
 
 
+def test_parts_that_every_rank_has_to_refuse_are_tried(isolation: Isolation) -> None:
+    """And a mistake in a helper of the notebook is shown at the line that calls it."""
+    text = reference("neighborhood_attention").read_text("utf-8")
+    for old, new, said in (
+        (
+            "if len(parts) > 1 and (min(parts) < 3 or",
+            "if high - low == 1 and (min(parts) < 3 or",
+            "only rank 2 refused",
+        ),
+        ("        take_back(model, 2, b)\n", "        take_back(model, 0, b)\n", "attention: take_back(model, 0, b)"),
+    ):
+        assert text.count(old) == 1
+        sent = isolation.run(Source.of("mine.py", text.replace(old, new)), "neighborhood_attention")
+        assert sent.outcome == "failed"
+        assert said in sent.text
+
+
 def test_what_a_function_needs_is_found_once_and_runs_the_same(isolation: Isolation) -> None:
     text = reference("fsdp").read_text("utf-8")
     whole = Source.of("mine.py", text)
