@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_910,
     "lib/checker": 1_720,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_640,
+    "lib/diagnosis": 3_650,
     "lib/errors": 880,
     "lib/puzzles": 490,
     "lib/replay": 4_430,
