@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_910,
     "lib/checker": 1_800,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_670,
+    "lib/diagnosis": 3_680,
     "lib/errors": 890,
     "lib/puzzles": 510,
     "lib/replay": 4_430,

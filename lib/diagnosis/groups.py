@@ -583,11 +583,21 @@ def _other_group(program: Running, mesh: Mesh, first: Any, other: Any) -> Advice
     models, group = program.world.models, _calls(program, first)[-1].group
     lines = {axis: mesh.group(first.rank, axis) for axis in mesh.axes}
     own = next((axis for axis, ranks in lines.items() if ranks == group), None)
-    for axis, ranks in lines.items() if own is None or own in ALONG_LAYERS else ():
-        last = [[e for e in models[r].program.events if e.op in COLLECTIVES][-1:] for r in ranks if r in models]
-        if axis != own and len(ranks) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
-            have = f"layer {first.layer} is on {these('rank', ranks)}"
-            fix = f'{have}, which are a group along the axis {axis!r}: write group="{axis}"'
-            return line(program, "group", f"{have}: this collective is for them alone", fix)
+    # What each brings: the layer and, to a sum, which shards of it.
+    brings: dict[int, tuple[object, object]] = {}
+    for rank, model in models.items():
+        last = next((event for event in reversed(model.program.events) if event.op in COLLECTIVES), None)
+        if last is not None:
+            values = model.program.values_of(last.inputs[:1]) if last.op == "allreduce" else []
+            brings[rank] = last.layer, [value.place.first for value in values]
+    mine = brings.get(first.rank)
+    same = [a for a, ranks in lines.items() if len(ranks) > 1 and all(brings.get(r, mine) == mine for r in ranks)]
+    if same and mine is not None and own not in same and (own is None or own in ALONG_LAYERS):
+        have = f"layer {first.layer} is on {these('rank', mesh.group(first.rank, *same))}"
+        along, group = f"the axis {same[0]!r}", f'"{same[0]}"'
+        if len(same) > 1:
+            along, group = f"the axes {' and '.join(map(repr, same))}", str(same).replace("'", '"')
+        fix = f"{have}, which are a group along {along}: write group={group}"
+        return line(program, "group", f"{have}: this collective is for them alone", fix)
     where = "\n".join(f"rank {m.rank} is at {mesh.coordinates(m.rank)}" for m in (first, other))
     return f"take the layer from model.coord, not from arithmetic with the rank:\n{where}"

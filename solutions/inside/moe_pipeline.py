@@ -189,14 +189,14 @@ for model in stage:
 #
 # **To do:** one training step, in three steps of yours.
 #
-# 1. `send(value)`, and `backward(b)`: the way of `forward` in the other direction.
+# 1. `send(value)`, and `backward(b)`, which does for gradients what `forward` does for activations.
 # 2. All batches forward, all back, two sums, two updates. Now the step is correct.
 # 3. What waits, and for whom? First the order of the batches, then the sums, then the messages.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending messages and sums in a dict of your
-#   own.
+# - Values live in the stores, and everything alive counts. You may keep pending messages and sums in a dict or a list
+#   of your own.
 # - A rank sends one message at a time over a link, and a sum over the same link waits for it.
 # - `set_final_weight` gets the whole weight of the dense layer, and this rank's expert.
 
@@ -213,9 +213,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. The second takes as long as the step you predicted, with fewer activations. For the third, look at
-# what a rank still has to do once its last expert is done; for the last, at which rank waits while a message is in
-# flight.
+# The first goal is a correct step. The second takes as long as the step you predicted, with fewer activations. For the
+# third, look at what a rank still has to do once its expert has gone back with the last batch; for the last, at which
+# rank waits while a message is in flight.
 
 # %%
 goal("moe_pipeline")

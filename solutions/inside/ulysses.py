@@ -72,7 +72,7 @@ def layers(tokens: int) -> list[Layer]:
 @given
 def to_heads(model: Model, value, turns: int = 1) -> list:
     """Starts a swap: some rows of all heads for all rows of this rank's heads. With
-    more than one of `turns`, a swap for each part of this rank's heads."""
+    several `turns`, one for each, with its part of this rank's heads."""
     swaps, count = [], turns * model.RANKS
     for turn in range(turns):
         mine = range(turn, count, turns)  # a part for each rank
@@ -154,8 +154,9 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|---|---|
 # | 4 | 4,096, so 1,024 each | 4 | 8 | 32.008 | 4 | 0.6 | 1.2 |
 #
-# These are times forward on a rank; backward takes the same again. "Keys" means keys and values. Updates take 0.5, 1 and 0.5, and the all-reduces of
-# the weights' gradients 0.6, 1.2 and 0.6. To swap half of the features takes half as long.
+# These are times forward on a rank; backward takes the same again. Updates take 0.5, 1 and 0.5, and the all-reduces of
+# the weights' gradients 0.6, 1.2 and 0.6. To swap half of the features takes half as long. Below, "keys" are keys and
+# values.
 #
 # **Given:** the weights of layers 0, 1 and 3, whole on every rank, and the data of this rank's tokens. And helpers:
 #
@@ -164,18 +165,18 @@ except PuzzleError as error:
 # | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above: the first gives a list, of one |
 # | `await arrived(swaps)` | gives what a swap brings, or the swaps in a list, as one value |
 # | `attend(model, i)` | attention: `activations[3, i]` from the queries `activations[1, i]` and the keys `activations[2, i]` |
-# | `attend_back(model, i)` | uses up these two and `grad_activations[3, i]`; gives the gradients of both |
+# | `attend_back(model, i)` | uses up these two and `grad_activations[3, i]`; gives `grad_activations[1, i]` and `grad_activations[2, i]` |
 # | `forward(model, layer)`, for layers 0, 1 and 3 | makes `activations[layer + 1]` from `activations[layer]` |
 # | `backward(model, layer)`, for layers 0, 1 and 3 | uses up `activations[layer]` and `grad_activations[layer + 1]`; gives `grad_weights[layer]` and, but for layer 0, `grad_activations[layer]`, which replaces what is there |
 # | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
 # **To do:** one training step, in three steps of yours.
 #
-# 1. All heads of a rank at once, so *i* is 0, and each swap awaited where you call it. Activation 1 is used twice, by
-#    layer 1 and by attention: add the gradients that both give for it. Each gradient of a weight is summed over the
+# 1. All heads of a rank in one turn, so *i* is 0, and each swap awaited where you call it. Activation 1 is used twice,
+#    by layer 1 and by attention: add the gradients that both give for it. Each gradient of a weight is summed over the
 #    ranks.
 # 2. Which values are there long before any rank needs them swapped?
-# 3. A rank has two heads. `to_heads(model, value, turns)` gives a list of swaps, one for each.
+# 3. A rank has two heads. With two turns, `to_heads(model, value, turns)` gives a list of two swaps, one for each head.
 #
 # **Rules**
 #
@@ -187,14 +188,14 @@ except PuzzleError as error:
 # %%
 @given
 def attend(model: Model, i: int) -> None:
-    """Attention forward, of part i of this rank's heads."""
+    """Attention forward, in turn i: with its part of this rank's heads."""
     queries, keys = model.activations[1, i], model.activations[2, i]
     model.activations[3, i] = model.forward(2, queries, keys)
 
 
 @given
 def attend_back(model: Model, i: int) -> None:
-    """Attention backward, of part i of this rank's heads."""
+    """Attention backward, in turn i."""
     queries, keys = model.activations.pop((1, i)), model.activations.pop((2, i))
     gradient = model.grad_activations.pop((3, i))
     of_keys, of_queries = model.backward(2, queries, gradient, keys)
@@ -234,7 +235,7 @@ async def ulysses(model: Model) -> None:
     activations[0] = model.shard(data, "rows", model.rank, model.RANKS)
     del data
 
-    turns = 8 // model.RANKS  # this rank's heads, one by one
+    turns = 8 // model.RANKS  # for step 3: as many as this rank has heads
     # Forward, loss and backward; then update layers 0, 1 and 3.
     # --- your code (about 32 lines) ---
     forward(model, 0)
