@@ -85,11 +85,8 @@ def busiest(trace: Trace) -> float:
 
 def printed(trace: Trace) -> float:
     """Return the time that the original prints: the latest start of a rank's last timed operation."""
-    latest = 0
-    for program in trace.programs:
-        starts = [e.start for e in program.events if e.op in TIMED and e.start is not None]
-        latest = max(latest, starts[-1] if starts else 0)
-    return units(latest)
+    starts = [[e.start for e in one.events if e.op in TIMED and e.start is not None] for one in trace.programs]
+    return units(max((mine[-1] for mine in starts if mine), default=0))
 
 
 def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:

@@ -236,14 +236,16 @@ except PuzzleError as error:
 # The times of layers are those of all 4 grids forward on a rank; backward takes the same again. Attention of fewer
 # query rows takes less, however many keys it is given.
 #
-# **Given:** the weights of layers 0 and 1, whole on every rank; this rank's rows of grid b, in `activations[0, b]`;
-# `joined` and `update` as before; and four helpers:
+# **Given:** the weights of layers 0 and 1, whole on every rank; this rank's rows of grid b, in `activations[0, b]`; and
+# these helpers:
 #
 # | helper | what it gives |
 # |---|---|
 # | `my_rows(model, sizes)` | `low, high, edges, halo, group`: your rows are `low` to `high - 1`; neighbours need your blocks `edges`, you need theirs, `halo` |
 # | `exchange(model, value, rows, layer, group)` | a halo exchange, to be awaited: it cuts these blocks out of a value, one for each neighbour, and gives a list of theirs |
+# | `joined([value, ...])` | these values as one: your rows, and those that have come |
 # | `summed(low, high, gradient, edges, arrived)` | the gradient of your rows: the halo is cut off, and what has arrived is added at the edges |
+# | `update(model, layer)` | updates a weight, and uses up its gradient |
 # | `take_back(model, layer, b)` | backward of a layer for grid b. Layer 2, with the loss: uses up activations 1, 2 and 3, and gives the gradients of 1 and 2. Layers 0 and 1: uses up `grad_activations[layer + 1, b]`, and adds the gradient of the weight to `grad_weights[layer]` |
 
 
