@@ -7,6 +7,7 @@ import pytest
 from lib.plan import GIB, Plan
 from lib.plan.judge import Task, judge, plan_of
 from lib.plan.records import CHOSEN
+from lib.puzzles.records import PUZZLES
 from tests.support.said import Said
 
 GPT3 = Task("gpt3-175b", "a100", 64, 64, 2048, "megatron")
@@ -30,11 +31,28 @@ def faults(answer: object) -> str:
 test_what_is_wrong_is_said_with_its_numbers = Said(__file__, "judged").test(lambda: globals())
 
 
-def test_a_missing_key_is_named_with_what_there_would_be() -> None:
-    for name in CHOSEN[:-1]:
+def test_what_a_plan_leaves_out_is_as_in_plan() -> None:
+    for name in CHOSEN:
         answer = {key: value for key, value in GOOD.items() if key != name}
-        with pytest.raises(ValueError, match=f"says nothing of {name}; without it there would be {{'{name}': "):
-            plan_of(GPT3, answer)
+        assert getattr(plan_of(GPT3, answer), name) == getattr(Plan(1, 1), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "change"),
+    [("plan_405b", {"tp": 8, "pp": 16, "v": 8, "zero": 2}, {"recompute": "selective"}),
+     ("plan_deepseek", {"pp": 16, "ep": 8, "schedule": "dualpipe", "recompute": "selective"}, {"ep": 64})],
+)  # fmt: skip
+def test_the_first_change_named_fits_and_is_fast_enough(
+    name: str, answer: dict[str, Any], change: dict[str, Any]
+) -> None:
+    """Where another does not fit, or is too slow, or free by our formulas alone."""
+    for run in PUZZLES[name].runs:
+        fields = dict(run)
+        allowed = fields.pop("allowed", PUZZLES[name].goals[0].time)
+        for fault in judge(Task(**fields), answer, allowed).faults:
+            ((key, value),) = change.items()
+            assert f"One change alone: {key} = {value!r} needs " in fault
+            assert judge(Task(**fields), answer | change, allowed).faults == ()
 
 
 def test_what_leaves_the_host_is_a_warning() -> None:
