@@ -165,7 +165,7 @@ class _Painter:
         self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
         self.waits: dict[int, int] = {}  # the rank that each one waits for, where that is to be seen
-        self.layered = {rank for rank in self.folds if len(_computed(panel.trace.programs[rank])) > 1}
+        self.layered = {rank for rank in self.folds if _by_layer(panel.trace.programs[rank])}
 
     def box(self, box: Box) -> None:
         rows = self.rows
@@ -259,9 +259,10 @@ class Line(NamedTuple):
         return Text(x, y + self.below, self.text, self.size, colour, "middle", turned=self.turned)
 
 
-def _computed(program: Program) -> set[int]:
-    """The layers that a rank computes something of. Where it is always the same one, boxes need not say which."""
-    return {event.layer for event in program.events if event.op in COMPUTE and event.layer is not None}
+def _by_layer(program: Program) -> bool:
+    """Whether a narrow box of a rank says its layer, which colours say too: there are more of them than of batches."""
+    computed = [event for event in program.events if event.op in COMPUTE and event.layer is not None]
+    return len({event.layer for event in computed}) > len({event.batches for event in computed})
 
 
 def place_label(texts: Sequence[str], layer: str, width: float, height: float, kept: bool = False) -> list[Line]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from lib.simulator import attached
@@ -60,14 +59,10 @@ def check(
     function = _function_of(models)
     # Only a run that passes: at other sizes a wrong one would be wrong again, and with a stranger message.
     if puzzle is not None and verdict.passed and function is not None and elsewhere:
-        from lib.checker.hidden_sizes import wrong_elsewhere
+        from lib.checker.hidden_sizes import tried_elsewhere
         from lib.puzzles.records import PUZZLES
 
-        record = PUZZLES[puzzle]
-        if (wrong := wrong_elsewhere(function, record)) is None:
-            verdict = replace(verdict, elsewhere=len(record.hidden))
-        else:
-            verdict = replace(verdict, correct=False, faults=(str(wrong),))
+        verdict, wrong = tried_elsewhere(function, PUZZLES[puzzle], verdict)
     # Before anything is raised: an attempt that failed is part of a student's progress, too.
     tell(verdict, trace)
     if wrong is not None:

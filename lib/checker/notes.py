@@ -73,11 +73,6 @@ ISSUE_EARLIER = (
     "and gather no stage again that could have stayed whole"
 )
 """The same where only the order was said."""
-OPEN = (
-    "a microbatch takes memory from its forward to the end of its backward, of both halves where it has two, and a\n"
-    "stage that was gathered until it is freed: which of them could begin later, or end earlier?"
-)
-"""How to hold less in a schedule of which only the order was said."""
 
 
 def other_costs(mine: float, judged: float) -> str:
@@ -261,11 +256,20 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             return remark(what, got="\n".join([*got, *_lines(loose, "from")]), where=here, fix=fix)
     loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
-    fix = OPEN if order else LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
+    fix = _shorter(program) if order else LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
     count, sizes = Counter(alive.value.kind for alive in top.alive), _sizes(alive.value for alive in top.alive)
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     kinds = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
     return remark(what, got="\n".join([f"{when}; there are", *kinds]), where=here, fix=fix)
+
+
+def _shorter(program: Program) -> str:
+    """How to hold less in a schedule of which only the order was said."""
+    ops = {event.op for event in program.events}
+    end = "weight half" if ops & (BY_WEIGHT - BY_INPUT) else "backward"
+    stage = ", and a stage that was gathered until it is freed" if "allgather" in ops else ""
+    span = f"a microbatch takes memory from its forward to the end of its {end}{stage}"
+    return f"{span}:\nwhich forward could come later, or which {end} earlier?"
 
 
 def _sizes(values: Iterable[Value]) -> dict[str, Elements]:

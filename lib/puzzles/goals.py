@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from math import inf
+from typing import Any, NamedTuple, Protocol
 
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted
@@ -65,12 +66,18 @@ class Size(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """Another size at which a solution must be correct, and the mesh there, where there is one."""
+    """Another size at which a solution must be correct, and the mesh there, where there is one. Who ends later than at
+    `time` there does not reach the last goal: it is not for a list that only fits the puzzle's own size."""
 
     ranks: int
     layers: int
     batches: int
     mesh: Mesh | None = None
+    time: float = inf
+
+    def given(self) -> dict[str, Any]:
+        """Return what simulate is given there."""
+        return dict(zip(self._fields[:-1], self, strict=False))
 
 
 class Premise(NamedTuple):

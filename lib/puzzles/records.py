@@ -189,10 +189,11 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
 
 def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
     """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
-    if "mesh" in size:
-        own = mesh_from_table(size["mesh"])
-        return Hidden(size.get("ranks", len(own)), size["layers"], size["batches"], own)
-    return Hidden(**size, mesh=mesh if size.get("ranks") == ranks else None)
+    if "mesh" not in size:
+        return Hidden(**size, mesh=mesh if size.get("ranks") == ranks else None)
+    own = mesh_from_table(size["mesh"])
+    made: dict[str, Any] = {"ranks": len(own), **size, "mesh": own}
+    return Hidden(**made)
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:

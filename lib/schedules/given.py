@@ -5,10 +5,12 @@ A message about what a learner does with these shows the learner's line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from lib.errors.exceptions import PuzzleError
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad
 
@@ -67,6 +69,29 @@ async def _goes_on(one: Pass) -> bool:
         await one
         return False
     return await anext(one, OVER) is not OVER
+
+
+def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, str]]) -> list[str]:
+    """Return the list of a rank that has a stage on the way down of a V, and one on the way up. Phases say how often
+    what is done: (3, "Fu Iu Wu") is three times these words. Each takes the next microbatch, as long as there is one.
+
+    >>> in_phases(0, 2, batches=2, phases=[(2, "Fd"), (3, "Fu Iu")])
+    ['0F0', '0F1', '3F0', '3I0', '3F1', '3I1']
+    """
+    stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, Counter[str](), list[str]()
+    for times, words in phases:
+        for word in words.split() * times:
+            kind, way = word[:-1], word[-1]
+            if kind not in ("F", "B", "I", "W") or way not in stage:
+                raise PuzzleError(
+                    f"{word!r} is no word of a phase",
+                    expected="a pass (F, I or W) and its way, d for down or u for up: Fd, Iu",
+                    fix=f"name the way, too: {word[0]}d or {word[0]}u",
+                ).here()
+            if done[word] < batches:
+                order.append(f"{stage[way]}{kind}{done[word]}")
+            done[word] += 1
+    return order
 
 
 def by_chunk(size: int, ranks: int) -> list[int]:

@@ -425,6 +425,8 @@ def _fix(wrong: Wrong, ranks: int | None) -> str | None:
         return wrong.cause
     if wrong.rule == "before" and kind == "W":
         return "a W needs the I of the same microbatch on the same stage, earlier in the list"
+    if wrong.rule == "before" and "comes later" in wrong.text:
+        return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     if wrong.rule == "twice" and ranks is not None:
@@ -453,7 +455,7 @@ def _is_list_of_words(thing: Any) -> bool:
 MEANT: Final = (
     (r"(\d*)_?B_?([IW])_?(\d+)", 'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"'),
     (r"[\s\S]{61,}", "a word is a kind of action and the number of a microbatch, and no longer than that"),
-    (r"[\s\S]*-\d[\s\S]*", "microbatches and stages are counted from 0: none of them has a negative number"),
+    (r"[\s\S]*-\d[\s\S]*", "microbatches and stages are counted from 0: leave out what a formula puts below that"),
     (
         r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
         'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
@@ -467,6 +469,8 @@ def _meant(word: Any, stage: int | None) -> str:
     """Return the fix of a word that is none."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
+    if isinstance(word, tuple) and tuple(map(type, cast("tuple[object, ...]", word))) == (int, str):
+        return "these are phases: return in_phases(rank, ranks, batches, phases), which makes words of them"
     if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
         return "these are several words in one text: return a list, with each word in quotes of its own"
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)

@@ -20,13 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# Your V leaves no hole between passes. DeepSeek-V3 had holes *inside* them: its experts were spread over 64 GPUs in 8
+# On its last rank your V leaves no hole between passes. DeepSeek-V3 had holes *inside* them: its experts were spread over 64 GPUs in 8
 # hosts, so in each layer tokens travel over InfiniBand to their experts, and home again. These all-to-alls take about
 # as long as the computing [@deepseek_v3, section 3.2.1]. Wait for each of them, and 2,048 GPUs do the work of 1,024.
 #
 # The answer was **DualPipe**. A GPU takes two passes at a time, a forward of one microbatch and a backward of another.
-# While the tokens of the one travel, it computes the other. On four ranks you will bring a step from 173 down to 125,
-# and compute not one thing less.
+# While the tokens of the one travel, it computes the other.
 #
 # > **To tell a friend:** a forward and a backward of different microbatches need nothing of each other. So let each of
 # > them compute while the other one's tokens are on the road.
@@ -194,6 +193,12 @@ async def in_phases(model: Model, phases, together) -> None:
         for word in words.split() * times:
             passes = []
             for part in word.split("+"):
+                if part not in ("Fd", "Fu", "Bu", "Bd"):
+                    raise PuzzleError(
+                        f"rank {model.rank}: {part!r} is no pass, in {words!r}",
+                        expected="Fd, Fu, Bu and Bd, where B is a whole backward",
+                        fix="write a pair of them without blanks, such as Fd+Bu",
+                    )
                 kind, way = part
                 number = done[part] = done.get(part, -1) + 1
                 if number < len(mine):
@@ -331,9 +336,9 @@ draw(
 #
 # **To do:** `together`, and the phases of this rank, in three steps of yours.
 #
-# 1. A `together` that awaits `alone` for the one and then for the other, and phases in which every rank does all of its
-#    passes: a correct step.
-# 2. A `together` in which the two take turns, and phases with as many pairs as there can be.
+# 1. A `together` that awaits `alone` for the one and then for the other, and four phases: all passes of a kind, and
+#    then all of the next. That is a correct step, and a slow one.
+# 2. The phases of a V, with pairs from the first gradient on, and a `together` in which the two take turns.
 # 3. Which of a pair is named first?
 #
 # **Rules**
@@ -356,8 +361,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# A correct step that waits for every exchange passes. The second goal needs two passes at a time, in the memory that a
-# V has anyway. For the last one, no exchange of a pair is waited for.
+# Your first step passes, though it waits for every exchange and holds all microbatches. The second goal needs two passes
+# at a time, and the order of a V for its memory. For the last one, no exchange of a pair is waited for.
 
 # %%
 goal("dualpipe_v")
@@ -547,7 +552,7 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 #
 # ## Where this leads
 #
-# Here ends the chapter's way down and up. [The gallery](../00_gallery.ipynb) has all orders that have a name, with
+# That was the last V of this chapter. [The gallery](../00_gallery.ipynb) has all orders that have a name, with
 # sliders for their times: find out when yours is not the best. And puzzle $number_plan_deepseek plans the whole run
 # that DualPipe was made for.
 

@@ -257,8 +257,7 @@ picture
 #
 # ## Where this leads
 #
-# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next, and no rank
-# of it will wait.
+# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -36,8 +36,6 @@ from lib import Costs, Model, Trace, check, goal, predict, schedule, simulate
 from lib.schedules.formats.orders import to_csv
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
-from lib.schedules.pipelines.generators import zb_h1 as zb_h1_order
-from lib.schedules.pipelines.generators import zb_h2 as zb_h2_order
 from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
@@ -91,7 +89,8 @@ draw(one_f_one_b)
 # each, and half of that was work that rank 0 does not need. It ends at 73.4.
 #
 # If all ranks do only the input halves on that way, each gradient arrives earlier. The weight halves are left over,
-# and go into the holes: they **lag** behind. But not for free: a microbatch is in flight until its weight half is over.
+# and go into the holes: they **lag** behind. With a lag of 2, `W0` comes right after `I2`, and `W1` after `I3`; with a
+# lag of 0 each follows its own input half. But not for free: a microbatch is in flight until its weight half is over.
 #
 # **Predict:** which rank should defer the most, the first or the last? In 1F1B rank *r* has *R - r* microbatches in
 # flight. How large may the lag of rank *r* be, if none is to have more of them than rank 0? You need this number below.
@@ -174,11 +173,11 @@ guess.against(out)
 # make *R* microbatches in flight everywhere, as many as rank 0 had anyway. The others had that memory and did not use
 # it.
 #
-# **Time.** Follow rank 0. It works for 49, updates included. After four forwards, at 8, it waits for the first
-# gradient. That takes three forwards with messages (7.2), a forward and an input half on rank 3 (4), and two input
-# halves with three messages (5.2): it comes at 16.4, after 8.4. Whole backwards would have taken 6 longer. Then rank 0
-# has all it needs, until the last three gradients: each makes it wait for 0.8, two messages that nothing hides. 49 +
-# 8.4 + 2.4 = 59.8.
+# **Time.** Follow rank 0. It works for 49, updates included. Its first microbatch comes back to it after three forwards
+# with messages (7.2), a forward and an input half on rank 3 (4), and two input halves with three messages (5.2): at
+# 16.4. With whole backwards it would be 6 later. Rank 0 has done four forwards by 8, so it waits for 8.4. Then it has
+# all it needs, until the last three gradients: each makes it wait for 0.8, two messages that nothing hides. 49 + 8.4 +
+# 2.4 = 59.8.
 #
 # **Memory.** Every rank has four microbatches in flight now, of two inputs each. Those that wait for their weight half
 # also keep the gradients of the outputs of both layers: a weight half needs them beside the input. So late ranks hold
@@ -215,6 +214,9 @@ compare(one_f_one_b=one_f_one_b, zero_bubble=out) if out else None
 # **ZB-H1**.
 
 # %%
+from lib.schedules.pipelines.generators import zb_h1 as zb_h1_order
+from lib.schedules.pipelines.generators import zb_h2 as zb_h2_order
+
 if out:
     h2 = simulate(program_of(zb_h2_order(4, 8), messages="posted"), **sizes)
     for name, run in (("1F1B", one_f_one_b), ("ZB-H1, yours", out), ("ZB-H2", h2)):

@@ -66,7 +66,6 @@ CHECKED = Path(__file__).parents[1] / "checker" / "cases"
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 ABOVE = {
     "ragged": ["shuffled"],
-    "zb_v": ["in_phases"],
     "dualpipe_v": [
         *["start_exchange", "mail_of", "load", "update_all", "Call", "to_be_awaited", "goes_on"],
         *["in_phases", "passes_of", "alone"],

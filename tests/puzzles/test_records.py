@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -133,14 +134,15 @@ def test_a_mesh_may_be_its_axes_or_all_that_there_is_to_say(book: dict[str, dict
     book["first"]["one"]["mesh"] = {"a": 2}
     book["second"]["three"]["mesh"] = {"axes": {"a": 2}} | order
     book["first"]["one"]["hidden"] = [
-        {"ranks": 2, "layers": 1, "batches": 1},
+        {"ranks": 2, "layers": 1, "batches": 1, "time": 6.0},
         {"ranks": 4, "layers": 1, "batches": 1},
         {"layers": 1, "batches": 1, "mesh": {"axes": {"a": 3}, "host_size": 1}},
     ]
     mesh = Mesh({"a": 2})
     assert PUZZLES["one"].mesh == mesh
     assert PUZZLES["three"].mesh == Mesh({"a": 2}, ranks=[1, 0], host_size=2, processes=2)
-    assert PUZZLES["one"].hidden == ((2, 1, 1, mesh), (4, 1, 1, None), (3, 1, 1, Mesh({"a": 3}, host_size=1)))
+    other = Mesh({"a": 3}, host_size=1)
+    assert PUZZLES["one"].hidden == ((2, 1, 1, mesh, 6.0), (4, 1, 1, None, inf), (3, 1, 1, other, inf))
 
 
 @pytest.mark.parametrize("stem", ["03_ddp", "99_ddp", "1_ddp"])

@@ -187,7 +187,8 @@ def time_until(order: Order, place: dict[int, int]) -> tuple[Timed, dict[int, Ac
     clock = _Clock(order, costs, 0, False, place)
     waiting = clock.run()
     done = tuple(actions[: len(ends)] for actions, ends in zip(order, clock.ends, strict=True))
-    passes = {"F": ("F", -1), "B": ("B", 1), "f": ("F", 0), "i": ("I", 0)}
+    gradient = "I" if any(one.kind == "I" for actions in order for one in actions) else "B"
+    passes = {"F": ("F", -1), "B": (gradient, 1), "f": ("F", 0), "i": ("I", 0)}
     missing: dict[int, Action] = {}
     for rank, (what, stage, microbatch) in waiting.items():
         if what in passes:

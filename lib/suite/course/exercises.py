@@ -121,7 +121,7 @@ class Quantity:
             return "not this rank"
         nearest = min(values, key=lambda value: abs(guess - value))
         gap = abs(guess - nearest)
-        gap = round(gap, 1) if self.unit == "%" else float(f"{gap:.4g}")
+        gap = round(gap, 1 if self.unit == "%" else 4)
         return f"{amount(gap)} too {'high' if guess > nearest else 'low'}"
 
 

@@ -149,7 +149,7 @@ def _required(record: Puzzle, part: PartOfConfig) -> Required:
         numbers = range(1, (drawn if isinstance(drawn, int) else 0) + 1)
         required = Required(record, None, seeds=tuple(f"{seed}:{record.id}:{number}" for number in numbers))
     else:
-        sizes = tuple(AtSize(*size) for size in record.hidden) if drawn is None else drawn
+        sizes = tuple(AtSize(**size.given()) for size in record.hidden) if drawn is None else drawn
         sizes = draw_sizes(record.id, sizes, seed) if isinstance(sizes, int) else sizes
         try:
             every = (AtSize(*record.size, record.mesh), *sizes)

@@ -162,7 +162,7 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
             problem = outcome.notes[0]
     yield Finding(record.stem, "reference", problem)
     if record.hidden and not isinstance(function, str) and not record.is_function:
-        outcomes = {size: _outcome(function, record, root, **size._asdict()) for size in record.hidden}
+        outcomes = {size: _outcome(function, record, root, **size.given()) for size in record.hidden}
         wrong = {size: why for size, why in outcomes.items() if isinstance(why, str)}
         said = (f"{at.ranks} ranks, {at.layers} layers, {at.batches} batches: {why}" for at, why in wrong.items())
         yield Finding(record.stem, "hidden sizes", "\n".join(said))

@@ -93,7 +93,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_our_own_ways_pass_at_every_hidden_size_of_the_record(puzzle: str) -> None:
     record = PUZZLES[puzzle]
-    sizes = [AtSize(*size) for size in record.hidden]
+    sizes = [AtSize(**size.given()) for size in record.hidden]
     for size in sizes:
         there = record_at(puzzle, size)
         limits = [(goal.time, goal.memory) for goal in there.goals]

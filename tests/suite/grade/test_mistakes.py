@@ -44,7 +44,7 @@ def test_the_same_mistake_at_another_size_is_of_the_same_kind(part: int) -> None
         for size in record.hidden[:2]:
             with function(case) as student, contextlib.redirect_stdout(io.StringIO()):
                 try:
-                    verdict = check(simulate(student, puzzle=record.id, **size._asdict()))
+                    verdict = check(simulate(student, puzzle=record.id, **size.given()))
                     text = "" if verdict.correct else verdict.text()
                 except PuzzleError as error:
                     text = str(error)

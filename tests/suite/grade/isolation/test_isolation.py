@@ -34,8 +34,7 @@ def test_a_solution_comes_back_as_a_trace_at_any_size(isolation: Isolation, puzz
     assert sent.outcome == "trace", sent.text
     assert sent.trace is not None
     assert check(sent.trace, puzzle).passed
-    for ranks, layers, batches, mesh in PUZZLES[puzzle].hidden:
-        size = AtSize(ranks, layers, batches, mesh)
+    for size in (AtSize(**hidden.given()) for hidden in PUZZLES[puzzle].hidden):
         sent = isolation.run(solution(puzzle), puzzle, size)
         assert sent.trace is not None
         assert Size.of(sent.trace) == size[:3]
