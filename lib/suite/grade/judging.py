@@ -167,7 +167,7 @@ def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
     own = AtSize(*record.size, record.mesh)
     most = 3 * figures_at(puzzle, own)[0].events  # grading is to be quick
     # What does not divide at a hidden size of the record is an accident of the puzzle's own.
-    needed = _divides(own).intersection(*(_divides(AtSize(*other)) for other in record.hidden))
+    needed = _divides(own).intersection(*(_divides(AtSize(**other.given())) for other in record.hidden))
     found: list[AtSize] = []
     tried = set[AtSize]()
     for size in _candidates(record, Random(f"{seed}:{puzzle}")):
