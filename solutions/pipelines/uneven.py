@@ -120,7 +120,7 @@ goal("uneven")
 def uneven(layers: list[float], ranks: list[float]) -> list[int]:
     # For each stage how many layers it has: with 3, 3, 2, 2 the last has layers 8 and
     # 9. The check also tries other layers and ranks: write a search, not a list.
-    # --- your code: uneven (about 8 lines) ---
+    # --- your code: uneven (about 7 lines) ---
     def heaviest(cut: tuple[int, ...]) -> float:
         ends = pairwise([0, *cut, len(layers)])
         stages = zip(ranks, ends, strict=True)
