@@ -33,9 +33,9 @@ NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activ
 class Slot(NamedTuple):
     """The place of a value: in layer number `place` or in what goes into it, in which row, and which part of the slot.
 
-    `summed`: its batches are added up in it and take no room. `shards` go down; of an activation they are features.
-    `columns` go across; of an activation they are rows, in each of its batches. `partial` names the part of a sum that
-    it is.
+    `summed`: its batches are added up in it and take no room. `shards` go down; of an activation they are rows.
+    `columns` go across; of an activation they are features, in each of its batches. `partial` names the part of a sum
+    that it is.
     """
 
     column: str
@@ -52,12 +52,12 @@ class Slot(NamedTuple):
 
     @property
     def across(self) -> tuple[frozenset[int], int]:
-        """The parts that lie across, and of how many: columns of a weight, batches of an activation, rows in each."""
+        """The parts that lie across, and of how many: columns of a weight, batches of an activation, features in it."""
         if self.column == "layer":
             return self.columns, self.total_columns
         if self.total_columns == 1:
             return self.batches, self.total_batches
-        cells = frozenset(batch * self.total_columns + row for batch in self.batches for row in self.columns)
+        cells = frozenset(batch * self.total_columns + at for batch in self.batches for at in self.columns)
         return cells, self.total_batches * self.total_columns
 
 
@@ -73,13 +73,13 @@ LANES: Final[dict[type[Value], tuple[str, int]]] = {
 
 def slot(value: Any) -> Slot:
     """Return the place of a value in the network: of a weight its first dim goes down and the next across, of an
-    activation the first goes across, the last one down, and what is between in each piece of the first."""
+    activation the first goes across, the next down, and what is cut of the others in each piece of the first."""
     kind = next((kind for kind in LANES if isinstance(value, kind)), None)
     if kind is None:
         hint = "; did you forget `await`?" if is_awaitable(value) else ""
         raise TypeError(f"pictures of the network show values, such as a Weight; got {type(value).__name__}{hint}")
     (column, row), place, dims = LANES[kind], value.place, value.place.dims
-    down, within = (dims[0], dims[1:2]) if place.sharded else (dims[-1], dims[1:-1][:1])
+    down, within = (dims[0], dims[1:2]) if place.sharded else (dims[:2][-1], [dim for dim in dims[2:] if not dim.whole])
     pieces = (place.shards, place.total) if place.sharded else _cut(down)
     batches = (frozenset([0]), 1) if place.schema.batch is None else (place.batches, place.total_batches)
     number = value.layer + (kind is ActivationGrad)
@@ -164,10 +164,9 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
 def _directions(value: Value) -> Iterator[str]:
     """Yield the directions of the dims that are cut: "across: batches"."""
     part, place = slot(value), value.place
-    last = len(place.dims) - 1
     for at, dim in enumerate(place.dims):
         cut = not dim.whole or (at == 0 and (part.total if place.sharded else part.total_batches) > 1)
-        way = ("across" if at else "down") if place.sharded else "down" if at == last else "in each" if at else "across"
+        way = ("across" if at else "down") if place.sharded else ("across", "down", "in each")[min(at, 2)]
         if cut:
             yield f"{way}: {DIMS[dim.dim.name].plural}"
 

@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """The parts of a value in its tile, of how many: shards and features go down, columns and batches across."""
+    """The parts of a value in its tile, of how many: shards and rows go down, columns, features and batches across."""
 
     held: Pieces
     total: int
@@ -66,7 +66,7 @@ def laid(place: Place, beside: Place | None = None) -> Laid:
             if place.sharded and not place.first.whole:
                 continue
             held = frozenset(range(cut.grid)) if mine.whole else mine.pieces
-            return Laid(held, cut.grid, not place.sharded, role)
+            return Laid(held, cut.grid, not place.sharded and role != "features", role)
     if place.sharded:
         return Laid(place.shards, place.total, True)
     return Laid(place.batches, place.total_batches, False)

@@ -14,7 +14,7 @@ from typing import Any
 from lib.analysis import figures
 from lib.checker.checker import check, counts
 from lib.checker.verdict import Verdict
-from lib.cluster.costs import Costs
+from lib.cluster.costs import LISTS, Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.errors.wording import numbered
@@ -44,6 +44,8 @@ def tried_elsewhere(
         with redirect_stdout(io.StringIO()):
             outcome = _tried_at(function, record, hidden)
         there = Task(replace(record, **hidden.given())).size()
+        lists = [f"{name}={value}" for name in LISTS if (value := getattr(hidden.costs, name, ()))]
+        there += f", with {' and '.join(lists)}" if lists else ""
         if isinstance(outcome, PuzzleError):
             outcome.before = f"right at {record.size.words()}, but not at {there}:"
             return replace(verdict, correct=False, faults=(str(outcome),)), outcome

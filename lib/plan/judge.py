@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, cast
 
 from lib.errors.arguments import written
-from lib.plan.candidates import ROOM
-from lib.plan.memory import memory_of
+from lib.plan.candidates import ROOM, candidate
 from lib.plan.pipeline import step_in_order
 from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.timing import Step
@@ -63,17 +62,13 @@ class Judged:
 
 
 def plan_of(task: Task, answer: object) -> Plan:
-    """Return the plan of an answer, a dict of `CHOSEN` or a Plan. ValueError for anything else."""
+    """Return the plan of an answer: a Plan, or a dict of what differs from `Plan`. ValueError for anything else."""
     base = Plan(task.gpus, task.batch, task.sequence, stack=STACKS[task.stack])
     if isinstance(answer, Plan):
         answer = answer.as_answer()
     if not isinstance(answer, Mapping):
         raise ValueError(f"a plan is a dict of {', '.join(CHOSEN)}; {type(answer).__name__} came")
     told = cast("Mapping[Any, Any]", answer)
-    usual = {one.name: one.default for one in fields(Plan)}
-    if missing := [name for name in CHOSEN if name not in told and name != "sp"]:
-        defaults = ", ".join(f"{name!r}: {usual[name]!r}" for name in missing)
-        raise ValueError(f"the plan says nothing of {', '.join(missing)}; without it there would be {{{defaults}}}")
     if unknown := [name for name in told if name not in CHOSEN]:
         raise ValueError(
             f"a plan says {', '.join(CHOSEN)}, and not {written(unknown[0])[:60]}; dp is what is left of the GPUs"
@@ -103,7 +98,7 @@ def judge(task: Task, answer: object, allowed: float = float("inf"), room: float
 
 
 def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
-    """Say what a plan holds, and which single change would help most."""
+    """Say what a plan holds, and which single changes help: the fastest of those that fit, or else the smallest."""
     memory = one.memory
     changes: Sequence[tuple[str, Any]] = (
         *((("sp", True),) if plan.tp > 1 and not plan.sp else ()),
@@ -111,17 +106,22 @@ def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
         *(("zero", stage) for stage in range(plan.zero + 1, 4)),
         *((("micro", plan.micro // 2),) if plan.micro > 1 else ()),
         *((name, 2 * getattr(plan, name)) for name in ("tp", "cp", "pp")),
+        *(("ep", factor * plan.ep) for factor in (2, 4, 8) if task.shape.experts),
     )
-    held: list[tuple[float, str]] = []
+    tried: list[tuple[bool, float, str, Plan]] = []
     for name, value in changes:
         other = replace(plan, **{name: value})
         if next(other.problems(task.shape), None) is None:
-            held.append((memory_of(task.shape, other).total, f"{name} = {value!r}"))
-    helps = "; ".join(f"{change} needs {total / GIB:.1f}" for total, change in sorted(held)[:3] if total < memory.total)
+            there = candidate(task.shape, task.cluster, other)
+            fits = there.memory <= room
+            if there.memory < memory.total:
+                tried.append((not fits, there.seconds if fits else there.memory, f"{name} = {value!r}", other))
+    best = [(change, step_in_order(task.shape, task.cluster, other)) for *_, change, other in sorted(tried)[:3]]
+    helps = "; ".join(f"{name} needs {one.memory.total / GIB:.1f} GiB and {one.seconds:.2f} s" for name, one in best)
     largest = max(zip(memory, memory._fields, strict=True))
     return (
         f"{memory.total / GIB:.1f} GiB do not fit into {room / GIB:.1f}: the largest part is {largest[0] / GIB:.1f} of "
-        f"{largest[1]}." + (f" One change alone: {helps} GiB." if helps else "")
+        f"{largest[1]}." + (f" One change alone: {helps}." if helps else "")
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
+from lib.cluster.costs import Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted
 
@@ -66,18 +67,19 @@ class Size(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """Another size at which a solution must be correct, and the mesh there, where there is one. Who ends later than at
-    `time` there does not reach the last goal: it is not for a list that only fits the puzzle's own size."""
+    """Another size at which a solution must be correct, and the mesh and the costs there, where they are not the usual
+    ones. Who ends later than at `time` there does not reach the last goal: it is not for what only fits one size."""
 
     ranks: int
     layers: int
     batches: int
     mesh: Mesh | None = None
+    costs: Costs | None = None
     time: float = inf
 
     def given(self) -> dict[str, Any]:
         """Return what simulate is given there."""
-        return dict(zip(self._fields[:-1], self, strict=False))
+        return dict(zip(self._fields[: 5 if self.costs else 4], self, strict=False))
 
 
 class Parts(NamedTuple):

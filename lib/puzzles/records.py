@@ -191,6 +191,7 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
 
 def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
     """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
+    size = size | ({"costs": costs_from(size["costs"])} if "costs" in size else {})
     if "mesh" not in size:
         return Hidden(**size, mesh=mesh if size.get("ranks") == ranks else None)
     own = mesh_from_table(size["mesh"])

@@ -22,8 +22,8 @@
 #
 # A transformer layer keeps 34 bytes for backward for every number that goes through it, and more for attention. Share
 # the layer among eight GPUs by tensor parallelism, and each should keep an eighth: 4.25 bytes. It keeps **13**
-# [@korthikanti2022, tables 2 and 4]. Three of them are its eighth of what was cut. The other ten lie *between* the
-# blocks, and all eight GPUs hold the same copy of them.
+# [@korthikanti2022, tables 2 and 4]. Three of the 13 are its eighth of the 24 that were cut. The other ten lie *between*
+# the blocks, and all eight GPUs hold the same copy of them.
 #
 # And all eight do the same with it: the same norm, the same dropout, eight times over. So cut it. Cut its features? No:
 # the column layer needs them all, and so does a norm. But each **row** stands alone. Give each rank a few rows, that
@@ -33,7 +33,7 @@
 # > holds only its own rows.
 #
 # *The words, once more.* An activation of one batch has 131,072 elements: 256 rows of 512 features. A
-# **reduce-scatter** adds up what all ranks bring, and gives each its own part of the sum.
+# **reduce-scatter** (the call is `scatterreduce`) adds up what all ranks bring, and gives each its own part of the sum.
 
 # %%
 from drawing import compare, draw, draw_collective, draw_curves, draw_group
@@ -47,10 +47,7 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 #
 # A block is still a column layer and a row layer, and its output is still a partial sum. But no rank takes the whole
 # sum now: `scatterreduce(..., dim="rows")` leaves each with a quarter of the rows, all features, fully summed. Before
-# the next block, an `allgather` puts the rows together.
-#
-# The call cuts along any dim. Here it cuts the features, the way that you do *not* want, and this is what rank 1 of
-# four has between the two calls:
+# the next block, an `allgather` puts the rows together. This is what rank 1 of four has between the two calls:
 
 
 # %%
@@ -60,7 +57,7 @@ async def between_blocks(model: Model) -> None:
     part = model.forward(
         1, model.forward(0, model.get_activation([0]), columns), rows_of_weight
     )
-    shown.append([await model.scatterreduce(part, 2, dim="features")])
+    shown.append([await model.scatterreduce(part, 2, dim="rows")])
     await model.allgather(shown[-1][0], 2)
 
 
@@ -69,13 +66,13 @@ demo = simulate(between_blocks, layers=2, batches=1, ranks=4, costs=PRICES)
 draw_group(shown[1])
 
 # %% [markdown]
-# All rows, and a quarter of the features. From the partial sum to there, the first half of an all-reduce:
+# A quarter of the rows, and all of their features. From the partial sum to there, the first half of an all-reduce:
 
 # %%
 draw_collective(demo, "scatterreduce")
 
 # %% [markdown]
-# And from there to the whole, the second half. With rows it goes the same way:
+# And from there to the whole, the second half:
 
 # %%
 draw_collective(demo, "allgather")
@@ -118,6 +115,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a collective will bring takes memory from its start on.
+#   A run that keeps values in variables of its own while other layers are at work reaches the first goal only.
 # - You may keep pending calls in a variable, a dict or a list of your own.
 # - Each example is read once on a rank.
 # - `set_final_weight` gets this rank's shard.
@@ -125,8 +123,9 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take one batch at a time. Keep what you gather until backward has read it, and await every collective where you call
-# it. How many collectives does a rank call, and when is the step over?
+# Take one batch at a time, and keep rows only: what backward reads is gathered again. How many collectives does a rank
+# call? And when is the step over, if that second gather costs no time, and all other collectives are awaited where they
+# are called?
 
 
 # %%
@@ -137,8 +136,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, with no more memory than tensor parallelism on all batches at once. For the second,
-# hold less: what stands between the blocks is never kept whole. (Small batches alone get there, too. They do not get to
-# the third.) Saving costs time. For the third goal, win that time back.
+# hold less: keep nothing whole that stands between the blocks. Saving costs time. For the third goal, win that time
+# back.
 
 
 # %%
@@ -236,7 +235,7 @@ Model.check(out, puzzle="sequence_parallel")
 # ### Beside tensor parallelism
 #
 # The same step on the same links. Your tensor parallelism had two batches in flight, and hid its sums. Compare the
-# memory, and what is sent.
+# memory, and what is sent. (AG is an all-gather, RS a reduce-scatter, AR an all-reduce, U an update.)
 
 # %%
 run, _ = run_of("sequence_parallel")  # yours, once it is correct

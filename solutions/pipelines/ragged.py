@@ -27,7 +27,7 @@
 # A short last group sounds harmless. We tried it on 140 sizes, from 2 to 8 ranks, and **30 of these runs never end**.
 # Megatron-LM refuses a last group with fewer microbatches than ranks. You are about to see why.
 #
-# > **To tell a friend:** when things do not divide, do not leave a small remainder at the end. Spread it.
+# > **To tell a friend:** when things do not divide, a small remainder at the end can stop everybody.
 
 # %%
 from drawing import draw
@@ -111,9 +111,9 @@ except PuzzleError as error:
 #
 # **Given:** `shuffled` from above.
 #
-# **To do:** the groups: consecutive ranges that together contain every microbatch exactly once. No group should be
-# much shorter than the others, and none shorter than the number of ranks, where that is possible. Make it right for
-# any number of microbatches: your function is tried with others, too.
+# **To do:** the groups: consecutive ranges that together contain every microbatch exactly once. How short may a group
+# be before the circle above closes? Cut so that none is shorter, where that is possible, for any number of
+# microbatches: your function is tried with others, too. Give the groups to `shuffled`.
 #
 # **Rules**
 #

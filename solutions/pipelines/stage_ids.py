@@ -150,9 +150,9 @@ if verdict:
         print(f"{style:<5}  {Stages(mine).messages():>8}  {', '.join(map(str, waits))}")
 
 # %% [markdown]
-# The V is level, so pipelines whose stages lie like this, **V schedules**, need equal memory everywhere. A rank with an
-# early stage, which waits long, also has a late one, which hardly waits at all. That is the real reason for the V, not
-# the one message that it saves. Try three rounds, and other numbers of ranks; then have a look:
+# With two rounds the V is level, so pipelines whose stages lie like this, **V schedules**, need equal memory everywhere.
+# A rank with an early stage, which waits long, also has a late one, which hardly waits at all. That is the real reason
+# for the V, not the one message that it saves. Try three rounds, and other numbers of ranks; then have a look:
 
 # %%
 picture = None
@@ -192,8 +192,8 @@ picture
 #
 # - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v
 #   times smaller, and sends v times as much [@narayanan2021].
-# - *Level memory.* ZB-V needs no more activation memory than 1F1B, and has no bubble if F, B and W take equally long
-#   [@zero_bubble_demo].
+# - *Level memory.* ZB-V needs no more activation memory than 1F1B, and has no bubble if a forward and the two halves of
+#   a backward take equally long [@zero_bubble_demo].
 # - *The same V from another side.* DeepSeek-V3 runs two pipelines through the same ranks in opposite directions, with
 #   two copies of every weight. Cut that in half, and you have a V on half of the ranks, DualPipe-V, with one copy
 #   [@dualpipe].

@@ -62,7 +62,8 @@ for schedule in ("1f1b", "dualpipe"):
 # %% [markdown]
 # ## The puzzle
 #
-# Write `plan_deepseek()`: a plan for 2,048 H800s, 15,360 sequences of 4,096 tokens a step.
+# Write `plan_deepseek()`: a plan for 2,048 H800s, 15,360 sequences of 4,096 tokens a step, a dict as in puzzle
+# $number_plan_gpt3. What it leaves out is 1, `zero` too, and `"1f1b"`, `"none"` and `sp` `True`.
 #
 # **Rules**
 #
@@ -79,9 +80,9 @@ for schedule in ("1f1b", "dualpipe"):
 #
 # <details><summary>Answer</summary>
 #
-# It does not fit. Each rank holds 32 of the 256 experts in every layer of two stages: 123 GiB in all. And a larger
-# `ep` is *faster*, as long as DualPipe hides what is sent: a rank with fewer experts gets more tokens for each of
-# them, and large matrix products are more efficient. How large? That is yours to find.
+# It does not fit. Each rank holds 32 of the 256 experts in every layer of two stages: 123 GiB in all. As for the
+# second: what does a rank with fewer experts gain, if DualPipe hides what is sent? Fewer experts with as many tokens
+# are larger matrix products. Try it.
 #
 # </details>
 
@@ -99,18 +100,12 @@ goal("plan_deepseek")
 def plan_deepseek():
     # Which schedule hides the experts' messages? How many ranks share the experts, so
     # that it fits? And tp?
-    # --- your code (about 12 lines) ---
+    # --- your code (about 6 lines) ---
     return {
-        "tp": 1,
-        "cp": 1,
         "pp": 16,
         "ep": 64,
-        "micro": 1,
-        "v": 1,
         "schedule": "dualpipe",
-        "zero": 1,
         "recompute": "selective",
-        "sp": True,
     }
     # --- end of your code ---
 
@@ -151,6 +146,9 @@ if verdict:
     memory = {"your plan": memory_of(deepseek, mine)}
     picture = draw_memory(memory, h800.memory, "DeepSeek-V3 on 2,048 H800")
 picture
+
+# %% [markdown]
+# With DualPipe the picture shows DualPipe-V, half of it: the same bubble on half of the ranks.
 
 # %%
 picture = None
@@ -211,8 +209,7 @@ if verdict:
 # ## What is simplified here
 #
 # All experts are equally popular. How much faster fp8 products are, and which activations are stored in fp8, are
-# assumptions: no paper prints them. `zero` 2 costs nothing here (question 3). And the picture shows DualPipe-V, half
-# of DualPipe: the same bubble on half of the ranks.
+# assumptions: no paper prints them. `zero` 2 costs nothing here (question 3).
 
 # %% [markdown]
 # ## Questions to think about

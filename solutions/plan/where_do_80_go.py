@@ -34,7 +34,8 @@
 # %%
 from drawing import draw_memory
 from lib import check_function, goal
-from lib.plan import CLUSTERS, MODELS, Plan, memory_of
+from lib.plan import CLUSTERS, GIB, MODELS, Plan, memory_of
+from lib.plan.memory import Memory
 
 # %% [markdown]
 # ## Predict, then look
@@ -44,50 +45,62 @@ from lib.plan import CLUSTERS, MODELS, Plan, memory_of
 # billion weights? The activations of 32 layers? Or the **logits**: a number for each of 16,384 tokens and each of
 # 128,256 words of the vocabulary, of which the loss keeps an fp32 copy and a gradient?
 #
-# Write your guess down, in GiB for each. Then run the cell.
+# Write your guess into the first line, in GiB for each. Then run the cell: it is the last bar.
 
 # %%
+state, activations, logits = 0, 0, 0  # GiB on each of 8 GPUs: your guess
 llama, h100 = MODELS["llama3-8b"], CLUSTERS["h100"]
 small = Plan(8, 16, 8192, micro=2, zero=3, recompute="half")
 large = Plan(128, 256, 8192, micro=2, zero=3, recompute="half")
 bars = {"8 GPUs": memory_of(llama, small), "128 GPUs": memory_of(llama, large)}
+if guess := state + activations + logits:
+    guessed = Memory(0, 0, state * GIB, activations * GIB, logits * GIB)
+    bars[f"your guess, {guess:g}"] = guessed
 draw_memory(bars, h100.memory, "Llama 3 8B, fully sharded")
 
 # %% [markdown]
+# <details><summary>What the bars say</summary>
+#
 # The activations come first, with 38.1 GiB. The logits take 19.6 GiB, more than weights, gradients and optimizer
 # together (17.7). Of the 17.7, 15.0 are sharded state: FSDP keeps an fp32 copy, an fp32 gradient and two moments of
 # each weight, 16 bytes (the bf16 weights are gathered and freed). On 128 GPUs that shrinks by 16, and the bar gets 14
 # GiB shorter. The rest does not care how many GPUs there are.
 #
-# **A second guess.** Llama 3 405B, on 16,384 GPUs, as Meta ran it: 8-way tensor parallel, 16 stages of a pipeline, 8
-# stages a rank. How much of its 70.3 GiB is state?
+# </details>
+#
+# **A second guess.** Llama 3 405B on 16,384 GPUs: 8-way tensor parallel, a pipeline of 16 ranks with 8 stages each,
+# gradients and optimizer states sharded. A GPU needs 70.3 GiB. How much of that is state?
 
 # %%
+state = 0  # GiB: your guess
 big = MODELS["llama3-405b"]
-meta = Plan(16384, 2048, 8192, tp=8, pp=16, v=8, zero=2)
-selective = Plan(16384, 2048, 8192, tp=8, pp=16, v=8, zero=2, recompute="selective")
-bars = {"as Meta ran it": memory_of(big, meta)}
-bars["recompute a little"] = memory_of(big, selective)
+mesh = {"tp": 8, "pp": 16, "v": 8, "zero": 2}
+kept = memory_of(big, Plan(16384, 2048, 8192, **mesh))
+again = memory_of(big, Plan(16384, 2048, 8192, **mesh, recompute="selective"))
+if state:
+    right = (kept.total - kept.activations - kept.logits) / GIB
+    print(f"You guessed {state:g} GiB of state. It is {right:.1f}.")
+bars = {"keep everything": kept, "recompute a little": again}
 draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 
 # %% [markdown]
+# <details><summary>What the bars say</summary>
+#
 # Nine tenths are activations. Nearly all the rest is weights: `zero` 2 keeps them whole, and cuts gradients and
 # optimizer states into 128 shards.
+#
+# </details>
 
 # %% [markdown]
 # ## The puzzle
 #
 # Write `where_do_80_go(state, rest, room)`.
 #
-# **Given:** three numbers in GiB. `state` is everything that can be sharded, all of it; `rest` is what every GPU
-# holds, however many there are; `room` is the memory of a GPU.
+# **Given:** three whole numbers of GiB. `state`, at least 1, is everything that can be sharded, all of it; `rest` is
+# what every GPU holds, however many there are; `room` is the memory of a GPU.
 #
-# **To do:** return the smallest number of GPUs on which it fits, or `None` where no number is enough.
-#
-# **Rules**
-#
-# - What fits exactly fits.
-# - There is at least one GPU.
+# **To do:** return the smallest number of GPUs on which it fits, or `None` where no number is enough. What fits exactly
+# fits.
 
 # %% [markdown]
 # ### Predict first
@@ -115,12 +128,10 @@ goal("where_do_80_go")
 def where_do_80_go(state, rest, room):
     # What is left of a GPU when the rest is on it? How many shares of that size make
     # the state?
-    # --- your code (about 5 lines) ---
-    if state <= 0:
-        return 1 if rest <= room else None
+    # --- your code (about 3 lines) ---
     if rest >= room:
         return None
-    return max(1, -(-state // (room - rest)))
+    return -(-state // (room - rest))
     # --- end of your code ---
 
 
@@ -225,7 +236,7 @@ from math import ceil
 
 def where_do_80_go_inputs(draw):
     room = draw.choice([40, 76, 80, 141])
-    return draw.integer(0, 2000), draw.integer(0, room + 10), room
+    return draw.integer(1, 2000), draw.integer(0, room + 10), room
 
 
 def where_do_80_go_accepts(answer, state, rest, room):
@@ -238,6 +249,8 @@ def where_do_80_go_accepts(answer, state, rest, room):
         return False
     if right is None:
         return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so return None"
+    if answer == 0:
+        return "something is to be held: at least one GPU, so round up"
     if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
         return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
     if answer == state // max(1, room - rest) and answer < right:

@@ -20,8 +20,9 @@
 # %% [markdown]
 # # $heading
 #
-# GPT-3 has 175 billion weights. In 2022 NVIDIA ran it on 64 A100s, 80 GiB each: 8-way tensor parallel, 8 stages of a
-# pipeline [@korthikanti2022]. Written down naively, that run needs 113.7 GiB on a GPU. It does not start.
+# GPT-3 has 175 billion weights. In 2022 NVIDIA ran it on 64 A100s, 80 GiB each: 8-way tensor parallel, and a pipeline
+# of 8 ranks with 3 stages each [@korthikanti2022]. Written down naively, that run needs 113.7 GiB on a GPU. It does not
+# start.
 #
 # With sequence parallelism it needs 88.3 GiB. With the scores of attention, a number for every pair of tokens, computed
 # again in backward instead, 84.9. Neither fits. With both it needs 59.5 GiB, and the run that did not start has 20 GiB
@@ -29,8 +30,8 @@
 #
 # You can know all of that before you book the GPUs. It takes one page of arithmetic, and you write it.
 #
-# > **To tell a friend:** training holds a weight nine times over, 18 bytes for a number of 2. And activations can take
-# > more than that: without any savings GPT-3's do.
+# > **To tell a friend:** training holds a weight nine times over, 18 bytes for one that takes 2. And activations can
+# > take more than that: without any savings GPT-3's do.
 #
 # *Reminder.* **ZeRO** shards over the data-parallel ranks: stage 1 Adam's state, 2 the gradients too, 3 the weights
 # too (puzzle $number_zero1 and after). **Sequence parallelism** shards what tensor parallelism leaves whole (puzzle
@@ -347,11 +348,12 @@ def will_it_fit_accepts(answer, model, plan):
             start
             + "1 + (p - 1)/(p·v) is for interleaved schedules; with v = 1 it is the layers of the model, whatever p is"
         )
-    whole = (
-        will_it_fit(model, plan | {"tp": 1})[kind],
-        will_it_fit(model, plan | {"sp": not plan["sp"]})[kind],
-    )
-    if same(kind, whole[1]):
+    if plan["v"] > 1 and same(kind, right[kind] / with_factor * model["layers"]):
+        return (
+            start
+            + f"that is right for v = 1; with v = {plan['v']} more is in flight: the warm-up of rank 0, and one more"
+        )
+    if same(kind, will_it_fit(model, plan | {"sp": not plan["sp"]})[kind]):
         return (
             start
             + "sp divides what is outside the cut matrices by tp, and nothing else does"
@@ -387,6 +389,13 @@ def will_it_fit_accepts(answer, model, plan):
     if plan["tp"] == 1 and off == round(off):
         square = model["heads"] * model["sequence"] / model["hidden"]
         start += f"{abs(off):g}·s·b·h too {'much' if off > 0 else 'little'} a layer, and a·s·s·b is {square:g} of these here; "
+    moved = 0 if plan["sp"] or plan["tp"] == 1 else off / (1 - 1 / plan["tp"])
+    if moved and abs(moved - round(moved)) < 1e-6 and -10 <= moved <= 24:
+        return (
+            start
+            + f"the bytes of a layer are right with tp 1, and cut in the wrong place: {abs(moved):.0f}·s·b·h too "
+            f"{'many' if moved > 0 else 'few'} are outside of the cut matrices"
+        )
     return start + (
         "count what backward reads of one layer (2 bytes a number, 1 for a mask), inside the cut matrices, outside of "
         "them, and the squares; then multiply by the layers' worth that are in flight"

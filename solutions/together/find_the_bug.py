@@ -59,12 +59,11 @@ from lib.schedules.data_parallel import fully_sharded
 # ask yourself which number would reveal it. The code is small enough to run in your head, on the smallest numbers you
 # can think of.
 #
-# ### 1. The copies that were not there
+# ### 1. A mesh with a `cp` axis
 #
 # The axes are those of puzzle $number_parallel_dims. Ranks along `cp` share a text: each has other words of it, and
-# so another gradient. For the weights that is no different from ranks with different texts, so weights are sharded
-# along `dp_shard` *and* `cp`. The function returns the axes along which weights are sharded, and those along which
-# there are copies.
+# so another gradient. The function returns the axes along which weights are sharded, and those along which there are
+# copies. Two copies were asked for, `dp_replicate` 2, and the log confirms them.
 
 
 # %%
@@ -97,8 +96,8 @@ shown = Neighbours(mesh, 0, groups(sizes, 0, axes_of), title=title)
 picture_of(shown)
 
 # %% [markdown]
-# The log line reads the configuration, the model reads the mesh. Our check accepts it too: it is a correct step of
-# FSDP. But look at the time on two hosts of four, beside a mesh of eight ranks without `cp`:
+# Our check accepts it: it is a correct step. But look at the time on two hosts of four, beside a mesh of eight ranks
+# without `cp`:
 
 
 # %%
@@ -126,7 +125,7 @@ for sizes in (
     print(f"cp {sizes['cp']}: {trained(sizes, *axes_of(sizes))}")
 
 # %% [markdown]
-# ### 2. The loss that looked right
+# ### 2. A loss for the log
 #
 # A microbatch is a list of numbers here. Its loss is their mean, and so is its gradient: that is all the model we need.
 # `backward` adds the gradient to `weight.grad`.
@@ -179,9 +178,9 @@ print(
 # %% [markdown]
 # ### 3. The gradient that never grew
 #
-# A pipeline cuts its batch into microbatches itself. When it is done it divides by their number, so that `weight.grad`
-# is the mean. That is right, once. Then a trainer calls it several times before an update, to accumulate: after the
-# first call there should be one mean in `weight.grad`, after the second the sum of two, and so on.
+# A pipeline cuts its batch into microbatches itself, and leaves the mean of their gradients in `weight.grad`. A trainer
+# calls it several times before an update, to accumulate: after the first call there should be one mean in
+# `weight.grad`, after the second the sum of two, and so on.
 
 
 # %%
@@ -232,7 +231,7 @@ draw_curves(
 # **Rules**
 #
 # - The three keep their names and their arguments.
-# - 1: as many copies of a weight as `dp_replicate` says, with and without `cp`. What was right must stay right.
+# - 1: as many copies of a weight as `dp_replicate` says, with and without `cp`; each is sharded along all other axes.
 # - 2: the sum of the losses *and* the gradient are the mean over all microbatches.
 # - 3: one mean more with every call.
 
@@ -302,8 +301,10 @@ def find_the_bug(bug, given):
     if bug == 3:
         return after_each_call(given, pipeline_step)
     weight = Weight()
-    logged = sum(training_step(weight, batch, len(given)).value for batch in given)
-    return {"logged": logged, "grad": weight.grad}
+    losses = [training_step(weight, batch, len(given)) for batch in given]
+    if None in losses:
+        raise TypeError("training_step returns nothing: the log is to have its loss")
+    return {"logged": sum(loss.value for loss in losses), "grad": weight.grad}
 
 
 # %% [markdown]
@@ -324,8 +325,8 @@ try:
     print(fixed(1, [sizes, 0], {"shards": [0, 1, 2, 3], "copies": [0, 4]}))
     print(fixed(2, [[2, 4], [6, 8]], {"logged": 5, "grad": 5}))
     print(fixed(3, [[[1], [1], [1], [1]]] * 3, [1, 2, 3]))
-except NotSolved as unsolved:
-    print(unsolved)
+except (NotSolved, TypeError) as error:
+    print(error)
 
 # %%
 verdict = None
@@ -379,7 +380,7 @@ if REPLAY and verdict:
 #
 # Three fixes, none longer than a line:
 #
-# - **1.** With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has a
+# - **1.** The log line read the configuration, and the model read the mesh. With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has a
 #   name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a `cp` or
 #   not [@torchtitan_720] [@torchtitan_685]. The reported mistake, without `cp`, had been fixed the same day; the one
 #   with `cp` had come with context parallelism, on October 22, and stayed until then.
@@ -593,9 +594,14 @@ def find_the_bug_picture(answer, expected, bug, given):
         )
     if bug == 2:
         numbers, across = {}, "microbatches"
+        of_log = answer is not None and close(answer["grad"], expected["grad"])
         for name, found in (("yours", answer), ("as it should be", expected)):
             if found is not None:
-                numbers[name] = [(0, 0), (len(given), found["grad"])]
+                end = found["logged" if of_log else "grad"]
+                numbers[name] = [(0, 0), (len(given), end)]
+        if of_log:
+            title = "Bug 2: the sum of the losses in the log"
+            return draw_curves(numbers, across, "loss in the log", title, lowest=False)
     else:
         across = "calls"
         numbers = {} if answer is None else {"yours": curve(answer)}

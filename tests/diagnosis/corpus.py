@@ -34,7 +34,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,7 @@ def changed(code: str, change: str) -> str:
 def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
-    given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise)
+    given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise, combinations)
     namespace: dict[str, Any] = {each.__name__: each for each in given}
     namespace |= {name: getattr(helpers, name) for name in helpers_of(case)}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)

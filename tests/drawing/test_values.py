@@ -105,7 +105,7 @@ def test_the_oddest_values_that_there_can_be_are_drawn_and_named() -> None:
         assert len(picture_of(value).svg()) < 20_000
 
 
-def test_columns_lie_side_by_side_features_go_down_and_a_part_of_a_sum_is_pale() -> None:
+def test_columns_lie_side_by_side_rows_go_down_and_a_part_of_a_sum_is_pale() -> None:
     part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
     assert filled(part, "activation") == []
     assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(shown(part))
@@ -116,9 +116,9 @@ def test_columns_lie_side_by_side_features_go_down_and_a_part_of_a_sum_is_pale()
     upper, right = filled([rows, columns], "weight")
     assert (right.width, right.height) == (pytest.approx(upper.width / 2), pytest.approx(2 * upper.height))
     assert "across: columns, down: shards" in shown([rows, columns])
-    half = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [1], 2)])
+    half = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("rows", [1], 2)])
     whole, lower = filled([Activation(0, 2, [0, 1], 2), half], "activation")
     assert (lower.width, lower.height) == (whole.width, pytest.approx(whole.height / 2))
     assert lower.y == pytest.approx(whole.y + whole.height / 2)
-    other = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [0], 2)])
+    other = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("rows", [0], 2)])
     assert [mark.y for mark in filled([other, half], "activation")] == [whole.y, lower.y], "beside each other"

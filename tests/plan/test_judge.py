@@ -6,7 +6,6 @@ import pytest
 
 from lib.plan import GIB, Plan
 from lib.plan.judge import Task, judge, plan_of
-from lib.plan.records import CHOSEN
 from tests.support.said import Said
 
 GPT3 = Task("gpt3-175b", "a100", 64, 64, 2048, "megatron")
@@ -30,11 +29,18 @@ def faults(answer: object) -> str:
 test_what_is_wrong_is_said_with_its_numbers = Said(__file__, "judged").test(lambda: globals())
 
 
-def test_a_missing_key_is_named_with_what_there_would_be() -> None:
-    for name in CHOSEN[:-1]:
-        answer = {key: value for key, value in GOOD.items() if key != name}
-        with pytest.raises(ValueError, match=f"says nothing of {name}; without it there would be {{'{name}': "):
-            plan_of(GPT3, answer)
+def test_what_a_plan_leaves_out_is_as_in_plan() -> None:
+    assert plan_of(GPT3, {}).as_answer() == Plan(1, 1).as_answer()
+    assert plan_of(GPT3, {"v": 3}).as_answer() == Plan(1, 1, v=3).as_answer()
+
+
+def test_the_first_change_named_fits_and_is_the_fastest() -> None:
+    llama = Task("llama3-405b", "h100-llama3", 8192, 2048, 8192)
+    (fault,) = judge(llama, {"tp": 8, "pp": 16, "v": 8, "zero": 2}).faults
+    assert "One change alone: recompute = 'selective' needs 54.7 GiB and 12.60 s; cp = 2 needs 42.7 GiB and" in fault
+    deepseek = Task("deepseek-v3", "h800", 2048, 15360, 4096, "deepseek")
+    (fault,) = judge(deepseek, {"pp": 16, "ep": 8, "schedule": "dualpipe", "recompute": "selective"}).faults
+    assert "One change alone: ep = 64 needs 70.2 GiB and 18.74 s; zero = 2 needs 74.4 GiB" in fault
 
 
 def test_what_leaves_the_host_is_a_warning() -> None:

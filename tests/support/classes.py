@@ -58,7 +58,7 @@ class Way:
 def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result, Trace | None]:
     """What comes of a function at a size; at the puzzle's, unless another is given."""
     record = PUZZLES[puzzle]
-    given = {} if size is None else {name: value for name, value in size._asdict().items() if value is not None}
+    given = {} if size is None else size.given()
     words = Size.of(size or record).words()
     try:
         models = simulate(function, puzzle=puzzle, **given)

@@ -76,9 +76,13 @@ def partial_sum(fact: Fact, program: Running | None) -> Advice | None:
     group = f', group="{axis}"' if axis else "" if program.world.ranks == members else ", group=..."
     number = value.layer + (name == "grad_activations")
     idea = f"{named(made)} used a part of the weight, and gave a part of a sum"
-    call = f"{name}[{number}] = await model.allreduce({name}[{number}], {number}{group})"
+    asks = program.world.asks or ()
+    op, cut = "allreduce", ""
+    if "scatterreduce" in asks and "allreduce" not in asks:
+        op, cut = "scatterreduce", ', dim="rows"'
+    call = f"{name}[{number}] = await model.{op}({name}[{number}], {number}{group}{cut})"
     fix = f"{idea}. Add it up with the ranks that have the other parts of the weight:\n{call}"
-    return line(program, "allreduce", f"{idea}: the ranks with the other parts of the weight have the rest", fix)
+    return line(program, op, f"{idea}: the ranks with the other parts of the weight have the rest", fix)
 
 
 @fact

@@ -321,8 +321,12 @@ def _fix(failure: Failure) -> str:
         return f"`/` gives a number with a point{such}: `//` divides whole numbers, and rounds down"
     if got.raised and expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
+    if found := re.fullmatch("'dict' object has no attribute '(\\w+)'", got.message):
+        return f'what is in a dict is taken out with square brackets: ["{found[1]}"]'
     if got.raised:
-        return "this input is not to be refused: it has an answer" if got.raised == "ValueError" else ""
+        unsaid = any(isinstance(one, dict) and -1 in one.values() for one in failure.given)
+        why = "; give its -1 a value before you look at the product of all sizes" if unsaid else ""
+        return f"this input is not to be refused: it has an answer{why}" if got.raised == "ValueError" else ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:

@@ -15,7 +15,9 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path, PurePath
 from types import CodeType, ModuleType
 from typing import Any
@@ -126,7 +128,8 @@ def _run(needed: Needed, cells: Iterable[Cell], broken: Sequence[Broken]) -> Any
         namespace["display"] = print
     failed: list[tuple[frozenset[str], SourceError]] = []
     for statement in needed.statements:
-        error = _failure(statement, namespace)
+        with redirect_stdout(StringIO()):  # its cell was run before, and has printed
+            error = _failure(statement, namespace)
         if not failed and error is None:
             continue
         given = frozenset(names_of(statement.node).gives)

@@ -143,7 +143,7 @@ def test_columns_and_features_that_are_gathered_lie_as_they_were_cut() -> None:
     assert laid(whole.place) == (frozenset([0]), 1, True, "")
     features = [[part(Activation, "features", number, frozenset([0]), 1)] for number in range(2)]
     origin, done = Origin(features, range(2)), Activation(0, 1, [0], 1)
-    assert laid(done.place, origin.beside(done)) == (frozenset([0, 1]), 2, True, "features")
+    assert laid(done.place, origin.beside(done)) == (frozenset([0, 1]), 2, False, "features")
     assert [origin.of(done, number) for number in range(2)] == [(0,), (1,)]
     sums = [[part(Activation, "terms", number, frozenset([0]), 1)] for number in range(2)]
     assert Origin(sums, range(2)).of(done, 0) == (0, 1)
