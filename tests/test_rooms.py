@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_910,
     "lib/checker": 1_727,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_656,
+    "lib/diagnosis": 3_657,
     "lib/errors": 880,
     "lib/puzzles": 490,
     "lib/replay": 4_430,

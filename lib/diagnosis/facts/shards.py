@@ -141,7 +141,7 @@ def uncovered(fact: Fact, program: Running) -> Advice | None:
         return found
     if made is None or made.op != "load_weights":
         return None
-    if weight.is_complete() and _has_state_of(program, grad):
+    if weight.is_complete() and _has_state_of(program, grad, held=False):
         return f"this rank has the gradient and the optimizer state of {these('shard', grad.shards)} only{CUT_TOO}"
     if summed is None or summed.op != "scatterreduce":
         return None
@@ -161,13 +161,14 @@ def uncovered(fact: Fact, program: Running) -> Advice | None:
     )
 
 
-def _has_state_of(program: Running, part: WeightGrad | Weight) -> bool:
-    """Tell whether a store of the rank has the optimizer state of the shard that something is of, and no more."""
+def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True) -> bool:
+    """Tell whether the rank has (`held`: in a store) the optimizer state of the shard that something is of, and no
+    more."""
     return any(
         isinstance(value, OptState)
         and (value.layer, value.total, value.shards) == (part.layer, part.total, part.shards)
         for number, value in enumerate(program.values)
-        if value is not None and is_held(program, number) and not value.is_complete()
+        if value is not None and (is_held(program, number) or not held) and not value.is_complete()
     )
 
 
