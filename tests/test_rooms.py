@@ -25,9 +25,9 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_910,
-    "lib/checker": 1_800,
+    "lib/checker": 1_880,
     "lib/cluster": 1_540,
-    "lib/diagnosis": 3_690,
+    "lib/diagnosis": 3_730,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_430,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_240,
     "lib/trace": 3_030,
     "lib/values": 4_520,
-    "tests": 44_300,
+    "tests": 44_400,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

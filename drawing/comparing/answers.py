@@ -257,7 +257,7 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     alike: dict[tuple[tuple[tuple[str, int], ...], Tight], list[int]] = {}
     for rank, (mine, late) in enumerate(zip(path.by_rank(), path.tight(), strict=True)):
         alike.setdefault((tuple(mine.items()), late), []).append(rank)
-    words = "What each rank has of it, and of how many things that it computes any delay makes the run longer"
+    words = "How much of it lies on each rank, and how many of the rank's computations have no slack"
     scene.add(Text(LEFT, y, words, TEXT, INK, bold=True))
     y += 14
     axis = panel.axis

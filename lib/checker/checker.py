@@ -189,12 +189,12 @@ def _against(
         return over, said
     # The easiest goal that is missed: a student is told of one next step, and not of all that lies ahead.
     missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
+    if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
+        said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if missed is not None and end > missed.time:
         said.append(notes.over_time(timed, end, missed.name, missed.time))
     if missed is not None and memory > missed.memory:
         said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
-    if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
-        said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if record is None:
         return over, said
     said += [odd] if (odd := notes.other_layer(timed)) is not None else []

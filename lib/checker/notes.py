@@ -50,6 +50,7 @@ FORGET = (
     "what is kept until then, and what is brought back at a time, count together"
 )
 """The same of activations that are all of the same batches, as no backward of another batch would free any."""
+ONE_BY_ONE = "take one batch at a time, forward and all the way back, so that only its activations are there"
 LOAD_LESS = (
     "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
     "a shard of each, or some of the layers"
@@ -65,6 +66,9 @@ GO_ON = "keep what pass_to gives, go on, and await it later: the message arrives
 STAYS = "the optimizer state of a shard stays on the rank that updates the shard: no other rank needs it"
 WAIT_LESS = "let it do other work before it waits, or let the others do earlier what it waits for"
 """How to wait less, where nothing more is known."""
+OVER_ALL = "gather weights, and scatter gradients, along the axis whose ranks are in one host"
+WHOLE_SUMS = "they bring whole gradients: a reduce-scatter inside the host first leaves a shard of each to travel"
+"""What to send less of between hosts."""
 BUCKETED = ("allreduce", "allreduce_bucket")
 """Collectives whose values can travel together."""
 NO_WAITS = ("drain", "never", "stopped", "unknown")
@@ -126,7 +130,9 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     if event.op != "allreduce":
-        return remark(what, where=places([(rank, event)]), fix=fix)
+        calls = Counter(COLLECTIVES[one.op].title for at, one in moving if at == rank and one.op in COLLECTIVES)
+        got = ", ".join(counted(count, title) for title, count in calls.items())
+        return remark(what, got=f"rank {rank} calls {got}" if calls else None, where=places([(rank, event)]), fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
     fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer)"
     error = PuzzleError(what, where=places([(rank, event)]), fix=fix, idea=f"{whole}which collective sends less?")
@@ -237,7 +243,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             got = [f"{when};", f"{amount(_total(unused))} elements of it are values that are not used again:"]
             got += _lines(unused, "last needed by")
             if _total(unused) < over:
-                fix += f";\nand that is not enough: {_fewer(program, top, len(trace.programs) == 1)}"
+                fix += f";\nand that is not enough: {_fewer(program, top, len(trace.programs) == 1, limit)}"
             return remark(what, got="\n".join(got), where=here, fix=fix)
         if (spare := _spare(program, top, held)) is not None:
             value, used = spare
@@ -264,7 +270,8 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             return remark(what, got="\n".join([*got, *_lines(loose, "from")]), where=here, fix=fix)
     loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
-    fix = _shorter(program) if order else LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
+    fewer = LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone, limit)
+    fix = _shorter(program) if order else fewer
     count, sizes = Counter(alive.value.kind for alive in top.alive), _sizes(alive.value for alive in top.alive)
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     kinds = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
@@ -314,7 +321,7 @@ def _by(words: str, event: Event | None) -> str:
     return f", {words} {event.op}{line}" if event is not None and line else ""
 
 
-def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
+def _fewer(program: Program, top: figures.Peak, alone: bool, limit: float) -> str:
     """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end.
 
     Of weights only guests come and go, and one of them has to be there.
@@ -327,7 +334,13 @@ def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
     sizes = sizes or _sizes(alive)
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
     batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
-    return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
+    if not alone or len(batches) < 2 or any(some != batches[0] for some in batches):
+        return LESS[kind]
+    # One by one the gradients of all weights wait, as large as the weights, and the activations of one batch.
+    whole = _sizes(alive)
+    ours = sum(size for name, size in whole.items() if name.startswith("activation"))
+    one_by_one = sum(whole.values()) - ours + ours / len(batches[0]) + whole["weight"] - whole["weight gradient"]
+    return ONE_BY_ONE if len(batches[0]) > 1 and one_by_one <= limit else FORGET
 
 
 def _unused(trace: Trace, top: figures.Peak, held: set[int]) -> list[tuple[Value, Event | None]]:
@@ -402,10 +415,18 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         got = f"rank {bare} spends {in_units(length)} in {times}, and computes nothing meanwhile"
         lines = places([(bare, event) for event in calls])
         said = any(place.file == ORDER for _, place in lines)
-        fix = ISSUE_EARLIER if said else _held_back(trace.programs[bare], calls) or START_EARLIER
+        program = trace.programs[bare]
+        fix = ISSUE_EARLIER if said else _cut_afterwards(program) or _between_hosts(trace, program, over)
+        fix = fix or _held_back(program, calls) or START_EARLIER
         return remark(what, got=got, where=lines, fix=fix)
     if not total:
-        return remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
+        sent = max(([e for e in p.events if e.op in ("pass_to", "receive")] for p in trace.programs), key=len)
+        fix = "let the ranks compute less, or share the work more evenly"
+        if (spent := sum(event.length for event in sent)) >= ticks(over):
+            fix = (
+                f"the {len(sent)} messages of a rank take {in_units(spent)}: what all ranks need, one collective brings"
+            )
+        return remark(what, got="no rank ever waits", where=places([(trace.ranks - 1, e) for e in sent]), fix=fix)
     spot = max(waits[rank], key=lambda place: waits[rank][place])
     order = spot is not None and spot.file == ORDER
     program, fix = trace.programs[rank], None
@@ -419,6 +440,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if fix is None and not order and (found := _late_on_the_path(trace, over)) is not None:
         got, at, fix = found
         return remark(what, got=got, where=places([(at.rank, at.event)]), fix=fix)
+    fix = fix or (None if order else _goes_back_late(trace))
     if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
         long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
         ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
@@ -432,7 +454,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if order:
         fix = fix or _one_stage_each(trace) or _neighbours(trace) or _round_at_once(program)
         fix = fix or _weight_half_first(trace, several=True)
-    fix = fix or WAIT_LESS
+    fix = fix or (None if order else _together(trace) or _sent_late(trace)) or WAIT_LESS
     got = f"rank {rank} waits {in_units(total)} in all"
     if order and waited:
         spot = _waits_at(program, waited[0])
@@ -455,6 +477,11 @@ def _on_the_path(trace: Trace, over: float, order: bool) -> str | None:
     total = sum(event.length for event in calls)
     if not calls or units(total) < over:
         return None
+    if len(calls) == 1 and calls[0].op == "allreduce_bucket" and len(calls[0].inputs) > 1 and not order:
+        return (
+            f"the last bucket{line_of(calls[0])} has {len(calls[0].inputs)} gradients and takes {in_units(total)}, and "
+            "too little is left to\nhide that behind: let the last bucket be smaller"
+        )
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
     which += f"{in_units(total)}, such as {operation(calls[0])}{line_of(calls[0])}"
     return f"{which}:\n{ISSUE_EARLIER if order else START_EARLIER}"
@@ -719,13 +746,65 @@ def _bare(program: Program) -> tuple[int, int, list[Event]]:
     return sum(event.length for event in calls), program.rank, calls
 
 
-def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
-    """Return what a sender did between making a value and passing it, where a rank waited for that value."""
+def _goes_back_late(trace: Trace) -> str | None:
+    """Return what to do about a pipeline in which the last rank takes as many batches forward as all others before it
+    goes back, and not all of its batches."""
+
+    def forwards(events: Iterable[Event]) -> int:
+        layers = [event.layer for event in events if event.op == "forward"]
+        return layers.count(layers[0]) if layers else 0
+
+    ahead = {forwards(takewhile(lambda event: event.op not in BY_INPUT, p.events)) for p in trace.programs}
+    last = trace.programs[-1]
+    turn = next((event for event in last.events if event.op == "loss"), None)
+    if turn is None or len(ahead) > 1 or not 1 < min(ahead) < forwards(last.events):
+        return None
+    if all(event.op != "pass_to" for event in last.events):
+        return None
+    return (
+        f"rank {last.rank} could go back with {these('batch', turn.batches)} at {units(turn.start or 0):g}, and first "
+        f"takes {min(ahead) - 1} more forward: all ranks wait for that.\nA later stage needs fewer batches ahead"
+    )
+
+
+def _together(trace: Trace) -> str | None:
+    """Return what to do about batches that go through a pipeline together, so that the next rank begins late."""
+    passed = [(p, e) for p in trace.programs for e in p.events if e.op == "pass_to" and e.peer is not None]
+    if any(len(e.batches) < 2 or len(p.values_of(e.inputs)) != 1 for p, e in passed) or not passed:
+        return None
+    _, first = min(passed, key=lambda one: (one[1].issued, one[0].rank))
+    return (
+        f"{these('batch', first.batches)} travel together, so rank {first.peer} begins only after "
+        f"{units(first.issued):g}: pass each batch on\nas soon as it is ready, and the ranks work at the same time"
+    )
+
+
+def _between_hosts(trace: Trace, program: Program, over: float) -> str | None:
+    """Return what to do about collectives that bring more over the border between hosts than sums of shards."""
+    found: dict[str, list[Event]] = defaultdict(list)
+    for event in (event for event in program.events if event.op in COLLECTIVES and trace.mesh is not None):
+        hosts = {trace.mesh.host(rank) for rank in event.group} if trace.mesh is not None else ()
+        if len(hosts) > 1 and event.op == "allreduce" and all(v.is_complete() for v in program.values_of(event.inputs)):
+            found[WHOLE_SUMS].append(event)
+        elif 1 < len(hosts) < len(event.group) and event.op != "allreduce":
+            found[OVER_ALL].append(event)
+    for fix, calls in found.items():
+        if units(sum(event.length for event in calls)) >= over:
+            which = f"{counted(len(calls), 'collective')} go from host to host, {in_units(calls[0].length)} each"
+            return f"{which}, such as {operation(calls[0])}:\n{fix}"
+    return None
+
+
+def _sent_late(trace: Trace, rank: int | None = None, spot: Place | None = None) -> str | None:
+    """Return what a sender did between making a value and passing it, where a rank waited for that value: a rank in a
+    line, or any."""
     causes, late = causes_of(trace), Counter[tuple[int, str, int, int]]()
-    for number, event in enumerate(trace.programs[rank].events):
-        if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
+    receivers = trace.programs if rank is None else trace.programs[rank : rank + 1]
+    for at in (At(program.rank, *one) for program in receivers for one in enumerate(program.events)):
+        waited = at.event.op == "receive" and (at.event.start or 0) > at.event.issued
+        if not waited or (rank is not None and place_of(at.event) != spot):
             continue
-        sent = causes.sent(At(rank, number, event))
+        sent = causes.sent(at)
         if sent is None or not sent.event.inputs:
             continue
         there, passed = place_of(sent.event), set(sent.event.inputs)

@@ -383,6 +383,8 @@ def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
     if kinds == {"receive"}:
         return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
+        if (found := _too_far_ahead(dist, waits, cycle)) is not None:
+            return found
         return "one message at a time fits between two ranks: receive it before passing the next"
     return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
 
@@ -495,6 +497,18 @@ def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
         f"rank {early} passes {counted(passed, 'activation')} and then waits for a gradient; rank {late} wants one "
         f"more before its first\nbackward: a stage needs at least as many microbatches ahead as the stage after it"
     )
+
+
+def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
+    """A stage passes one more activation, and the stage after it a gradient, and neither has room for the other's."""
+    early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))[:2]
+    ahead, back = (dist.models[rank].program for rank in (early, late))
+    kinds = [isinstance(p.values[n], Activation) for p in (ahead, back) for n in waits[p.rank].event.inputs]
+    passed = counted(sum(event.op == "pass_to" for event in ahead.events), "microbatch")
+    why = f"rank {early} takes {passed} forward before it takes a gradient back, and rank {late} goes back earlier.\n"
+    why += "One message at a time fits between two ranks: a stage can be two microbatches further ahead than the next"
+    went_back = any(event.op in BY_INPUT for event in back.events)
+    return why if kinds == [True, False] and went_back else None
 
 
 def _left_alone(waits: Waits) -> str | None:

@@ -25,7 +25,7 @@ from lib.diagnosis.provenance import (
 )
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
-from lib.errors.source_lines import student_frame
+from lib.errors.source_lines import student_frame, student_place
 from lib.errors.wording import counted, listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values import facts
@@ -321,7 +321,10 @@ def not_taken(program: Running) -> str | None:
     taken = _batches(takes)
     if not takes or len(taken) == program.world.models[program.rank].BATCHES or _looping(takes):
         return None
-    return f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken{line_of(takes[0][1])}: take all"
+    was = f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken"
+    there, here = place_of(takes[0][1]), student_place()
+    other = there is not None and here is not None and there.file != here.file
+    return f"{was}{' in an earlier cell' if other else line_of(takes[0][1])}: take all"
 
 
 def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:

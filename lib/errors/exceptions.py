@@ -307,6 +307,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
         call, where = issued(thing)
         got = f"a call of model.{call}, not awaited yet"
     fix = put_await(call, where)
+    fix += ",\nor keep the call in a variable or a list, and await it later" * (code is None and where == here)
     if where is not None and here is not None and where.line != here.line:
         fix += "\nor put `await` where the result is used, if other work should run in the meantime"
         if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:
@@ -335,5 +336,4 @@ def put_await(call: str, where: Place | None) -> str:
     if where is None or not call:
         return "put `await` in front of the call" + (f" of {call}" if call else "")
     corrected = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
-    fix = f"put `await` in front of the call in line {where.line}"
-    return fix if corrected == where.text else f"{fix}: {corrected}"
+    return f"put `await` in front of the call in line {where.line}" + f": {corrected}" * (corrected != where.text)

@@ -33,9 +33,9 @@ def segments(layers: int, k: int) -> list[range]:
     return [range(first, end) for first, end in pairwise(borders) if first < end]
 
 
-def checkpointed(k: int) -> Callable[[Model], None]:
-    """Keep only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
-    al. 2016, arXiv 1604.06174). On one device, all batches together."""
+def checkpointed(k: int, *, whole: bool = False) -> Callable[[Model], None]:
+    """Keep only the inputs of k segments; backward runs each again, from the last (Chen et al. 2016, arXiv 1604.06174):
+    `whole`, or without its last layer, whose output nothing needs. On one device, all batches together."""
 
     def through(model: Model, layers: range) -> None:
         for layer in layers:
@@ -58,7 +58,8 @@ def checkpointed(k: int) -> Callable[[Model], None]:
         loss(model)
         back(model, last)
         for segment in reversed(before):
-            through(model, segment[:-1])  # the output of the last layer is there no longer, and it is not needed
+            through(model, segment if whole else segment[:-1])
+            model.activations.pop(segment[-1] + 1, None)
             back(model, segment)
 
     return run

@@ -51,11 +51,11 @@ from lib.schedules.data_parallel import checkpointed, segments
 # %%
 compare(
     keep_everything=simulate(checkpointed(1), layers=6, batches=4, ranks=1),
-    two_segments=simulate(checkpointed(2), layers=6, batches=4, ranks=1),
+    two_segments=simulate(checkpointed(2, whole=True), layers=6, batches=4, ranks=1),
 )
 
 # %% [markdown]
-# One peak has become two lower ones. It takes 8 more: two layers run forward a second time, on four batches.
+# One peak has become two lower ones. It takes 12 more: three layers run forward a second time, on four batches.
 #
 # **Predict:** with six segments, of one layer each, what would you save?
 #
@@ -84,7 +84,7 @@ compare(
 # - All four batches travel together. (Taking them one by one also saves activations, but sums of gradients stay in
 #   memory: it needs 7,471,104 elements here, too many for any goal.)
 # - Keep values in the stores. What counts is the peak.
-# - Forward and backward take 1 for each batch and layer, the second time as the first; an update takes 0.5.
+# - Forward and backward take 1 for each batch and layer, also when they run again; an update takes 0.5.
 
 # %% [markdown]
 # ### Predict first

@@ -245,7 +245,7 @@ Model.check(out, puzzle="fsdp")
 #   an MFU of 57 % [@research_pytorch_fsdp].
 # - **What went wrong.** An evaluation called `generate()` under FSDP, and all ranks hung in an all-gather until the
 #   watchdog ended the run after ten minutes [@llm_foundry_423]. That happens when texts end at different lengths: a rank that is done
-#   gathers nothing any more, and the others wait for it [@transformers_33483]. You have seen that error here, at once.
+#   gathers nothing any more, and the others wait for it [@transformers_33483]. In the introduction you saw that error at once.
 #
 # <!-- references -->
 

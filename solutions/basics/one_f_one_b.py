@@ -97,7 +97,7 @@ in_flight = ["?", "?", "?", "?"]  # on ranks 0, 1, 2, 3
 # - One message at a time can be on the way to each rank.
 # - On each rank the batches go forward in order, and back in order, because that is how messages arrive.
 # - A deadlock here means that your order is impossible: a rank asks for a gradient (or a batch) that another sends only
-#   later. The messages in `forward` and `backward` are right as they are.
+#   later, or it is so far ahead of the next one that its messages find no room. The messages in `forward` and `backward` are right as they are.
 
 # %% [markdown]
 # ### Predict first
@@ -206,7 +206,7 @@ guess.against(out)
 # · 2.4 = 7.2, and rank 0 updates two layers: 52.6. GPipe takes 53.0. So 1F1B is just as slow, give or take 0.4.
 #
 # **Memory.** Rank 0 has four batches in flight, of two inputs each: 8 · 131,072. It has a gradient that just came in
-# (131,072), the sums of its gradients (2 · 262,144), and weights and optimizer states (4 · 262,144). Together
+# (131,072; an output that goes out is as large), the sums of its gradients (2 · 262,144), and weights and optimizer states (4 · 262,144). Together
 # 2,752,512. Nothing in this depends on the number of batches.
 #
 # </details>

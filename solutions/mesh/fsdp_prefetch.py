@@ -62,8 +62,8 @@ from lib.schedules.data_parallel import fetching
 # ahead**.
 #
 # The network is a **queue**: the collectives of a group run one after another, in the order in which you start them.
-# Here is FSDP with 0 to 4 gathers started ahead; every reduce-scatter is awaited at once. **Predict:** does it get
-# faster with each weight that you fetch ahead?
+# Here is FSDP with 0 to 4 gathers started ahead; every reduce-scatter is awaited at once. Does it get faster
+# with each weight that you fetch ahead?
 
 # %%
 costs = PUZZLES["fsdp_prefetch"].costs
@@ -262,8 +262,8 @@ Model.check(out, puzzle="fsdp_prefetch")
 #
 # The second line asks two things. **Enough bandwidth**: no depth in the world helps a queue that is always full. And
 # **enough depth**: the queue must run on through every heavy layer. How deep that is depends on how uneven the model is,
-# and for layers that are all alike it is one: with the costs of puzzle $number_fsdp, one ahead already ends at 15.3, which
-# is 0.3 + 12 + 3.
+# and for layers that are all alike it is one: with the costs of puzzle $number_fsdp, and one batch a rank, one ahead
+# already ends at 15.3, which is 0.3 + 12 + 3.
 #
 # </details>
 

@@ -8,7 +8,8 @@
 #
 # - `from drawing import step_through`, then `step_through(out)`: drag the slider, or use the arrow keys, and see what
 #   each rank does and holds at any moment.
-# - `from lib import why`, then `why(out, rank=0, time=5)`: follow a gap back to what held that rank up.
+# - `from lib import why`, then `why(out, rank=0, time=5)`, with a rank and a time at which it idles: follow that gap back
+#   to what held the rank up.
 # - `from lib import reveal`, then `reveal("$id")`, when you have passed: the official solution, and other good ways to
 #   solve the puzzle.
 #

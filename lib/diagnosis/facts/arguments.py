@@ -308,6 +308,11 @@ def no_batch(fact: Fact, program: Running) -> str | None:
             'model.coord["data"],\n'
             f"here {mesh.coordinates(program.rank)['data']}, and not from its number, model.rank"
         )
+    taken = [event.batches for event in program.events if event.op == "get_activation"]
+    if len(taken) == fact.batches == min(fact.wrong):
+        return (
+            f"this rank has taken all {fact.batches} batches already: what asks for more has to stop at model.BATCHES"
+        )
     if ranks <= fact.batches:
         return None
     return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"

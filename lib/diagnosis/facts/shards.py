@@ -19,6 +19,10 @@ from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, d
 __all__ = ["Incomplete", "NoDim", "NoShard", "OtherFeatures", "OtherStep", "Stateless", "TooManyShards", "Uncovered"]
 
 CUT_ALIKE = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+CUT_TOO = (
+    ": when its backward is done,\ncut the weight to that shard too: "
+    "weights[layer] = weights[layer].shard(model.rank, model.RANKS)"
+)
 LOAD_ALIKE = (
     "load both with one call, and update a shard of the weight with the same shard of the state:\n"
     "weights[layer], opt_states[layer] = "
@@ -137,14 +141,15 @@ def uncovered(fact: Fact, program: Running) -> Advice | None:
         return found
     if made is None or made.op != "load_weights":
         return None
-    if weight.is_complete() and _has_state_of(program, grad):
-        return (
-            f"this rank has the gradient and the optimizer state of {these('shard', grad.shards)} only: when its "
-            "backward is done,\ncut the weight to that shard too: "
-            "weights[layer] = weights[layer].shard(model.rank, model.RANKS)"
-        )
+    if weight.is_complete() and _has_state_of(program, grad, held=False):
+        return f"this rank has the gradient and the optimizer state of {these('shard', grad.shards)} only{CUT_TOO}"
     if summed is None or summed.op != "scatterreduce":
         return None
+    if not weight.is_complete() and _has_state_of(program, weight):
+        return (
+            f"{titled(summed)} left a part of {_part(weight)}, and this rank has the weight and the optimizer\n"
+            "state of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
+        )
     if not weight.is_complete():
         return (
             f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}: cut the same shard out of the "
@@ -156,12 +161,14 @@ def uncovered(fact: Fact, program: Running) -> Advice | None:
     )
 
 
-def _has_state_of(program: Running, grad: WeightGrad) -> bool:
-    """Tell whether a store of the rank has the optimizer state of the shard that a gradient is of, and no more."""
+def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True) -> bool:
+    """Tell whether the rank has (`held`: in a store) the optimizer state of the shard that something is of, and no
+    more."""
     return any(
-        isinstance(value, OptState) and value.layer == grad.layer and value.shards == grad.shards
+        isinstance(value, OptState)
+        and (value.layer, value.total, value.shards) == (part.layer, part.total, part.shards)
         for number, value in enumerate(program.values)
-        if value is not None and is_held(program, number) and not value.is_complete()
+        if value is not None and (is_held(program, number) or not held) and not value.is_complete()
     )
 
 
@@ -180,6 +187,8 @@ def Stateless(state: OptState, weight: Weight) -> Words:
 def stateless(fact: Fact, program: Running) -> str | None:
     """A shard of the state that does not fit the weight's."""
     weight, made = fact.weight, maker(fact.weight)
+    if weight.is_complete() and made is not None and made.op == "load_weights":
+        return f"this rank has the optimizer state of {these('shard', fact.state.shards)} only{CUT_TOO}"
     if made is not None and made.op == "shard":
         shard, total = min(weight.shards), weight.total
         return (

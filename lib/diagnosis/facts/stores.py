@@ -68,13 +68,17 @@ def missing(fact: Fact, program: Running) -> str | None:
     store: int = fact.store
     parts = _parts(fact.key)
     name, number = STORES[store], parts[0]
-    here = student_place()
-    if here is not None and re.match(rf"(\w+\.)?{name}\[.*\] \+=", here.text):
-        return "`+=` needs a value to add to: store the first gradient itself, and add the others to it"
     if any(type(part) is int and part < 0 for part in parts):
         return f"{name}[{shown(fact.key)}] would be the one before the first: there is none yet to take"
     if any(isinstance(part, Value) for part in parts):
         return "a value stands where the number of a batch should: name it, as in weight=..."
+    here = student_place()
+    if here is not None and re.match(rf"(\w+\.)?{name}(\[.*\]) (\+=|= .*{name}\2.* \+|= .*\+ .*{name}\2)", here.text):
+        taken = [event.batches for event in program.events if event.op == "get_activation"]
+        if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
+            why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
+            return f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
+        return "there is no sum yet to add to: store the first gradient itself, and add the others to it"
     if type(number) is not int:
         return None
     found = _under_another_key(program, store, parts)
@@ -110,6 +114,10 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
         theirs = _parts(key)
         if value is None or _number(value) != parts[0] or theirs == parts or _words_in(parts) != _words_in(theirs):
             continue
+        made = None if place is not None else maker(value)
+        if made is not None and isinstance(value, Activation) and made.op in ("forward", "receive") and batch is None:
+            gave = f"forward({made.layer}, ...) gives" if made.op == "forward" else "what came in is"
+            return f"{gave} activation {value.layer}, which stands under {name}[{shown(key)}]: use its own number"
         numbered = None not in (batch, other := _batch_in(theirs))
         chunks = max(batch or 0, other or 0) >= program.world.models[program.rank].BATCHES  # and not batches
         if numbered and (chunks or batch not in value.place.batches):
@@ -222,12 +230,17 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
             return f"{why} alone needs it:\nbackward({last}, ...) takes the input of that layer, activation {last}"
     if (again := _once_more(program, fact, value)) is not None:
         return again
+    for event in program.events:
+        took = event.op == "allgather" and number in event.inputs
+        if took and not any(move[2] in event.outputs for move in program.moves):
+            return f"{titled(event)} took it, and what that brings is in no store: weights[layer] = await ..."
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return None
     found = place_of(made)
-    if here is not None and "set_final_weight" in here.text and value.updates == 0:
-        return "a gathered weight is only borrowed, for forward and backward: hand in the shard that this rank updated"
+    if here is not None and value.updates == 0 and re.search(r"set_final_weight|update\(|opt_states\[", here.text):
+        verb = "hand in" if "set_final" in here.text else "update"
+        return f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
     again = f"{fact.fix},\nor gather it again before backward"
     if found is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
         return f"{again}: {found.text}"

@@ -103,6 +103,9 @@ def test_the_formulas_of_checkpointing() -> None:
     for layers, batches, k in ((8, 4, 2), (8, 4, 4), (9, 2, 3), (16, 3, 4), (6, 2, 1), (6, 2, 6)):
         verdict = check(Trace.of(simulate(checkpointed(k), ranks=1, layers=layers, batches=batches)))
         holds(verdict, **formulas, L=layers, B=batches, k=k)
+        whole = check(Trace.of(simulate(checkpointed(k, whole=True), ranks=1, layers=layers, batches=batches)))
+        again = (whole.time - verdict.time, whole.memory)
+        assert (whole.correct, *again) == (True, (k - 1) * batches, verdict.memory)
 
 
 def test_the_formulas_of_a_pipeline_with_fsdp() -> None:
