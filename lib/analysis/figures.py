@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from lib.cluster.costs import units
-from lib.trace.lifetimes import held_at, stays_of, uses_of
+from lib.trace.event import Event, Program
+from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, twins, uses_of
 from lib.trace.order import brought_to, meetings
-from lib.trace.trace import Event, Trace, kept
+from lib.trace.trace import Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
@@ -85,8 +86,11 @@ def busiest(trace: Trace) -> float:
 
 def printed(trace: Trace) -> float:
     """Return the time that the original prints: the latest start of a rank's last timed operation."""
-    starts = [[e.start for e in one.events if e.op in TIMED and e.start is not None] for one in trace.programs]
-    return units(max((mine[-1] for mine in starts if mine), default=0))
+    latest = 0
+    for program in trace.programs:
+        starts = (e.start for e in reversed(program.events) if e.op in TIMED and e.start is not None)
+        latest = max(latest, next(starts, 0))
+    return units(latest)
 
 
 def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:
@@ -162,13 +166,17 @@ def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
     """Return the highest peak of each rank: how much it is, in which event, and when; the first moment of equals. None
     for a rank that has no timed operation."""
     found: list[tuple[Elements, int, int] | None] = []
-    for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
-        _, totals = _level(trace, program.rank, range(len(lives.values)))
-        best: tuple[Elements, int, int] | None = None
-        for index, (total, event) in enumerate(zip(totals, program.events, strict=False)):
-            if (best is None or total > best[0]) and event.op in TIMED and event.start is not None:
-                best = total, index, event.start
-        found.append(best)
+    known: dict[object, list[Elements]] = {}
+    for program, lives, twin in zip(trace.programs, trace.lifetimes(), twins(trace), strict=True):
+        # Twins whose values are equally large, and live as long, have the same memory at each event.
+        sizes = tuple([0 if value is None else value.place.elements for value in lives.values])
+        alike = twin, sizes, tuple(lives.born), tuple(lives.last)
+        if alike not in known:
+            known[alike] = _level(trace, program.rank, range(len(sizes)))[1]
+        totals, events = known[alike], program.events
+        timed = [n for n, event in enumerate(events) if event.op in TIMED and event.start is not None]
+        index = max(timed, key=totals.__getitem__, default=None)  # the first of equals
+        found.append(None if index is None else (totals[index], index, cast(int, events[index].start)))
     return found
 
 
@@ -254,22 +262,32 @@ def hidden(trace: Trace) -> list[tuple[int, Alive]]:
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """
+    uses, every = uses_of(trace), stays_of(trace)
+    numbers = by_twin(trace, lambda rank: _outside(trace.programs[rank], uses[rank], every[rank]))
     found: list[tuple[int, Alive]] = []
-    for program, lives, stays in zip(trace.programs, uses_of(trace), stays_of(trace), strict=True):
-        events, timed = program.events, list[int]()
-        for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
-            value, mine = program.values[number], stays.get(number, ())
-            if value is None or not born + 1 < last < len(events):
-                continue
-            if mine and mine[0][0] <= born + 1 and last <= mine[0][1]:
-                continue  # by far the most: stored at once, and let go just before its last use, or later
-            timed = timed or [index for index, event in enumerate(events) if event.op in TIMED]
-            outside = born + 1
-            for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store
-                between = range(bisect_left(timed, outside), bisect_left(timed, min(begin, last + 1)))
-                if any(number not in events[timed[at]].inputs for at in between):
-                    maker = lives.maker[number]
-                    found.append((program.rank, Alive(value, events[maker] if maker >= 0 else None, True)))
-                    break
-                outside = max(outside, end)
+    for program, lives, mine in zip(trace.programs, uses, numbers, strict=True):
+        for number in mine:
+            (value,), maker = program.values_of([number]), lives.maker[number]
+            found.append((program.rank, Alive(value, program.events[maker] if maker >= 0 else None, True)))
+    return found
+
+
+def _outside(program: Program, lives: Uses, stays: Mapping[int, Sequence[Stay]]) -> list[int]:
+    """The values of a rank that are hidden."""
+    found: list[int] = []
+    events, timed = program.events, list[int]()
+    for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
+        value, mine = program.values[number], stays.get(number, ())
+        if value is None or not born + 1 < last < len(events):
+            continue
+        if mine and mine[0][0] <= born + 1 and last <= mine[0][1]:
+            continue  # by far the most: stored at once, and let go just before its last use, or later
+        timed = timed or [index for index, event in enumerate(events) if event.op in TIMED]
+        outside = born + 1
+        for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store
+            between = range(bisect_left(timed, outside), bisect_left(timed, min(begin, last + 1)))
+            if any(number not in events[timed[at]].inputs for at in between):
+                found.append(number)
+                break
+            outside = max(outside, end)
     return found

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from lib.analysis import figures
@@ -25,7 +26,7 @@ from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, message_of, with_article
 from lib.trace.event import STORE, STORES, Event, Program
-from lib.trace.lifetimes import never_awaited
+from lib.trace.lifetimes import by_twin, never_awaited
 from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
@@ -225,14 +226,8 @@ class Forgotten(NamedTuple):
         hidden = figures.hidden(run)
         if run.error is not None:
             return cls(hidden, [], [], [])
-        misplaced: list[tuple[int, int, int]] = []
-        for program in run.programs:
-            # A set, as a value may enter a store many times, and is told of once.
-            stored = {(number, store) for _, store, number, change in program.moves if change > 0}
-            for number, store in sorted(stored):
-                value = program.values[number]
-                if value is not None and STORE[type(value)] != STORES[store]:
-                    misplaced.append((program.rank, number, store))
+        strays = by_twin(run, lambda rank: _strays(run.programs[rank]))
+        misplaced = [(rank, number, store) for rank, mine in enumerate(strays) for number, store in mine]
         passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
         left = [(rank, number) for rank, mine in enumerate(never_awaited(run)) for number in mine]
         lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
@@ -274,9 +269,18 @@ class Forgotten(NamedTuple):
             )
 
 
+def _strays(program: Program) -> list[tuple[int, int]]:
+    """The values that a rank puts into the store of another kind, and which store that is."""
+    # A set, as a value may enter a store many times, and is told of once.
+    stored = {(number, store) for _, store, number, change in program.moves if change > 0}
+    kinds = [None if value is None else STORE[type(value)] for value in program.values]
+    return sorted((number, store) for number, store in stored if kinds[number] not in (None, STORES[store]))
+
+
 def fed(trace: Trace) -> Iterator[str]:
     """Yield how much was read and copied, where there is a reader that does it."""
-    if trace.error is None and any(event.op in READS for _, event in trace.events()):
+    ops = attrgetter("op")
+    if trace.error is None and not all(READS.isdisjoint(map(ops, program.events)) for program in trace.programs):
         from lib.analysis.feeding import words
 
         yield f"{words(trace)}."

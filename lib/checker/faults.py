@@ -9,7 +9,7 @@ state, so a store has to hold it: what a variable had is gone with the function.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import lcm
 from operator import itemgetter
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, Place, line_calling
 from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, line_of, place_of
-from lib.trace.lifetimes import Uses, held_at, stays_of, uses_of
+from lib.trace.lifetimes import Stay, Uses, by_twin, held_at_end, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
 from lib.values.dims import RunSet
@@ -272,8 +272,10 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
     lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
-    for program, uses in zip(rebuilt.run.programs, uses_of(rebuilt.run), strict=True):
-        before, after = _at_rest(program, uses), _afterwards(program, rebuilt, pretend)
+    run = rebuilt.run
+    kept = by_twin(run, lambda rank: _kept(run.programs[rank], stays_of(run)[rank]))
+    for program, uses, there in zip(run.programs, uses_of(run), kept, strict=True):
+        before, after = _at_rest(program, uses), _afterwards(program, there, rebuilt, pretend)
         for key, loads in before.items():
             # One step on, and not two: what was updated twice is no weight of the next step either.
             now = [value for value in after[key] if value.step == 1]
@@ -318,14 +320,20 @@ def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[H
     return found
 
 
-def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
-    """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
-    there = held_at(stays_of(rebuilt.run)[program.rank], len(program.events))
+def _kept(program: Program, stays: Mapping[int, Sequence[Stay]]) -> list[int]:
+    """The values that a rank has when its program is over."""
+    there = held_at_end(stays)
     # A final weight that is in no store counts, too: handing it in says that it is kept.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
+    return sorted(there)  # a set has no order, and the first that is wrong is told
+
+
+def _afterwards(
+    program: Program, there: Sequence[int], rebuilt: Rebuilt, pretend: bool
+) -> dict[tuple[str, int], list[Held]]:
+    """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
-    # A set has no order, and the first that is wrong is told.
-    for number in sorted(there):
+    for number in there:
         value = program.values[number]
         if not isinstance(value, Weight | OptState):
             continue

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final, TypeVar
 
 from lib.errors.exceptions import PuzzleError
 from lib.trace.event import Event, Program
@@ -32,6 +33,7 @@ from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, RE
 from lib.values.values import OptState, Value
 
 STAYS = HANDS_IN | UPDATES
+D = TypeVar("D")
 FOREVER = 1 << 60
 """The number of an event that never comes."""
 
@@ -59,14 +61,9 @@ class Lifetimes:
 
 def lifetimes(run: Trace) -> list[Lifetimes]:
     """Return how long the values of all ranks live, in the order of the ranks."""
-    lives_of = [_with_buffers(program, used) for program, used in zip(run.programs, uses_of(run), strict=True)]
-    for program, used, lives in zip(run.programs, uses_of(run), lives_of, strict=True):
-        for value in used.loaded:
-            if used.last[value] >= 0:  # it is used, so it was there before the step
-                lives.born[value] = -1
-        for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
-            if change > 0 and position - 1 > lives.born[value]:
-                lives.last[value] = max(lives.last[value], position - 1)
+    uses = uses_of(run)
+    every = by_twin(run, lambda rank: _with_stores(run.programs[rank], uses[rank]))
+    lives_of = [Lifetimes(p.values, [*a.born], [*a.last], a.maker) for p, a in zip(run.programs, every, strict=True)]
     passages = messages(run)
     for passage in passages:
         last, until = lives_of[passage.source].last, in_flight(run, passage)
@@ -94,10 +91,35 @@ class Uses(Lifetimes):
     talks: list[int]
 
 
+_done: Final = attrgetter("op", "inputs", "outputs", "arg", "blocking")
+
+
+@kept
+def twins(run: Trace) -> list[int]:
+    """Return for each rank the first that does the same as it does, to values of the same classes."""
+    first: dict[object, int] = {}
+    return [
+        first.setdefault((tuple(map(_done, p.events)), tuple(p.moves), tuple(map(type, p.values))), rank)
+        for rank, p in enumerate(run.programs)
+    ]
+
+
+def by_twin(run: Trace, work_out: Callable[[int], D]) -> list[D]:
+    """Return for each rank what follows from what it does, whatever its values are and whenever it does it: worked out
+    once for all twins, as mostly all ranks are, and to compare two takes a tenth of that. Nobody changes it then."""
+    found: list[D] = []
+    for rank, twin in enumerate(twins(run)):
+        found.append(work_out(rank) if twin == rank else found[twin])
+    return found
+
+
 @kept
 def uses_of(run: Trace) -> list[Uses]:
     """Return the uses of each rank's values. All that is said of lives begins with these: one pass over the events."""
-    return [own_uses(program) for program in run.programs]
+    every = by_twin(run, lambda rank: own_uses(run.programs[rank]))
+    return [
+        Uses(p.values, u.born, u.last, u.maker, u.loaded, u.talks) for p, u in zip(run.programs, every, strict=True)
+    ]
 
 
 def own_uses(program: Program) -> Uses:
@@ -158,6 +180,18 @@ def _with_buffers(program: Program, used: Uses) -> Lifetimes:
         for value in events[index].inputs:
             last[value] = len(events)
     return Lifetimes(program.values, born, last, used.maker)
+
+
+def _with_stores(program: Program, used: Uses) -> Lifetimes:
+    """The same where what is loaded was there before the step, and what is stored lives in a variable until then."""
+    lives = _with_buffers(program, used)
+    for value in used.loaded:
+        if used.last[value] >= 0:
+            lives.born[value] = -1
+    for position, _, value, change in program.moves:
+        if change > 0 and position - 1 > lives.born[value]:
+            lives.last[value] = max(lives.last[value], position - 1)
+    return lives
 
 
 def handed_in(event: Event) -> Sequence[int]:
@@ -249,7 +283,7 @@ Stay = tuple[int, int]
 @kept
 def stays_of(run: Trace) -> list[dict[int, list[Stay]]]:
     """Return the stays of each rank's values."""
-    return [stays(program) for program in run.programs]
+    return by_twin(run, lambda rank: stays(run.programs[rank]))
 
 
 def stays(program: Program) -> dict[int, list[Stay]]:
@@ -270,6 +304,11 @@ def stays(program: Program) -> dict[int, list[Stay]]:
 def left_stores(program: Program) -> dict[int, int]:
     """Before which event each value leaves the stores for the last time."""
     return {value: mine[-1][1] for value, mine in stays(program).items()}
+
+
+def held_at_end(stays: Mapping[int, Sequence[Stay]]) -> set[int]:
+    """Return the values that a store holds when the program is over."""
+    return {value for value, mine in stays.items() if mine[-1][1] == FOREVER}
 
 
 def held_at(stays: Mapping[int, Sequence[Stay]], index: int) -> set[int]:

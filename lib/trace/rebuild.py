@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
@@ -73,15 +73,19 @@ class _Rebuild:
 
     def inputs(self, rank: int, event: Event) -> list[Value]:
         """The values that an event uses. Those that were loaded count as loaded from now on."""
-        mine, loaded, found = self.values[rank], self.loaded[rank], list[Value]()
-        for number in event.inputs:
-            if loaded and number in loaded:
-                self.use(rank, number)
-            # A number may be of another rank: members of a collective that name its group in different orders.
-            value = mine[number] if number < len(mine) else None
-            if value is None:
-                raise TraceError(f"rank {rank} uses value {number} before it exists")
-            found.append(value)
+        mine, loaded, numbers = self.values[rank], self.loaded[rank], event.inputs
+        # All of them at once, and no step of ours for each: a run has a million of them.
+        try:
+            found: list[Any] = [*map(mine.__getitem__, numbers)]
+        except IndexError:  # one of another rank: members of a collective that name its group in different orders
+            found = [None]
+        if not all(found):  # a value is true
+            missing = next(number for number in numbers if number >= len(mine) or mine[number] is None)
+            raise TraceError(f"rank {rank} uses value {missing} before it exists")
+        if loaded and not loaded.keys().isdisjoint(numbers):
+            for number in numbers:
+                if number in loaded:
+                    self.use(rank, number)
         return found
 
     def use(self, rank: int, number: int) -> None:
@@ -138,9 +142,9 @@ class _Rebuild:
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(outputs)}")
         for number, value in zip(outputs, values, strict=True):
             mine[number] = value
-        for number, flaw in zip(outputs, flaws, strict=False) if flaws else ():  # none are listed where there is none
-            if flaw is not None:
-                self.flaws[rank, number] = flaw
+        if flaws:  # none are listed where there is none
+            found = zip(outputs, flaws, strict=False)
+            self.flaws.update({(rank, number): flaw for number, flaw in found if flaw is not None})
 
     def load(self, rank: int, event: Event) -> None:
         """Notes that values were loaded, which nothing has used yet."""
@@ -155,7 +159,8 @@ class _Rebuild:
         values = self.inputs(rank, event) if event.inputs else []
         # Honest runs have no flaws at all, and must not pay for looking.
         flaw = self.flaw(rank, event) if self.flaws else None
-        if flaw is None and (row.as_loaded or row.made_up is not None):
+        # What is to be as it was loaded comes last: mostly it was not updated, and there is nothing to ask.
+        if flaw is None and (row.made_up is not None or (row.as_loaded and values and values[-1].updates)):
             flaw = own_flaw(row, rank, event, values)
         if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
             what = f"its data was taken with {event.op}, for nothing"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.cluster.costs import Costs, Streams
@@ -195,7 +196,7 @@ class Plan:
         """Return what each event takes that has a price, with all links for itself; -1 for the others."""
         # A thing of -1 finds the last entry, which is -1.
         price = [*self._prices(prices), -1]
-        lengths = [price[thing] for thing in self.thing]
+        lengths = [*map(price.__getitem__, self.thing)]
         if scale is None:
             return lengths
         for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
@@ -224,7 +225,7 @@ class Plan:
         """Return the times of all events, which take so long where they have all links for themselves."""
         events = self.events
         # What is never reached keeps what was recorded: in a run that failed that is all there is.
-        issued, length = [event.issued for event in events], [event.length for event in events]
+        issued, length = ([*map(attrgetter(name), events)] for name in ("issued", "length"))
         start: list[int | None] = [None] * len(events)
         times = Times(issued, start, length)
         try:
@@ -346,7 +347,8 @@ class _Shared:
         while self.ready or self.network.step():
             if self.ready:
                 self.advance(self.ready.popleft())
-        for number, moment in self.moments.items():
+        for number in self.moments.keys() - self.over:
+            moment = self.moments[number]
             if moment.start is not None:
                 self.times.start[number], self.times.length[number] = moment.start, moment.length
 

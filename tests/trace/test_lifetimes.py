@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
-from lib import HIDDEN, LENGTH, Model
+from lib import HIDDEN, LENGTH, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.trace.lifetimes import never_awaited
+from lib.checker.checker import Forgotten
+from lib.schedules.data_parallel import ddp, ddp_overlap
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
+from lib.trace.lifetimes import lifetimes, never_awaited, stays_of, twins, uses_of
 from tests.support.drivers import DRIVERS, Run
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
@@ -170,3 +174,37 @@ def test_what_nobody_waits_for_is_there_to_the_end(run: Run) -> None:
         found = [s.by_kind for s in samples if model.program.events[s.index].op == "forward"]
         assert [kinds["activation"] for kinds in found] == [3 * BATCH, 3 * BATCH]
         assert [kinds["weight"] for kinds in found] == [2 * WEIGHT + WEIGHT // 2] * 2
+
+
+async def careless(model: Model) -> None:
+    """Every rank hides a weight, and all but the first keep another one in a store that is for states."""
+    model.weights[0], state = model.load_weights(0)
+    kept = model.load_weights(1)[0]
+    model.activations[0] = model.get_activation([model.rank])
+    model.activations[1] = model.forward(0, model.activations[0], model.weights[0])
+    model.activations[2] = model.forward(1, model.activations[1], kept)
+    if model.rank:
+        model.opt_states[0] = model.weights[0]  # type: ignore[assignment]
+    else:
+        model.opt_states[0] = state
+    _ = model.allreduce(model.fake_grad(0, []), 0)
+
+
+TWINS = {
+    "alike": (ddp, 4, 3, 4, [0, 0, 0, 0]),
+    "in the background": (ddp_overlap, 2, 3, 4, [0, 0]),
+    "unequally large": (ddp, 2, 3, 3, [0, 0]),
+    "each on its own": (program_of(one_f_one_b(2, 4)), 2, 2, 4, [0, 1]),
+    "careless": (careless, 3, 2, 3, [0, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_what_follows_for_twins_is_what_follows_for_each(name: str) -> None:
+    function, ranks, layers, batches, expected = TWINS[name]
+    run, alone = (Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)) for _ in range(2))
+    assert twins(run) == expected
+    alone.answers[twins] = [*range(ranks)]  # so all is worked out for each rank by itself
+    for follows in (uses_of, stays_of, lifetimes, figures.hidden, figures.peaks, Forgotten.of):
+        assert repr(follows(run)) == repr(follows(alone))
+    assert check(run) == check(alone)
