@@ -35,7 +35,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import gcd
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +43,7 @@ from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
-from lib.trace.event import Program
+from lib.trace.event import FIELDS, Program, row_of
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
@@ -113,31 +112,32 @@ class _Writer:
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.shared = 0
 
-    def columns(self, program: Program) -> dict[str, list[Any]]:
+    def columns(self, program: Program) -> dict[str, Sequence[Any]]:
         """The columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
-        groups, calls, where = self.groups, self.calls, f"programs[{program.rank}]"
-        kinds: list[int] = []
-        for i, e in enumerate(events):
-            arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
-            group = groups(e.group) if e.group else -1
-            key = e.op, arg, group, e.peer, e.blocking, len(e.inputs), len(e.outputs)
-            number = calls.get(key)
-            if number is None:
-                number = calls[key] = len(calls)
-                self.names["calls"].append(f"{where}.events[{i}]")
-            kinds.append(number)
+        where, calls, kinds = f"programs[{program.rank}]", self.calls, list[int]()
+        # All events at once, one field after the other: several times as fast as to ask each for all its fields.
+        fields = zip(*map(row_of, events), strict=True) if events else [()] * len(FIELDS)
+        of: dict[str, tuple[Any, ...]] = dict(zip(FIELDS, fields, strict=True))
+        asked = enumerate(zip(of["op"], of["arg"], strict=True))
+        args = [(i - arg[0],) if op == "wait" and arg else arg for i, (op, arg) in asked]
+        groups = [self.groups(group) if group else -1 for group in of["group"]]
+        counts = (map(len, of[name]) for name in ("inputs", "outputs"))
+        for key in zip(of["op"], args, groups, of["peer"], of["blocking"], *counts, strict=True):
+            if key not in calls:
+                calls[key] = len(calls)
+                self.names["calls"].append(f"{where}.events[{len(kinds)}]")
+            kinds.append(calls[key])
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
         return {
-            "calls": kinds, "layers": [e.layer for e in events],
-            "batches": self.sets.column([e.batches for e in events], set_text),
+            "calls": kinds, "layers": of["layer"], "batches": self.sets.column(of["batches"], set_text),
             "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
-            **{name: [*map(attrgetter(name), events)] for name in TIMES},
-            **{name: [*chain.from_iterable(map(attrgetter(name), events))] for name in ("inputs", "outputs")},
+            **{name: of[name] for name in TIMES},
+            **{name: [*chain.from_iterable(of[name])] for name in ("inputs", "outputs")},
             "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
-            "before": [*before],
+            "before": before,
             "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],
-            "stored": [*stored],
+            "stored": stored,
         }  # fmt: skip
 
     def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
@@ -165,11 +165,11 @@ class _Writer:
                     columns[name] = [None if time is None else time // unit for time in columns[name]]
             program: dict[str, Any] = {}
             for name, column in columns.items():
-                before = first.setdefault((name, tuple(column)), rank)
+                before = first.setdefault((name, tuple(column)), rank)  # of a tuple that is itself
                 # The bound is that of the reader: what is written has to be read again.
                 again = before < rank and self.shared + len(column) <= MAX_SHARED
                 self.shared += len(column) if again else 0
-                program[name] = before if again else column
+                program[name] = before if again else [*column]
             programs.append(program)
         return unit, programs
 
