@@ -18,14 +18,14 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7140
+MOST_LINES = 7160
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_910,
-    "lib/checker": 1_650,
+    "lib/checker": 1_670,
     "lib/cluster": 1_540,
     "lib/diagnosis": 3_620,
     "lib/errors": 880,
@@ -39,8 +39,8 @@ BUDGETS = {
     "lib/suite/grade": 3_680,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
-    "lib/suite/submissions": 2_240,
-    "lib/trace": 3_030,
+    "lib/suite/submissions": 2_270,
+    "lib/trace": 3_040,
     "lib/values": 4_520,
     "tests": 44_200,
 }

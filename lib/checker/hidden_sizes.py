@@ -9,7 +9,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from lib.checker.checker import check, counts
+from lib.checker.checker import check
+from lib.checker.judging import counts
 from lib.cluster.costs import Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.puzzles.goals import Goal, Hidden

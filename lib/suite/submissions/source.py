@@ -228,12 +228,6 @@ def _taken(puzzle: str) -> int:
 # -- the normal form ------------------------------------------------------------------------------------------------
 
 
-@cache
-def _name_in(kind: type[ast.AST]) -> str | None:
-    """The field of a kind of node in which a name may stand."""
-    return next((field for field in ("id", "name", "rest", "attr", "arg") if field in kind._fields), None)
-
-
 class _Renamer:
     """Changes statements into their normal form. Names that the source binds get numbers, anew in each statement."""
 
@@ -283,7 +277,7 @@ class _Renamer:
                 pass
         made: Any = node.__new__(type(node))
         made.__dict__.update(node.__dict__)
-        if (field := _name_in(type(node))) is not None:
+        for field in self._known.keys() & node._fields:  # one at most, and before what stands below it
             known = self._keywords if isinstance(node, ast.keyword) else self._known[field]
             if (name := getattr(node, field)) in known and not str(name).startswith("__"):
                 setattr(made, field, self._numbers.setdefault(name, f"${len(self._numbers)}"))

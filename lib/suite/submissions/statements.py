@@ -40,7 +40,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
 LOADS = {dis.opmap[name]: 0 for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap}
 LOADS[dis.opmap["LOAD_GLOBAL"]] = 1
-"""The steps of Python's that take a name, and by how many bits the name's number is shifted in them."""
+"""The steps that take a name, and by how many bits its number is shifted."""
 STORES = {dis.opmap[f"{do}_{where}"]: where for do in ("STORE", "DELETE") for where in ("NAME", "GLOBAL")}
 PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python gives and takes itself
 
