@@ -18,14 +18,14 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7140
+MOST_LINES = 7160
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_930,
-    "lib/checker": 1_890,
+    "lib/checker": 1_910,
     "lib/cluster": 1_540,
     "lib/diagnosis": 3_730,
     "lib/errors": 890,
@@ -37,10 +37,10 @@ BUDGETS = {
     "lib/suite/cli": 3_430,
     "lib/suite/course": 1_430,
     "lib/suite/grade": 3_680,
-    "lib/suite/isolation": 1_260,
+    "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
-    "lib/suite/submissions": 2_240,
-    "lib/trace": 3_130,
+    "lib/suite/submissions": 2_280,
+    "lib/trace": 3_140,
     "lib/values": 4_520,
     "tests": 44_400,
 }

@@ -1,46 +1,19 @@
-"""check: is this Trace one correct training step, and how good is it?
-
-The run is rebuilt from nothing (see rebuild) and timed anew, so neither the times nor the values that a Trace states
-are believed. Correct means: for every layer the final weights of all ranks together are complete; each descends from
-loaded weights by exactly one update, whose gradient has every batch exactly once; those gradients come from backward
-of activations that come from forward of inputs, all with the weights as loaded; and nothing on the way was forged,
-made up or loaded twice.
-
-Most of that is not asked here. Whether a gradient has every batch exactly once is a rule of the update
-(`rules.update`), and that no batch is in a sum twice is the law of sums (`laws.reduce`); `rebuild` asks both again for
-each operation, and notes what is dishonest. What is left for this room are the results. docs/architecture.md follows
-one all-reduce through all of it.
-"""
+"""check: is this Trace one correct training step, and how good is it? What is asked; `judging` says what the answer is,
+which is loaded when somebody asks: `import lib` should be quick, and a run needs none of it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from lib.analysis import figures
-from lib.checker.faults import fault_of, finals, maker_of, more, places, remark, unready
-from lib.checker.verdict import Verdict
-from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.wording import counted, message_of, with_article
-from lib.trace.event import STORE, STORES, Event, Program
-from lib.trace.lifetimes import by_twin, never_awaited
-from lib.trace.order import messages
-from lib.trace.rebuild import Rebuilt, rebuild
+from lib.errors.wording import message_of
+from lib.trace.event import Program
 from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
-from lib.values.operations import READS
 
 if TYPE_CHECKING:
-    from lib.cluster.mesh import Mesh
+    from lib.checker.verdict import Verdict
     from lib.puzzles.goals import Goal
     from lib.puzzles.puzzle import Puzzle
-
-PRETENDED = "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
-Found = tuple[float, float, float]  # what goals are about: a run's end, its peak, what the rank sends that sends most
-
-# What is to be said of a puzzle or a goal (`notes`, `records`) is loaded where it is needed.
 
 
 @without_collector()
@@ -67,6 +40,8 @@ def check(
     >>> print(verdict.faults[0].splitlines()[0])
     rank 0: the final weight of layer 0 was never updated
     """
+    from lib.checker.judging import check_data, judge
+
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     for name, limit in (("time", time), ("memory", memory)):
         # Not NaN, which no run is over.
@@ -86,204 +61,10 @@ def check(
         goals.append(Goal("your goal", most if time is None else time, most if memory is None else memory))
     sandbox = not isinstance(models, Trace) and _is_sandbox(models)
     try:
-        return _verdict(trace, None, goals, sandbox)
+        return judge(trace, None, goals, sandbox)
     # A Trace that somebody has put together by hand may be anything; only reading it as data finds words for that.
     except (AttributeError, LookupError, TypeError, ValueError):
-        return _verdict(_plain(trace, None), None, goals, sandbox)  # says where it is none, if that is the reason
-
-
-@without_collector()
-def check_data(trace: Trace, record: Puzzle) -> Verdict:
-    """Return the verdict on a run of a puzzle that is plain data, as one that was decoded from JSON and that nobody's
-    code has had in its hands since."""
-    # Each goal with what may be sent: its own limit, else that of the puzzle.
-    goals = [goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals]
-    return _verdict(trace, record, goals)
-
-
-@without_collector()
-def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
-    """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
-    # As it is and not as data, which takes a third longer: only its author is deceived by a run at a hidden size.
-    # The grader runs hidden sizes in processes of its own, and judges what comes out of them.
-    try:
-        faults, rebuilt = _rebuilt(trace_of(models, ""), record, False, timed=False)  # a tenth, and no rule asks when
-        return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
-    except Exception:  # of whatever class: what is asked here is anybody's
-        return False  # a verdict takes the run as data, and says what is wrong with it
-
-
-def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
-    """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
-    that is kept with the Trace is asked: somebody may have changed it since."""
-    faults, rebuilt = _rebuilt(trace, record, sandbox, timed=True)
-    # A run that breaks a rule has figures too, those that it states: a student looks at them while repairing it. They
-    # reach no goal, as it has a fault.
-    timed = trace if rebuilt is None else rebuilt.run
-    # Whether the next step could follow is asked of runs that are right so far: what is wrong already would be told
-    # twice. Of a bare run it is a remark, as one step by itself is correct without it.
-    stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
-    faults += stale if record is not None else []
-    forgotten = Forgotten.of(timed)
-    flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
-    remarks = [PRETENDED] if any(flaw is not None and flaw.pretended for flaw in flaws) else []
-    remarks += fed(timed)
-    remarks += forgotten.remarks(timed, judged=len(goals) > 1 and not faults)
-    remarks += stale if record is None else []
-    end, top = figures.end(timed), figures.peak(timed)
-    # What is sent costs a pass over all collectives, so it is only worked out where it can matter.
-    limited = any(goal.sent is not None for goal in goals)
-    sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
-    # Exact up to here: fractions of elements are for sums, and a goal is compared with what is printed.
-    memory = float(top.elements)
-    notes: list[str] = []
-    counting = len(goals)
-    if record is not None or any(not goal.allows(end, memory) for goal in goals):
-        counting, notes = _against(trace, timed, record, goals, (end, memory, sent), None if faults else rebuilt)
-    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counting = min(counting, 1) if forgotten.hidden and record is not None else counting
-    return Verdict(
-        correct=not faults,
-        time=end,
-        printed=figures.printed(timed),
-        memory=memory,
-        rank=top.rank,
-        faults=tuple(faults),
-        notes=(*remarks, *notes),
-        goals=tuple(
-            goal._replace(reached=goal.allows(end, memory) and number < counting) for number, goal in enumerate(goals)
-        ),
-        puzzle=None if record is None else record.id,
-        sent=sent,
-    )
-
-
-def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool, *, timed: bool) -> tuple[list[str], Rebuilt | None]:
-    """Return what is wrong with a run, and the run made anew, where that could be."""
-    faults = [] if record is None else _wrong_size(trace, record)
-    rebuilt: Rebuilt | None = None
-    try:
-        # A copy of the costs: what a run has found out of them may have been written by hand.
-        rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)), timed=timed)
-    except (PuzzleError, TraceError) as error:
-        faults.append(fault_of(error))
-    if trace.error is not None:  # it ended early, so what its final weights lack says nothing: why it ended does
-        faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
-    elif rebuilt is not None:
-        faults.extend(finals(trace, rebuilt, sandbox))
-    return faults, rebuilt
-
-
-def _against(
-    trace: Trace, timed: Trace, record: Puzzle | None, goals: Sequence[Goal], found: Found, rebuilt: Rebuilt | None
-) -> tuple[int, list[str]]:
-    """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first that it
-    misses. `rebuilt` is None for a run that is not correct: why it misses what does not matter."""
-    from lib.checker import notes
-
-    (end, memory, sent), said = found, list[str]()
-    # A limit on what is sent belongs to its goal and all harder ones.
-    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
-    if record is not None and trace.costs != record.costs:
-        said.append(notes.other_costs(figures.end(trace), end))
-    if rebuilt is None:
-        return over, said
-    # The easiest goal that is missed: a student is told of one next step, and not of all that lies ahead.
-    missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
-    if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
-        said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
-    if missed is not None and end > missed.time:
-        said.append(notes.over_time(timed, end, missed.name, missed.time))
-    if missed is not None and memory > missed.memory:
-        said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
-    if record is None:
-        return over, said
-    said += [odd] if (odd := notes.other_layer(timed)) is not None else []
-    easier = _easier(timed, record, rebuilt)
-    return 0 if easier else over, said + easier
-
-
-def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
-    """Say what makes a puzzle easier than it is: work left out, a batch on one rank that a domain is to share."""
-    from lib.checker import notes
-
-    reasons = [notes.left_out(run, rebuilt.flaws.keys()), notes.undivided(run, record.domain)]
-    return [reason for reason in reasons if reason is not None]
-
-
-class Forgotten(NamedTuple):
-    """Things that were forgotten in a run without being wrong: values outside the stores and values in the store of
-    another kind, each with its rank; messages that nobody received, and communication that nobody awaited."""
-
-    hidden: list[tuple[int, figures.Alive]]
-    misplaced: list[tuple[int, int, int]]
-    unreceived: list[tuple[int, Event]]
-    unawaited: list[tuple[int, Event]]
-
-    @classmethod
-    def of(cls, run: Trace) -> Forgotten:
-        """Return all of it. A run that failed has forgotten nothing: it did not come so far."""
-        hidden = figures.hidden(run)
-        if run.error is not None:
-            return cls(hidden, [], [], [])
-        strays = by_twin(run, lambda rank: _strays(run.programs[rank]))
-        misplaced = [(rank, number, store) for rank, mine in enumerate(strays) for number, store in mine]
-        passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
-        left = [(rank, number) for rank, mine in enumerate(never_awaited(run)) for number in mine]
-        lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
-        return cls(hidden, misplaced, lost, unawaited)
-
-    def remarks(self, run: Trace, judged: bool) -> Iterator[str]:
-        """Yield what a verdict says of it: no faults, but no good.
-
-        `judged`: there are several goals, of which only the first counts for a run that has hidden values.
-        """
-        if self.hidden:
-            kinds = Counter(alive.value.kind for _, alive in self.hidden)
-            yield remark(
-                "values kept outside the five stores take memory too"
-                + (", and only the first goal counts for such a run" if judged else ""),
-                got=", ".join(counted(kinds[kind], kind) for kind in kinds),
-                where=places([(rank, alive.born) for rank, alive in self.hidden]),
-                fix="keep them in a store, where you see them and can delete them",
-            )
-        if self.misplaced:
-            makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in self.misplaced]
-            rank, number, store = self.misplaced[0]
-            (value,) = run.programs[rank].values_of([number])
-            what = f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
-            fix = f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it"
-            yield remark(what + more(makers, "value"), where=places(makers), fix=fix)
-        if self.unreceived:
-            rank, event = self.unreceived[0]
-            what = f"rank {event.peer} never received what rank {rank} passed to it" + more(self.unreceived, "message")
-            fix = f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it"
-            yield remark(what, where=places(self.unreceived), fix=fix)
-        if self.unawaited:
-            rank, event = self.unawaited[0]
-            yield remark(
-                f"rank {rank} did not await its {event.op}" + more(self.unawaited, "call"),
-                got="a communication that never ends: what it sends stays in memory to the end of the run",
-                where=places(self.unawaited),
-                fix=f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings",
-            )
-
-
-def _strays(program: Program) -> list[tuple[int, int]]:
-    """The values that a rank puts into the store of another kind, and which store that is."""
-    # A set, as a value may enter a store many times, and is told of once.
-    stored = {(number, store) for _, store, number, change in program.moves if change > 0}
-    kinds = [None if value is None else STORE[type(value)] for value in program.values]
-    return sorted((number, store) for number, store in stored if kinds[number] not in (None, STORES[store]))
-
-
-def fed(trace: Trace) -> Iterator[str]:
-    """Yield how much was read and copied, where there is a reader that does it."""
-    ops = attrgetter("op")
-    if trace.error is None and not all(READS.isdisjoint(map(ops, program.events)) for program in trace.programs):
-        from lib.analysis.feeding import words
-
-        yield f"{words(trace)}."
+        return judge(_plain(trace, None), None, goals, sandbox)  # says where it is none, if that is the reason
 
 
 def _plain(trace: Trace, record: Puzzle | None) -> Trace:
@@ -298,37 +79,6 @@ def _plain(trace: Trace, record: Puzzle | None) -> Trace:
             return Trace(1, 1, [Program(0)], error=text)
         programs = [Program(rank) for rank in range(record.ranks)]
         return Trace(record.layers, record.batches, programs, record.costs, record.mesh, error=text)
-
-
-def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
-    from lib.puzzles.goals import Size
-
-    found: list[PuzzleError] = []
-    run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"
-    for name, mine, wanted in zip(Size._fields, Size.of(trace), record.size, strict=True):
-        if mine != wanted:
-            what = f"{which} has {wanted} {name}, this run has {mine}"
-            found.append(PuzzleError(what, fix=f"run it at its own size: {run}"))
-    if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
-        what = f"{which} has other hosts or processes than this run"
-        expected = "each device on the host and in the process where the puzzle has it"
-        fix = f"leave out mesh=, or give it the host_size and the processes of the puzzle: {run}"
-        found.append(PuzzleError(what, expected=expected, fix=fix))
-    if trace.padding:
-        what = f"{which} has no padding, and this run has {counted(trace.padding, 'batch')} of it"
-        found.append(PuzzleError(what, fix="leave out padding= in simulate(...)"))
-    if trace.descriptions != record.described(trace.layers):
-        what = f"the layers of {which} have other sizes than those of this run"
-        found.append(PuzzleError(what, fix="leave out layers= in simulate(...): puzzle= has them"))
-    return [fault_of(error) for error in found]
-
-
-def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:
-    """On which host each rank is, and in which process."""
-    # Without a mesh all are on one host, and each rank is its own process: what a run without one is timed by.
-    if mesh is None or len(mesh) != ranks:
-        return [(0, rank) for rank in range(ranks)]
-    return [(mesh.host(rank), mesh.process(rank)) for rank in range(ranks)]
 
 
 def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:

@@ -12,7 +12,8 @@ from math import inf
 from typing import Any
 
 from lib.analysis import figures
-from lib.checker.checker import check, counts
+from lib.checker.checker import check
+from lib.checker.judging import counts
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import LISTS, Costs
 from lib.errors.exceptions import CheckError, PuzzleError

@@ -66,6 +66,15 @@ def count_as_old() -> None:
         _unseen += made
 
 
+def freeze() -> None:
+    """Leave all objects that there are to live for good: the collector goes through them never again, here and in the
+    processes that are forked from this one, nor do these count them to know of it."""
+    global _frozen
+    gc.collect()
+    gc.freeze()
+    _frozen = True
+
+
 def look_for_garbage() -> None:
     """Look for runs that nobody has any more: the collector goes through old objects when many have become old before
     its eyes, and of these it does not know."""

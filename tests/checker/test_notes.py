@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES, Model, Trace, check, simulate
-from lib.checker.checker import fed
+from lib.checker.judging import fed
 from lib.checker.notes import LESS
 from lib.schedules.steps import backward, compute, forward, load, loss, step
 from lib.suite.course.subject import run

@@ -32,8 +32,9 @@ from typing import Any, Final, NamedTuple
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import bound_of, work_bound
-from lib.checker.checker import check, check_data
+from lib.checker.checker import check
 from lib.checker.hidden_sizes import bare
+from lib.checker.judging import check_data
 from lib.checker.verdict import FunctionVerdict
 from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh

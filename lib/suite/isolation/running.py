@@ -57,7 +57,7 @@ from lib.suite.submissions.needed import Program
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.statements import SourceError, statements
 from lib.suite.submissions.table import ask_here, decode
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, freeze
 
 if TYPE_CHECKING:
     from lib.suite.isolation.walls import Walls
@@ -335,8 +335,7 @@ def _warm_up() -> None:
     for _ in range(10):
         models = simulate(function_of(Source.of("warm.py", WARM), "warm"), ranks=4, layers=1, batches=4)
         written(Sent("trace", trace=Trace.of(models)), "")
-    gc.collect()
-    gc.freeze()
+    freeze()
     gc.set_threshold(100_000)  # a run makes little garbage, and is short
 
 

@@ -15,9 +15,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import chain
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
@@ -26,11 +25,13 @@ from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import COMPOUND, IMPORTS, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
+    LEAVES,
     Cell,
     SourceError,
     bound,
     code_cells,
     own_returns,
+    parts,
     required,
     statements,
     tidy,
@@ -227,55 +228,67 @@ def _taken(puzzle: str) -> int:
 # -- the normal form ------------------------------------------------------------------------------------------------
 
 
-class _Renamer(ast.NodeTransformer):
+class _Renamer:
     """Changes statements into their normal form. Names that the source binds get numbers, anew in each statement."""
 
     def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
         self._numbers: dict[str, str] = {}
-        self._bound, self._arguments, self._attributes = set[str](), set[str](), set[str]()
         self._paths: dict[str, str] = {}
-        for node in chain.from_iterable(map(ast.walk, nodes)):
-            self._bound.update(bound(node))
-            match node:
-                case ast.arg(name):
-                    self._arguments.add(name)
-                case ast.ClassDef(body=body):
-                    self._attributes.update(chain.from_iterable(map(bound, chain.from_iterable(map(ast.walk, body)))))
-                case ast.Attribute(attr=name, ctx=ast.Store()):
-                    self._attributes.add(name)
-                case ast.Import() | ast.ImportFrom():
-                    paths = {name: path for name in bound(node) for path in import_paths(node, name)}
+        every, arguments, attributes = set[str](), set[str](), set[str]()
+        for statement in nodes:
+            todo: list[tuple[ast.AST, bool]] = [(statement, False)]
+            for node, in_class in todo:  # in the order of ast.walk
+                names = bound(node)
+                every.update(names)
+                if in_class:
+                    attributes.update(names)
+                if isinstance(node, ast.arg):
+                    arguments.add(node.arg)
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    attributes.add(node.attr)
+                elif isinstance(node, IMPORTS):
+                    paths = {name: path for name in names for path in import_paths(node, name)}
                     self._paths |= {name: path for name, path in paths.items() if not handed_in & {*path.split(".")}}
-                case _:
-                    pass
-
-        self._fields = [("id", self._bound | self._arguments), ("name", self._bound), ("rest", self._bound)]
-        self._fields += [("attr", self._attributes), ("arg", self._arguments)]
-        self._keywords = [("arg", self._arguments | self._attributes)]
+                body = node.body if isinstance(node, ast.ClassDef) else ()
+                todo += [(part, in_class or part in body) for part in parts(node)]
+        self._known = {"id": every | arguments, "name": every, "rest": every, "attr": attributes, "arg": arguments}
+        self._keywords = arguments | attributes
 
     def text(self, statement: ast.stmt) -> str:
         """Return the normal form of one statement at top level; the statement stays as it is."""
         self._numbers = {}
-        changed = self.visit(gap.parse(ast.unparse(statement), ""))  # in a third of the time of a deepcopy
-        return ast.unparse(changed)
+        changed = self._changed(statement)
+        return "" if changed is None else ast.unparse(changed)
 
-    def visit(self, node: ast.AST) -> Any:
-        match node:
+    def _changed(self, node: ast.AST) -> Any:
+        """A new node in its normal form, or the same where nothing in it can change; None for what is left out."""
+        if isinstance(node, LEAVES):
+            return node
+        if isinstance(node, ast.Name) and node.id in self._paths:  # `floor`, `math.floor` and `m.floor` are one text
+            return ast.Name(self._paths[node.id])
+        match node if isinstance(node, ast.stmt) else None:
             case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name("display" | "print"))):
                 return None
             case ast.Pass() | ast.Assert() | ast.Global() | ast.Nonlocal() | ast.Import() | ast.ImportFrom():
                 return None
             case ast.AnnAssign(target, value=value):
                 node = ast.Assign([target], value or ast.Constant(None), lineno=0)
-            case ast.Name(name) if name in self._paths:  # `floor`, `math.floor` and `m.floor` are one text
-                return ast.Name(self._paths[name])
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                node.returns = None
-            case ast.arg():
-                node.annotation = None
             case _:
                 pass
-        for field, known in self._keywords if isinstance(node, ast.keyword) else self._fields:
-            if (name := getattr(node, field, None)) in known and not str(name).startswith("__"):
-                setattr(node, field, self._numbers.setdefault(name, f"${len(self._numbers)}"))
-        return self.generic_visit(node)
+        made: Any = node.__new__(type(node))
+        made.__dict__.update(node.__dict__)
+        for field in self._known.keys() & node._fields:  # one at most, and before what stands below it
+            known = self._keywords if isinstance(node, ast.keyword) else self._known[field]
+            if (name := getattr(node, field)) in known and not str(name).startswith("__"):
+                setattr(made, field, self._numbers.setdefault(name, f"${len(self._numbers)}"))
+        for field in node._fields:
+            part = getattr(node, field, None)
+            if field in ("annotation", "returns"):
+                setattr(made, field, None)
+            elif isinstance(part, list):
+                several = cast("list[Any]", part)
+                every = [(one, self._changed(one) if isinstance(one, ast.AST) else one) for one in several]
+                setattr(made, field, [new for one, new in every if new is not None or one is None])
+            elif isinstance(part, ast.AST):
+                setattr(made, field, self._changed(part))
+        return made

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import PurePath
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from lib.suite.submissions.gap import CELL, parse
 
@@ -38,6 +38,10 @@ FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
+LOADS = {dis.opmap[name]: 0 for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap}
+LOADS[dis.opmap["LOAD_GLOBAL"]] = 1
+"""The steps that take a name, and by how many bits its number is shifted."""
+STORES = {dis.opmap[f"{do}_{where}"]: where for do in ("STORE", "DELETE") for where in ("NAME", "GLOBAL")}
 PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python gives and takes itself
 
 Cell = tuple[str, str]  # what errors call it, and its text
@@ -297,13 +301,17 @@ def names_of(node: ast.stmt) -> Names:
 
 def _read(code: CodeType, names: Names, *, own: bool, later: bool) -> None:
     """Read which names code gives and takes. `own`: it is the statement's, and no class's or function's in it."""
-    # Each step is written out for readers, and a constant may be a number of any length.
-    for step in dis.get_instructions(code.replace(co_consts=(None,) * len(code.co_consts))):
-        kind, _, where = step.opname.partition("_")
-        if kind == "LOAD" and where in ("NAME", "GLOBAL", "FROM_DICT_OR_GLOBALS"):
-            (names.later if later else names.now).add(step.argval)
-        elif kind in ("STORE", "DELETE") and (where == "GLOBAL" or (where == "NAME" and own)):
-            (names.touches_later if later else names.gives).add(step.argval)
+    takes, gives, argument = names.later if later else names.now, names.touches_later if later else names.gives, 0
+    # As `dis` reads it, but ten times as fast: it writes each step out for readers.
+    for step, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument = argument << 8 | low
+        if step == dis.EXTENDED_ARG:
+            continue
+        if step in LOADS:
+            takes.add(code.co_names[argument >> LOADS[step]])
+        elif step in STORES and (own or STORES[step] == "GLOBAL"):
+            gives.add(code.co_names[argument])
+        argument = 0
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             is_called = inner.co_flags & inspect.CO_OPTIMIZED and inner.co_name not in AT_ONCE
@@ -317,8 +325,9 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
         node, later = todo.pop()
         taken, touched = (names.later, names.touches_later) if later else (names.now, names.touches)
         called: list[tuple[ast.expr, list[ast.expr]]] = []
-        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            touched |= {root(node) or ""} & taken
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            if not isinstance(node.ctx, ast.Load):
+                touched |= {root(node) or ""} & taken
         elif isinstance(node, ast.Call):
             called.append((node.func, [*node.args, *(one.value for one in node.keywords)]))
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -330,13 +339,24 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
             if not later and name in taken:
                 names.calls.add(name)
                 names.hands.update(one for one in map(root, given) if one is not None)
-        for child in ast.iter_child_nodes(node):
-            is_body = isinstance(node, FUNCTIONS) and isinstance(child, ast.stmt)
-            is_body = is_body or (isinstance(node, ast.Lambda) and child is node.body)
+        body = node.body if isinstance(node, (*FUNCTIONS, ast.Lambda)) else None
+        for child in parts(node):
+            is_body = body is not None and (child is body or isinstance(child, ast.stmt))
             todo.append((child, later or is_body))
 
 
 # -- of syntax trees -----------------------------------------------------------------------------------------------
+
+LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+
+
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes right below a node, but for constants and signs, which are half of all."""
+    for name in node._fields:
+        part: Any = getattr(node, name, None)
+        for one in cast("list[Any]", part) if isinstance(part, list) else (part,):
+            if isinstance(one, ast.AST) and not isinstance(one, LEAVES):
+                yield one
 
 
 def root(node: ast.AST) -> str | None:
@@ -348,9 +368,9 @@ def root(node: ast.AST) -> str | None:
 
 def bound(node: ast.AST) -> list[str]:
     """Return the names that a node binds by itself."""
+    if isinstance(node, ast.expr):
+        return [node.id] if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else []
     match node:
-        case ast.Name(name, ast.Store() | ast.Del()):
-            return [name]
         case ast.Import(aliases) | ast.ImportFrom(names=aliases):
             return [alias.asname or alias.name.partition(".")[0] for alias in aliases if alias.name != "*"]
         case ast.MatchMapping(rest=str(name)):

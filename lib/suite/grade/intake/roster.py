@@ -80,9 +80,10 @@ def plain(text: str) -> str:
 
 def moment(text: str) -> datetime | None:
     """Return a time, by the clock on the wall of who wrote it; None for what is none."""
-    for form in (None, *MOMENTS):
+    text = text.strip()
+    for form in (None, *MOMENTS) if text else ():  # most of what is asked is empty
         try:
-            found = datetime.fromisoformat(text.strip()) if form is None else datetime.strptime(text.strip(), form)
+            found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
         except ValueError:
             continue
         return found.replace(tzinfo=None)
