@@ -24,7 +24,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_930,
+    "lib/analysis": 3_920,
     "lib/checker": 1_910,
     "lib/cluster": 1_540,
     "lib/diagnosis": 3_730,
@@ -40,7 +40,7 @@ BUDGETS = {
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_280,
-    "lib/trace": 3_140,
+    "lib/trace": 3_100,
     "lib/values": 4_520,
     "tests": 44_400,
 }

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple, cast
 
 from lib.cluster.costs import units
-from lib.trace.event import Event, Program
-from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, twins, uses_of
+from lib.trace.lifetimes import by_twin, held_at, stays_of, twins, uses_of
 from lib.trace.order import brought_to, meetings
-from lib.trace.trace import Trace, kept
+from lib.trace.trace import Event, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
@@ -151,14 +150,16 @@ def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[E
 
 def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
     """Everything alive on a rank when event number `index` starts, in order of birth."""
-    program, lives = trace.programs[rank], trace.lifetimes()[rank]
     held = held_at(stays_of(trace)[rank], index)
-    found: list[Alive] = []
-    for number in lives.alive(index, held):
-        value, maker = lives.values[number], lives.maker[number]
-        assert value is not None, "what is alive is something"
-        found.append(Alive(value, program.events[maker] if maker >= 0 else None, number not in held))
-    return tuple(found)
+    alive = trace.lifetimes()[rank].alive(index, held)
+    return tuple([_alive(trace, rank, number, number not in held) for number in alive])
+
+
+def _alive(trace: Trace, rank: int, number: int, hidden: bool) -> Alive:
+    lives = trace.lifetimes()[rank]
+    value, maker = lives.values[number], lives.maker[number]
+    assert value is not None, "what is alive is something"
+    return Alive(value, trace.programs[rank].events[maker] if maker >= 0 else None, hidden)
 
 
 @kept
@@ -262,20 +263,14 @@ def hidden(trace: Trace) -> list[tuple[int, Alive]]:
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """
-    uses, every = uses_of(trace), stays_of(trace)
-    numbers = by_twin(trace, lambda rank: _outside(trace.programs[rank], uses[rank], every[rank]))
-    found: list[tuple[int, Alive]] = []
-    for program, lives, mine in zip(trace.programs, uses, numbers, strict=True):
-        for number in mine:
-            (value,), maker = program.values_of([number]), lives.maker[number]
-            found.append((program.rank, Alive(value, program.events[maker] if maker >= 0 else None, True)))
-    return found
+    outside = by_twin(trace, lambda rank: _outside(trace, rank))
+    return [(rank, _alive(trace, rank, number, True)) for rank, mine in enumerate(outside) for number in mine]
 
 
-def _outside(program: Program, lives: Uses, stays: Mapping[int, Sequence[Stay]]) -> list[int]:
+def _outside(trace: Trace, rank: int) -> list[int]:
     """The values of a rank that are hidden."""
-    found: list[int] = []
-    events, timed = program.events, list[int]()
+    program, lives, stays = trace.programs[rank], uses_of(trace)[rank], stays_of(trace)[rank]
+    events, timed, found = program.events, list[int](), list[int]()
     for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
         value, mine = program.values[number], stays.get(number, ())
         if value is None or not born + 1 < last < len(events):

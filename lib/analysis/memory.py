@@ -15,7 +15,7 @@ from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted, numbered
 from lib.trace.event import STORES, Event, Move, Program
-from lib.trace.lifetimes import handed_in, held_at, held_at_end, in_flight, new_states, own_lifetimes, stays, stays_of
+from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes, stays, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import title
@@ -58,7 +58,7 @@ def guests(program: Program) -> set[int]:
         if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
             made = (number for number in event.outputs if isinstance(program.values[number], Weight))
             found.update(number for number in made if number not in final)
-    held = held_at_end(stays(program)) if found else ()
+    held = held_at(stays(program), len(program.events)) if found else ()
     for number in sorted(found):
         value = program.values[number]
         if number in held and value is not None and value.updates > 0:

@@ -12,14 +12,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from math import lcm
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, Place, line_calling
 from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, line_of, place_of
-from lib.trace.lifetimes import Stay, Uses, by_twin, held_at_end, stays_of, uses_of
+from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
 from lib.values.dims import RunSet
@@ -321,11 +321,12 @@ def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[H
 
 
 def _kept(program: Program, stays: Mapping[int, Sequence[Stay]]) -> list[int]:
-    """The values that a rank has when its program is over."""
-    there = held_at_end(stays)
+    """The weights and optimizer states that a rank has when its program is over."""
+    there = held_at(stays, len(program.events))
     # A final weight that is in no store counts, too: handing it in says that it is kept.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
-    return sorted(there)  # a set has no order, and the first that is wrong is told
+    # A set has no order, and the first that is wrong is told.
+    return [number for number in sorted(there) if isinstance(program.values[number], Weight | OptState)]
 
 
 def _afterwards(
@@ -334,9 +335,7 @@ def _afterwards(
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in there:
-        value = program.values[number]
-        if not isinstance(value, Weight | OptState):
-            continue
+        value = cast(Held, program.values[number])
         flaw = rebuilt.flaws.get((program.rank, number)) if rebuilt.flaws else None
         if flaw is None or (pretend and flaw.pretended):
             found[value.kind, value.layer].append(value)

@@ -44,7 +44,7 @@ from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
-from lib.trace.event import Event, Move, Program, Source
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
@@ -53,27 +53,12 @@ from lib.values.values import Value, fields_of
 
 MAX_BYTES = 512 * 2**20
 TIMES = ("issued", "start", "length")
-COLUMNS = (
-    "calls", "layers", "batches", "places", *TIMES, "inputs", "outputs", "values", "of", "before", "store", "stored",
-)  # fmt: skip
-"""The columns of a rank, in their order in a file."""
-_facts = attrgetter("layers", "updates")
 _done = attrgetter("op", "inputs", "outputs", "arg", "peer", "blocking")
 
 
 def set_text(items: Iterable[int]) -> str:
     """{0, 1, 2, 3, 7} -> "0-3,7"."""
     return ",".join(f"{first}" if after == first + 1 else f"{first}-{after - 1}" for first, after in runs(items))
-
-
-class _Nothing:
-    """Stands for a value that was never made."""
-
-    layers = updates = place = None
-    layer = 0
-
-
-_NOTHING = _Nothing()
 
 
 class Numbers:
@@ -124,42 +109,36 @@ class _Writer:
         self.run, self.lines = run, lines
         self.places, self.groups, self.sets = Numbers(none=True), Numbers(), Numbers()
         self.calls: dict[tuple[Any, ...], int] = {}
-        self.rows: dict[tuple[Any, ...], int] = {(_Nothing, _facts(_NOTHING), id(None)): -1}
+        self.rows: dict[tuple[Any, ...] | None, int] = {None: -1}
         self.values: list[list[Any]] = []
         # Where the rows of these tables stood first.
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.shared = 0
         # What of the columns is the same for ranks that do the same, as mostly all do.
-        self._alike: dict[object, dict[str, list[Any]]] = {}
+        self._alike: dict[object, tuple[list[Any], ...]] = {}
 
     def columns(self, program: Program) -> dict[str, list[Any]]:
         """The columns of a rank, with its times in ticks."""
-        events, values = [*program.events], [value or _NOTHING for value in program.values]
-        where, sources = f"programs[{program.rank}]", [*map(attrgetter("source"), events)]
+        events, values = [*program.events], [*program.values]
+        moves, where = tuple(map(tuple, program.moves)), f"programs[{program.rank}]"
         # A group is known by its identity here: it may be long, and it is the same object for most.
-        groups = tuple(map(id, map(attrgetter("group"), events)))
-        done = tuple(map(_done, events)), groups, tuple(map(tuple, program.moves))
+        done = tuple(map(_done, events)), tuple(map(id, map(attrgetter("group"), events))), moves
         if done not in self._alike:
-            self._alike[done] = self._calls(events, program.moves, where)
+            self._alike[done] = self._calls(events, moves, where)
+        calls, inputs, outputs, before, store, stored = self._alike[done]
         return {
-            **self._alike[done],
-            "layers": [*map(attrgetter("layer"), events)],
+            "calls": calls, "layers": [*map(attrgetter("layer"), events)],
             "batches": self.sets.column([*map(attrgetter("batches"), events)], set_text),
-            "places": self._lines(sources, events) if self.lines else [-1] * len(events),
+            "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
             **{name: [*map(attrgetter(name), events)] for name in TIMES},
-            "values": self.rows_of(values, where), "of": [*map(attrgetter("layer"), values)],
+            "inputs": inputs, "outputs": outputs,
+            "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
+            "before": before, "store": store, "stored": stored,
         }  # fmt: skip
 
-    def _lines(self, sources: Sequence[Source], events: Sequence[Event]) -> list[int]:
-        """The numbers of events' lines. One is looked up once, by its code, whose hash is slow, and the instruction."""
-        keys = [(id(source[0]), source[1]) if type(source) is tuple else source for source in sources]
-        first = dict(zip(reversed(keys), reversed(events), strict=True))
-        numbers = {key: self.places(self.run.place(first[key])) for key in dict.fromkeys(keys)}
-        return [*map(numbers.__getitem__, keys)]
-
-    def _calls(self, events: Sequence[Event], moved: Sequence[Move], where: str) -> dict[str, list[Any]]:
+    def _calls(self, events: Sequence[Event], moves: Sequence[tuple[Any, ...]], where: str) -> tuple[list[Any], ...]:
         """The columns that say what a rank does, and nothing of its values but their numbers."""
-        groups, calls, moves = self.groups, self.calls, [*moved]
+        groups, calls = self.groups, self.calls
         kinds: list[int] = []
         for i, e in enumerate(events):
             arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
@@ -171,23 +150,16 @@ class _Writer:
                 self.names["calls"].append(f"{where}.events[{i}]")
             kinds.append(number)
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
-        return {
-            "calls": kinds,
-            **{name: [*chain.from_iterable(map(attrgetter(name), events))] for name in ("inputs", "outputs")},
-            "before": [*before],
-            "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],
-            "stored": [*stored],
-        }  # fmt: skip
+        used = ([*chain.from_iterable(map(attrgetter(name), events))] for name in ("inputs", "outputs"))
+        store = [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)]
+        return kinds, *used, [*before], store, [*stored]
 
-    def rows_of(self, values: Sequence[Any], where: str) -> list[int]:
+    def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
         """The numbers of values' rows. Values of one class, step and place have the same one."""
         rows = self.rows
-        places = map(id, map(attrgetter("place"), values))
-        keys = [*zip(map(type, values), map(_facts, values), places, strict=True)]
-        first = dict(zip(reversed(keys), reversed(values), strict=True))
-        for key in dict.fromkeys(keys):
-            if key not in rows:
-                value = first[key]
+        keys = [None if v is None else (type(v), v.layers, v.updates, id(v.place)) for v in values]
+        for key, value in zip(keys, values, strict=True):
+            if key not in rows and value is not None:
                 rows[key] = len(self.values)
                 self.values.append(_row(value))
                 self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
@@ -201,8 +173,7 @@ class _Writer:
         programs: list[dict[str, Any]] = []
         for rank, columns in enumerate(every):
             program: dict[str, Any] = {}
-            for name in COLUMNS:
-                column = columns[name]
+            for name, column in columns.items():
                 before = first.setdefault((name, tuple(column)), rank)
                 # The bound is that of the reader: what is written has to be read again.
                 again = before < rank and self.shared + len(column) <= MAX_SHARED

@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -117,9 +117,7 @@ def by_twin(run: Trace, work_out: Callable[[int], D]) -> list[D]:
 def uses_of(run: Trace) -> list[Uses]:
     """Return the uses of each rank's values. All that is said of lives begins with these: one pass over the events."""
     every = by_twin(run, lambda rank: own_uses(run.programs[rank]))
-    return [
-        Uses(p.values, u.born, u.last, u.maker, u.loaded, u.talks) for p, u in zip(run.programs, every, strict=True)
-    ]
+    return [replace(used, values=program.values) for program, used in zip(run.programs, every, strict=True)]
 
 
 def own_uses(program: Program) -> Uses:
@@ -304,11 +302,6 @@ def stays(program: Program) -> dict[int, list[Stay]]:
 def left_stores(program: Program) -> dict[int, int]:
     """Before which event each value leaves the stores for the last time."""
     return {value: mine[-1][1] for value, mine in stays(program).items()}
-
-
-def held_at_end(stays: Mapping[int, Sequence[Stay]]) -> set[int]:
-    """Return the values that a store holds when the program is over."""
-    return {value for value, mine in stays.items() if mine[-1][1] == FOREVER}
 
 
 def held_at(stays: Mapping[int, Sequence[Stay]], index: int) -> set[int]:

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
@@ -53,9 +53,6 @@ def awaited_at_once(run: Trace, program: Program, number: int) -> bool:
     return last or program.events[number].blocking
 
 
-_op: Final = attrgetter("op")
-
-
 class Passage(NamedTuple):
     """A message: who sent it in which of its events, to whom, and in which event it was received (None: in none)."""
 
@@ -69,7 +66,7 @@ class Passage(NamedTuple):
 def messages(run: Trace) -> list[Passage]:
     """Return all messages of a run, in the order of their senders' programs."""
     received: dict[tuple[int, int], list[int]] = defaultdict(list)
-    if not any("pass_to" in map(_op, program.events) for program in run.programs):
+    if not any("pass_to" in map(attrgetter("op"), program.events) for program in run.programs):
         return []  # most runs pass none: found out without a step of ours for each event
     for program in run.programs:
         for number, event in enumerate(program.events):
