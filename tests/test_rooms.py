@@ -40,7 +40,7 @@ BUDGETS = {
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_280,
-    "lib/trace": 3_100,
+    "lib/trace": 3_080,
     "lib/values": 4_520,
     "tests": 44_400,
 }

@@ -35,7 +35,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import gcd
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +43,7 @@ from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
-from lib.trace.event import Event, Program
+from lib.trace.event import FIELDS, Program, row_of
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
@@ -53,7 +52,6 @@ from lib.values.values import Value, fields_of
 
 MAX_BYTES = 512 * 2**20
 TIMES = ("issued", "start", "length")
-_done = attrgetter("op", "inputs", "outputs", "arg", "peer", "blocking")
 
 
 def set_text(items: Iterable[int]) -> str:
@@ -67,24 +65,23 @@ class Numbers:
 
     def __init__(self, none: bool = False) -> None:
         self.items: dict[Any, int] = {}
-        self._met: dict[int, int] = {id(None): -1} if none else {}
-        self._kept: list[Any] = []
+        self._met: dict[int, tuple[Any, int]] = {id(None): (None, -1)} if none else {}
 
     def __call__(self, item: Any, form: Callable[[Any], Any] | None = None) -> int:
         """The number of something, which is known in a form of its own where one is said."""
         met = self._met.get(id(item))
         if met is None:
-            met = self.items.setdefault(item if form is None else form(item), len(self.items))
-            self._met[id(item)] = met
-            self._kept.append(item)  # so that nothing else gets its id
-        return met
+            number = self.items.setdefault(item if form is None else form(item), len(self.items))
+            met = self._met[id(item)] = item, number  # it is kept, so that nothing else gets its id
+        return met[1]
 
     def column(self, items: Sequence[Any], form: Callable[[Any], Any] | None = None) -> list[int]:
         """Return the numbers of many things."""
-        keys = [*map(id, items)]
-        for item in dict(zip(keys, items, strict=True)).values():
-            self(item, form)
-        return [*map(self._met.__getitem__, keys)]
+        met = self._met
+        for item in items:
+            if id(item) not in met:
+                self(item, form)
+        return [met[id(item)][1] for item in items]
 
 
 def _row(value: Value) -> list[Any]:
@@ -114,45 +111,34 @@ class _Writer:
         # Where the rows of these tables stood first.
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.shared = 0
-        # What of the columns is the same for ranks that do the same, as mostly all do.
-        self._alike: dict[object, tuple[list[Any], ...]] = {}
 
-    def columns(self, program: Program) -> dict[str, list[Any]]:
+    def columns(self, program: Program) -> dict[str, Sequence[Any]]:
         """The columns of a rank, with its times in ticks."""
-        events, values = [*program.events], [*program.values]
-        moves, where = tuple(map(tuple, program.moves)), f"programs[{program.rank}]"
-        # A group is known by its identity here: it may be long, and it is the same object for most.
-        done = tuple(map(_done, events)), tuple(map(id, map(attrgetter("group"), events))), moves
-        if done not in self._alike:
-            self._alike[done] = self._calls(events, moves, where)
-        calls, inputs, outputs, before, store, stored = self._alike[done]
-        return {
-            "calls": calls, "layers": [*map(attrgetter("layer"), events)],
-            "batches": self.sets.column([*map(attrgetter("batches"), events)], set_text),
-            "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
-            **{name: [*map(attrgetter(name), events)] for name in TIMES},
-            "inputs": inputs, "outputs": outputs,
-            "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
-            "before": before, "store": store, "stored": stored,
-        }  # fmt: skip
-
-    def _calls(self, events: Sequence[Event], moves: Sequence[tuple[Any, ...]], where: str) -> tuple[list[Any], ...]:
-        """The columns that say what a rank does, and nothing of its values but their numbers."""
-        groups, calls = self.groups, self.calls
-        kinds: list[int] = []
-        for i, e in enumerate(events):
-            arg = (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg
-            group = groups(e.group) if e.group else -1
-            key = e.op, arg, group, e.peer, e.blocking, len(e.inputs), len(e.outputs)
-            number = calls.get(key)
-            if number is None:
-                number = calls[key] = len(calls)
-                self.names["calls"].append(f"{where}.events[{i}]")
-            kinds.append(number)
+        events, values, moves = [*program.events], [*program.values], [*program.moves]
+        where, calls, kinds = f"programs[{program.rank}]", self.calls, list[int]()
+        # All events at once, one field after the other: several times as fast as to ask each for all its fields.
+        fields = zip(*map(row_of, events), strict=True) if events else [()] * len(FIELDS)
+        of: dict[str, tuple[Any, ...]] = dict(zip(FIELDS, fields, strict=True))
+        asked = enumerate(zip(of["op"], of["arg"], strict=True))
+        args = [(i - arg[0],) if op == "wait" and arg else arg for i, (op, arg) in asked]
+        groups = [self.groups(group) if group else -1 for group in of["group"]]
+        counts = (map(len, of[name]) for name in ("inputs", "outputs"))
+        for key in zip(of["op"], args, groups, of["peer"], of["blocking"], *counts, strict=True):
+            if key not in calls:
+                calls[key] = len(calls)
+                self.names["calls"].append(f"{where}.events[{len(kinds)}]")
+            kinds.append(calls[key])
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
-        used = ([*chain.from_iterable(map(attrgetter(name), events))] for name in ("inputs", "outputs"))
-        store = [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)]
-        return kinds, *used, [*before], store, [*stored]
+        return {
+            "calls": kinds, "layers": of["layer"], "batches": self.sets.column(of["batches"], set_text),
+            "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
+            **{name: of[name] for name in TIMES},
+            **{name: [*chain.from_iterable(of[name])] for name in ("inputs", "outputs")},
+            "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
+            "before": before,
+            "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],
+            "stored": stored,
+        }  # fmt: skip
 
     def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
         """The numbers of values' rows. Values of one class, step and place have the same one."""
@@ -168,27 +154,23 @@ class _Writer:
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
         """The unit of all times, and the columns of all ranks, each of them once."""
         every = [self.columns(program) for program in self.run.programs]
-        times: list[Any] = []
+        times = [time for columns in every for name in TIMES for time in columns[name] if time is not None]
+        # Times are mostly multiples of one large number, and shorter when they are counted in that.
+        unit = max(gcd(*set(times)), 1) if set(map(type, times)) == {int} else 1  # else it is for the reader to refuse
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
         programs: list[dict[str, Any]] = []
         for rank, columns in enumerate(every):
+            if unit > 1:
+                for name in TIMES:
+                    columns[name] = [None if time is None else time // unit for time in columns[name]]
             program: dict[str, Any] = {}
             for name, column in columns.items():
-                before = first.setdefault((name, tuple(column)), rank)
+                before = first.setdefault((name, tuple(column)), rank)  # of a tuple that is itself
                 # The bound is that of the reader: what is written has to be read again.
                 again = before < rank and self.shared + len(column) <= MAX_SHARED
                 self.shared += len(column) if again else 0
-                program[name] = before if again else column
-                if name in TIMES and not again:
-                    times += column
+                program[name] = before if again else [*column]
             programs.append(program)
-        # Times are mostly multiples of one large number, and shorter when they are counted in that.
-        kinds = set(map(type, times)) - {type(None)}
-        unit = max(gcd(*{*times} - {None}), 1) if kinds == {int} else 1  # else it is for the reader to refuse
-        for program in programs if unit > 1 else ():
-            for name in TIMES:
-                if type(program[name]) is list:
-                    program[name] = [None if time is None else time // unit for time in program[name]]
         return unit, programs
 
     def data(self) -> dict[str, Any]:

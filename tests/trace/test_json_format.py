@@ -51,27 +51,6 @@ def test_what_is_saved_comes_back(folder: Path, one: Case | Schedule) -> None:
     assert (folder / "again.json").read_bytes() == (folder / "trace.json").read_bytes()
 
 
-def test_ranks_that_do_the_same_with_others_share_what_is_the_same() -> None:
-    async def exchange(model: Model) -> None:
-        """On all ranks the same, but for the group, the partner and the batch."""
-        grad = await model.allreduce(model.fake_grad(0, [model.rank]), 0, "row")
-        await model.pass_to(model.rank ^ 1, grad)
-        await model.receive(model.rank ^ 1)
-
-    trace = Trace.of(simulate(exchange, mesh=Mesh({"column": 2, "row": 2}), layers=1, batches=4))
-    shared = serial.encode(trace)["programs"]
-    # By itself each rank is the first that does what it does; its calls, groups and sets have numbers of their own.
-    alone = [serial.encode(dataclasses.replace(trace, programs=[one]))["programs"][0] for one in trace.programs]
-    again = serial.plain(trace)
-    for rank, (mine, own) in enumerate(zip(shared, alone, strict=True)):
-        for name in ("inputs", "outputs", "before", "store", "stored"):
-            column = mine[name] if isinstance(mine[name], list) else shared[mine[name]][name]
-            assert column == own[name]
-        assert [(e.group, e.peer, e.batches) for e in again.programs[rank].events] == [
-            (e.group, e.peer, e.batches) for e in trace.programs[rank].events
-        ]
-
-
 def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     async def say(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0)  # grüße

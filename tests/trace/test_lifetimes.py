@@ -7,7 +7,7 @@ import pytest
 
 from lib import HIDDEN, LENGTH, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.checker.checker import Forgotten
+from lib.checker.judging import Forgotten
 from lib.schedules.data_parallel import ddp, ddp_overlap
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
