@@ -51,15 +51,12 @@ async def first_half(model: Model) -> None:
     two = await model.read([2 * model.rank, 2 * model.rank + 1])
     mine = {2 * model.rank: two.shard(0, 2), 2 * model.rank + 1: two.shard(1, 2)}
     for half in (0, 1):
-        wanted = range(
-            4 * half, 4 * half + 4
-        )  # the example in place r goes to device r
-        moving = [one for one in mine if one in wanted and one != wanted[model.rank]]
-        for example in moving:
-            await model.pass_to(wanted.index(example), mine.pop(example))
-        if wanted[model.rank] not in mine:
-            mine[wanted[model.rank]] = await model.receive(wanted[model.rank] // 2)
-        model.forward(0, mine.pop(wanted[model.rank]), weight)
+        wanted = 4 * half + model.rank  # the example that this device gets
+        for example in [one for one in mine if one // 4 == half and one != wanted]:
+            await model.pass_to(example % 4, mine.pop(example))
+        if wanted not in mine:
+            mine[wanted] = await model.receive(wanted // 2)
+        model.forward(0, mine.pop(wanted), weight)
 
 
 COSTS = Costs(read=0.1, to_device=0.05)

@@ -25,9 +25,7 @@
 #
 # With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Instead,
 # 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers
-# [@llama3]. Then every host computes something that counts. (Llama 3 also had 16 pipeline stages, so 16 such groups
-# worked on the same texts one after the other, and only the first and the last of them read. We leave the pipeline
-# out.)
+# [@llama3]. Then every host computes something that counts.
 #
 # But now 16 hosts must open *the same* text at the same moment, and the next 16 a different one. If a host reads the
 # wrong text, its 8 GPUs hold the middle of one story inside another, and you still get a loss.
@@ -218,7 +216,8 @@ picture
 #
 # Half an example is half of its tokens, and we do not say which half: with a causal mask, contiguous halves are unequal
 # work, and real programs give each rank a piece from the front and one from the back (puzzle $number_zigzag). And there
-# is no pipeline axis here, whose inner stages need no data at all.
+# is no pipeline axis here. Llama 3 had 16 pipeline stages, so 16 groups of hosts worked on the same texts one after the
+# other, and only the first and the last of them read.
 
 # %% [markdown]
 # ## Questions to think about

@@ -118,6 +118,7 @@ draw_curves(
 # - Values live in the stores, and everything alive counts; data in flight to a device counts from the call on.
 # - A rank reads an example once. Data comes from `read`: `get_activation` is not allowed where reading has a price.
 # - You may keep a pending operation in a variable.
+# - Other meshes are tried as well, in which a row has another number of examples.
 
 # %% [markdown]
 # ### Predict first

@@ -142,7 +142,7 @@ verdict
 (meta,) = (run.plan for run in published() if run.set == "llama3")
 picture = None
 if verdict:
-    print(f"Meta's: {meta.mesh}")
+    print(f"Meta's: dp {meta.dp}, tp {meta.tp}, pp {meta.pp}")
     mine = plan_of(Task("llama3-405b", "h100-llama3", 16384, 2048, 8192), plan_405b())
     bars = {"yours": memory_of(llama, mine), "Meta's": memory_of(llama, meta)}
     picture = draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib import PUZZLES, simulate
+from lib import PUZZLES, UNIT, simulate
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import has_bound, lower_bound
 from lib.checker.checker import check
@@ -135,14 +135,14 @@ def test_a_mesh_may_be_its_axes_or_all_that_there_is_to_say(book: dict[str, dict
     book["second"]["three"]["mesh"] = {"axes": {"a": 2}} | order
     book["first"]["one"]["hidden"] = [
         {"ranks": 2, "layers": 1, "batches": 1, "time": 6.0},
-        {"ranks": 4, "layers": 1, "batches": 1},
+        {"ranks": 4, "layers": 1, "batches": 1, "costs": {"model": "unit"}},
         {"layers": 1, "batches": 1, "mesh": {"axes": {"a": 3}, "host_size": 1}},
     ]
     mesh = Mesh({"a": 2})
     assert PUZZLES["one"].mesh == mesh
     assert PUZZLES["three"].mesh == Mesh({"a": 2}, ranks=[1, 0], host_size=2, processes=2)
-    other = Mesh({"a": 3}, host_size=1)
-    assert PUZZLES["one"].hidden == ((2, 1, 1, mesh, 6.0), (4, 1, 1, None, inf), (3, 1, 1, other, inf))
+    sizes = (2, 1, 1, mesh, None, 6.0), (4, 1, 1, None, UNIT, inf), (3, 1, 1, Mesh({"a": 3}, host_size=1), None, inf)
+    assert PUZZLES["one"].hidden == sizes
 
 
 @pytest.mark.parametrize("stem", ["03_ddp", "99_ddp", "1_ddp"])

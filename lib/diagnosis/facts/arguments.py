@@ -304,9 +304,9 @@ def no_batch(fact: Fact, program: Running) -> str | None:
     if mesh is not None and 1 < mesh.axes.get("data", 1) < ranks:
         rows = mesh.axes["data"]
         return (
-            f"batches are shared among the {rows} rows along data, so they follow from a rank's row, "
-            'model.coord["data"],\n'
-            f"here {mesh.coordinates(program.rank)['data']}, and not from its number, model.rank"
+            f"the {rows} rows along data share {fact.batches} batches, {max(1, fact.batches // rows)} for each: which, "
+            'follows from model.coord["data"],\n'
+            f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
         )
     taken = [event.batches for event in program.events if event.op == "get_activation"]
     if len(taken) == fact.batches == min(fact.wrong):
