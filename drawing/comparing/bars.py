@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import compact
-from drawing.canvas.palette import BOUND, EDGE, GOOD, INK, KINDS, LOOKS, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
+from drawing.canvas.palette import BOUND, EDGE, GOOD, INK, LOOKS, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
+from drawing.timeline.memory import STACK
 from lib.analysis.difference import TIMES, Share, apart, counts, memory_shares, sent_shares, time_shares
 from lib.analysis.figures import bubbles
 from lib.errors.wording import amount, counted, exact
@@ -179,7 +180,7 @@ def memory_parts(shares: Iterable[Share]) -> list[Part]:
     amounts = {share.what: share.amount for share in shares}
     return [
         Part(size, colour, NONE, (f"{kind} {compact(size)}", kind), f"{kind}: {amount(size)}")
-        for kind, colour in KINDS.items()
+        for kind, colour in STACK.items()
         if (size := amounts.get(kind)) is not None
     ]
 

@@ -128,7 +128,7 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:
-        held = {share.what: share.amount for share in memory_shares(review.reference)}
+        held = {share.what: share.amount for share in memory_shares(review.reference, guests_apart=False)}
         bars.append(("reference", [Share(kind, held[kind], False, kind) for kind in ORDER if kind in held]))
     most = max(sum(share.elements for share in bar) for _, bar in bars) or 1.0
     for name, bar in bars:

@@ -13,7 +13,7 @@ from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, te
 from drawing.timeline.boxes import Fold
 from drawing.timeline.rows import names, write_names
 from lib.analysis.figures import makespan, peak, samples
-from lib.analysis.memory import guests
+from lib.analysis.memory import GATHERED, guests
 from lib.cluster.costs import units
 from lib.errors.wording import amount, exact, numbered
 from lib.puzzles.records import PUZZLES
@@ -21,8 +21,8 @@ from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
 from lib.values.values import Elements, OptState, Weight
 
-GATHERED: Final = "gathered weight"  # the name of a weight that came in a communication and goes again: it is a guest
 SERIES: Final = (*list(KINDS)[:2], GATHERED, *list(KINDS)[2:])
+STACK: Final = {name: KINDS.get(name, GUEST) for name in SERIES}
 """The stack of memory: values that stay lie at the bottom, guests above them, then those that come and go."""
 
 
@@ -245,7 +245,7 @@ def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, sca
         if all(sums[number] == (sums[number - 1] if number else 0) for _, sums in columns):
             continue
         name, points = SERIES[number], stepped([(x, floor - scale * sums[number]) for x, sums in columns], floor)
-        yield Poly(points, fill=GUEST if name == GATHERED else KINDS[name], title=name)
+        yield Poly(points, fill=STACK[name], title=name)
 
 
 def _hatching(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
 from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, samples, sends
+from lib.analysis.memory import GATHERED, guests
 from lib.analysis.waiting.critical_path import Path, critical_path, time_kind
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
@@ -200,11 +201,13 @@ def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
     return tuple(Share(what, units(ticks)) for what, ticks in found.items() if ticks)
 
 
-def memory_shares(trace: Trace) -> tuple[Share, ...]:
-    """Return what is alive at the peak, by kind of value."""
+def memory_shares(trace: Trace, guests_apart: bool = True) -> tuple[Share, ...]:
+    """Return what is alive at the peak, by kind of value; a weight that is gathered for a while can be apart."""
     found: dict[str, float] = defaultdict(float)
+    mine = trace.programs[peak(trace).rank :][:1] if guests_apart else ()
+    visiting = {id(program.values[number]) for program in mine for number in guests(program)}
     for alive in peak(trace).alive:
-        found[alive.value.kind] += float(alive.value.elements())
+        found[GATHERED if id(alive.value) in visiting else alive.value.kind] += float(alive.value.elements())
     return tuple(Share(kind, elements) for kind, elements in found.items())
 
 

@@ -49,6 +49,9 @@ class Lifetime(NamedTuple):
         return not 1 <= self.place <= len(STORES)
 
 
+GATHERED = "gathered weight"  # the name of a weight that came in a communication and goes again: it is a guest
+
+
 def guests(program: Program) -> set[int]:
     """Return the weights that visit a rank, by their ids: they came in a communication, or were made of one that did,
     and are neither handed in nor, updated, in a store at the end."""

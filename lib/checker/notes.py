@@ -51,6 +51,7 @@ FORGET = (
 )
 """The same of activations that are all of the same batches, as no backward of another batch would free any."""
 ONE_BY_ONE = "take one batch at a time, forward and all the way back, so that only its activations are there"
+WAITING = "sums of gradients wait for the batches that are still to come: take more batches through a layer together"
 LOAD_LESS = (
     "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
     "a shard of each, or some of the layers"
@@ -335,7 +336,11 @@ def _fewer(program: Program, top: figures.Peak, alone: bool, limit: float) -> st
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
     batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
     if not alone or len(batches) < 2 or any(some != batches[0] for some in batches):
-        return LESS[kind]
+        waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
+        if alone and kind == "weight gradient" and waiting:
+            return WAITING
+        cut = any(isinstance(value, OptState) and not value.is_complete() for value in alive)
+        return LESS[kind] if cut or kind != "weight gradient" else LESS[kind].partition(";")[0]
     # One by one the gradients of all weights wait, as large as the weights, and the activations of one batch.
     whole = _sizes(alive)
     ours = sum(size for name, size in whole.items() if name.startswith("activation"))

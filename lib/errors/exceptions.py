@@ -307,7 +307,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
         call, where = issued(thing)
         got = f"a call of model.{call}, not awaited yet"
     fix = put_await(call, where)
-    fix += ",\nor keep the call in a variable or a list, and await it later" * (code is None and where == here)
+    fix += ",\nor keep the call in a variable or list and await it later" * bool(call and not code and here == where)
     if where is not None and here is not None and where.line != here.line:
         fix += "\nor put `await` where the result is used, if other work should run in the meantime"
         if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:

@@ -47,7 +47,7 @@ from lib.schedules.steps import one_collective
 #
 # This is the whole ladder: plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3) on four ranks, each with two
 # microbatches, every collective awaited at once. Look at the peaks first: from row to row one colour shrinks to a
-# quarter (in the last row, beside the one weight that is whole at the moment). Then look at what is sent. The first step
+# quarter (in the last row, beside the one weight that is gathered at the moment). Then look at what is sent. The first step
 # down costs nothing; the others do.
 
 # %%

@@ -223,7 +223,13 @@ def brought_twice(fact: Fact, _: Running | None) -> Advice | None:
             f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
             f"already:\ncut its input down to what the {kind.plural} that are still missing need"
         )
-    if made is None or fact.field not in SPACE or home(left) is not home(right):
+    program = home(right)
+    if made is not None and made.op == "receive" and program is not None and isinstance(right, WeightGrad):
+        came = [event for event in program.events if (event.op, event.peer) == ("receive", made.peer)]
+        if sum(set(event.batches) == set(right.batches) for event in came) > 1:
+            why = f"rank {made.peer} has passed {these('batch', right.batches)} before"
+            return f"{why}: in each round a rank passes on what came in the round before"
+    if made is None or fact.field not in SPACE or program is not home(left):
         return twice(fact.field, left, right)
     kind = DIMS[fact.field]
     both = numbered(kind.noun, fact.items)
