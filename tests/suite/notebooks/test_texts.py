@@ -273,7 +273,7 @@ def known_before(puzzle: str) -> set[Key]:
     return known
 
 
-WITHOUT_NEW_CALLS = ("gpipe", "checkpointing", "ulysses")
+WITHOUT_NEW_CALLS = ("gpipe", "checkpointing", "ulysses", "neighborhood_attention")
 """Puzzles whose answers put known calls, and those of given helpers, into another order, but for those that ask for no
 call at all."""
 
