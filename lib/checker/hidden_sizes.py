@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
@@ -13,12 +14,13 @@ from typing import Any
 
 from lib.analysis import figures
 from lib.checker.checker import check
+from lib.checker.faults import places
 from lib.checker.judging import counts
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import LISTS, Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.errors.source_lines import raised_at
-from lib.errors.wording import numbered
+from lib.errors.wording import counted, numbered
 from lib.puzzles.goals import Goal, Hidden
 from lib.puzzles.puzzle import Puzzle, Task
 from lib.simulator.model import Model
@@ -37,8 +39,8 @@ def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
 def tried_elsewhere(
     function: Callable[..., Any], record: Puzzle, verdict: Verdict
 ) -> tuple[Verdict, PuzzleError | None]:
-    """Run a function at each hidden size, and with the parts of its puzzle, in silence. Returns the verdict of its own
-    run as it is then: what is too slow at a size does not reach the last goal. And the first mistake."""
+    """Run a function at each hidden size, and with the variants of its puzzle, in silence. Returns the verdict of its
+    own run as it is then: what is too slow at a size does not reach the last goal. And the first mistake."""
     slow = ""
     for hidden in record.hidden:
         # Whatever it prints is of another run than the one that the student looks at.
@@ -55,25 +57,42 @@ def tried_elsewhere(
                 f"{verdict.goals[-1].name!r} is for what is as good at other sizes: at {there} yours ends at "
                 f"{outcome:g}, and {hidden.time:g} can be had. Is there a number that fits this size alone?"
             )
-    if (error := wrong_with_parts(function, record)) is not None:
+    if (error := wrong_with(function, record)) is not None:
         error.before = f"right at {record.size.words()}, but not {error.before}"
         return replace(verdict, correct=False, faults=(str(error),)), error
-    verdict = replace(verdict, elsewhere=len(record.hidden) + len(record.parts))
+    verdict = replace(verdict, elsewhere=len(record.hidden) + sum("sizes" in one.arguments for one in record.variants))
     if slow and verdict.goals[-1].reached:
         goals = (*verdict.goals[:-1], verdict.goals[-1]._replace(reached=False))
         verdict = replace(verdict, goals=goals, notes=(*verdict.notes, slow))
     return verdict, None
 
 
-def wrong_with_parts(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:
-    """Run a function with each of the parts of its puzzle, in silence. The first mistake."""
-    for sizes, refused in record.parts:
-        given, size = partial(function, sizes=[*sizes]), Hidden(len(sizes), record.layers, 1)
+def wrong_with(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:
+    """Run a function with each of the variants of its puzzle, in silence. The first mistake."""
+    for variant in record.variants:
+        size = variant.size(*record.size, record.mesh)
+        given = partial(function, **{name: deepcopy(value) for name, value in variant.arguments.items()})
         with redirect_stdout(io.StringIO()):
-            outcome = (_not_refused if refused else _tried_at)(given, record, size)
+            outcome = (_not_refused if variant.refused else _tried_at)(given, record, size)
+            if not isinstance(outcome, PuzzleError) and variant.batches is not None:
+                outcome = _given_otherwise(given, record, size, variant.batches)
         if isinstance(outcome, PuzzleError):
-            outcome.before = f"with sizes={[*sizes]}:"
+            outcome.before = f"with {', '.join(f'{name}={value!r}' for name, value in variant.arguments.items())}:"
             return outcome
+    return None
+
+
+def _given_otherwise(function: Callable[..., Any], record: Puzzle, size: Hidden, batches: int) -> PuzzleError | None:
+    """Say which rank is given more batches of the data, or fewer, than these arguments mean."""
+    for program in trace_of(simulate(function, puzzle=record.id, **size.given()), "").programs:
+        taken = [event for event in program.events if event.op == "get_activation"]
+        if (count := sum(len(event.batches) for event in taken)) != batches:
+            return CheckError(
+                f"rank {program.rank} is given {counted(count, 'batch')}",
+                expected=f"{counted(batches, 'batch')} on each rank",
+                where=places([(program.rank, event) for event in taken[:1]]),
+                fix="does what you take depend on that argument?",
+            )
     return None
 
 
@@ -117,7 +136,7 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     try:
         models = simulate(function, puzzle=record.id, **size)
     except PuzzleError as error:
-        if record.parts and isinstance(error.__cause__, ValueError):
+        if any(one.refused for one in record.variants) and isinstance(error.__cause__, ValueError):
             error.fix = "here each rank has the rows that its neighbours need: let no rank refuse that"
         return error
     if isinstance(models, Unsolved):

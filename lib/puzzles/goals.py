@@ -82,12 +82,18 @@ class Hidden(NamedTuple):
         return dict(zip(self._fields[: 5 if self.costs else 4], self, strict=False))
 
 
-class Parts(NamedTuple):
-    """How many rows each rank has, which a function is given as `sizes`: a solution must be correct with them, or every
-    rank of it must refuse them."""
+class Variant(NamedTuple):
+    """What else a function may be given beside the model, by name: a solution must be correct with that, or every rank
+    of it must refuse it. `sizes` are how many rows each rank has. `batches`: so many of them a rank is given then."""
 
-    sizes: tuple[int, ...]
+    arguments: dict[str, Any]
     refused: bool = False
+    batches: int | None = None
+
+    def size(self, ranks: int, layers: int, batches: int, mesh: Mesh | None) -> Hidden:
+        """Return the size of the run, of a puzzle with this one: of one batch where ranks have sizes of their own."""
+        sizes = self.arguments.get("sizes")
+        return Hidden(ranks, layers, batches, mesh) if sizes is None else Hidden(len(sizes), layers, 1)
 
 
 class Premise(NamedTuple):

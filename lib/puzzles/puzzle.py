@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
-from lib.puzzles.goals import Goal, Hidden, Parts, Premise, Size, Sized
+from lib.puzzles.goals import Goal, Hidden, Premise, Size, Sized, Variant
 from lib.values.kinds.kind import USUAL, Layer
 
 HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a puzzle, in order
@@ -36,7 +36,7 @@ class Puzzle:
     class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
     path. One that is `part_of` another has its gap in that one's notebook.
 
-    A schedule has a size, goals, and hidden sizes at which it must be correct too, or `parts` with which. Its layers
+    A schedule has a size, goals, and hidden sizes at which it must be correct too, or `variants` with which. Its layers
     are the usual ones, but for the `last` ones where these are described. `sent` is how many elements may be sent per
     rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student
     is to find: where one of them corrects a mistake, the message names the idea, and `fix()` shows the line.
@@ -71,7 +71,7 @@ class Puzzle:
     last: tuple[Layer, ...] = ()
     goals: tuple[Goal, ...] = ()
     hidden: tuple[Hidden, ...] = ()
-    parts: tuple[Parts, ...] = ()
+    variants: tuple[Variant, ...] = ()
     mesh: Mesh | None = None
     costs: Costs = UNIT
     sent: float | None = None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.files import packaged
-from lib.puzzles.goals import Goal, Hidden, Parts, Premise
+from lib.puzzles.goals import Goal, Hidden, Premise, Variant
 from lib.puzzles.puzzle import Puzzle, Row, Task
 from lib.values.kinds.kind import Layer
 from lib.values.table import Lazy
@@ -23,7 +23,7 @@ ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of
 KINDS = {
     "schedule": (
         {"ranks", "layers", "batches", "goals", "hidden"},
-        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain", "parts", "predicts"},
+        {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain", "predicts", "variants"},
     ),
     "function": ({"table", "draws"}, {"fix"}),
     "plan": ({"runs", "goals"}, {"fix"}),
@@ -180,7 +180,7 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     if mesh is not None and len(mesh) != data["ranks"]:
         raise ValueError(f"{key}: it has {data['ranks']} ranks, and {mesh} has {len(mesh)}")
     made["hidden"] = tuple(_hidden(size, mesh, data["ranks"]) for size in data.get("hidden", ()))
-    made["parts"] = tuple(Parts(tuple(one["sizes"]), one.get("refused", False)) for one in data.get("parts", ()))
+    made["variants"] = tuple(_variant(**one) for one in data.get("variants", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
@@ -197,6 +197,10 @@ def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
     own = mesh_from_table(size["mesh"])
     made: dict[str, Any] = {"ranks": len(own), **size, "mesh": own}
     return Hidden(**made)
+
+
+def _variant(refused: bool = False, batches: int | None = None, **arguments: Any) -> Variant:
+    return Variant(arguments, refused, batches)
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:

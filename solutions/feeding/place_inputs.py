@@ -136,8 +136,8 @@ async def one_piece(model, i, start_sum, complete):
 # **To do:**
 #
 # 1. Work out which batches are those of this replica: each batch belongs to one. Take the input as `placement` says,
-#    and put all batches of the replica into `activations[0]`. The check runs your step with `"batch"`, and
-#    the cells above the check run all three.
+#    and put all batches of the replica into `activations[0]`. The check runs all three, and counts what each device is
+#    given.
 # 2. Train with a single piece. Then sum the gradients and update, everything awaited: that reaches the second goal. With
 #    whom does a rank share a layer, and with whom does it share a weight shard?
 # 3. Some of these sums are not needed before the updates. Start them early.
@@ -254,6 +254,7 @@ def placed(placement: str):
     return simulate(run, puzzle="place_inputs")
 
 
+three = {}  # nothing of an earlier run, should one of these fail
 three = {placement: placed(placement) for placement in ("full", "batch", "replicated")}
 compare(three)
 

@@ -370,8 +370,9 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # All ranks send the same amount, and as much as without zigzag. All other ranks need the early half of a rank's keys.
-# The late half is piece 2*n* - 1 - *i*, and only ranks before *i* have later tokens. So a quarter of everything passed
-# on is wasted; in the plain ring it was half.
+# The late half is piece 2*n* - 1 - *i*, and only ranks before *i* have later tokens. So a quarter of what a rank
+# receives it does not read; in the plain ring it was half. Most of that has to pass through all the same: the keys go
+# upwards, and those who read a late half are the last on its way.
 #
 # </details>
 #

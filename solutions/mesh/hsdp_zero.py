@@ -291,7 +291,7 @@ Model.check(out, puzzle="hsdp_zero")
 #
 # <details><summary>Answer</summary>
 #
-# With one replica there are no twins, an eighth of a shard is the shard: FSDP over all eight. With shard groups of one,
+# With one replica there are no twins, and a shard is an eighth already: FSDP over all eight. With shard groups of one,
 # every rank has whole weights and only the optimizer is divided: ZeRO stage 1. Everything in between is a choice of how
 # far away the weights may live.
 #

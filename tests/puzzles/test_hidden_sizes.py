@@ -128,6 +128,19 @@ def test_stages_by_what_does_not_count_do_not_reach_the_last_goal() -> None:
         assert (verdict.best, told in verdict.notes[-1]) == ("passes", True)
 
 
+def test_every_placement_is_tried_and_what_ranks_are_given_is_counted() -> None:
+    ours = way("place_inputs")
+
+    async def place_inputs(model: Model, placement: str = "batch") -> None:
+        await ours(model, "batch")
+
+    with pytest.raises(CheckError) as wrong:
+        checked(place_inputs, "place_inputs")
+    first, second, third = str(wrong.value).splitlines()[:3]
+    assert first == "right at 4 ranks, 4 layers, 4 batches, but not with placement='full':"
+    assert (second, third) == ("rank 0 is given 2 batches", "  expected: 1 batch on each rank")
+
+
 def test_every_puzzle_is_tried_elsewhere_or_there_is_a_reason() -> None:
     alone = {record.id for record in PUZZLES.values() if not (record.hidden or record.draws or record.runs[1:])}
     assert alone == {*WITHOUT}

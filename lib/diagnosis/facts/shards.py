@@ -195,6 +195,12 @@ def stateless(fact: Fact, program: Running) -> str | None:
             f"the weight was cut{line_of(made)} to {these('shard', weight.shards)} of {total}:\n"
             f"load the optimizer state of the same shard: model.load_weights(layer, {shard}, {total}) on this rank"
         )
+    if not weight.is_complete() and fact.state.total > weight.total:
+        parts = fact.state.total // weight.total
+        return (
+            f"this rank has the optimizer state of {these('shard', fact.state.shards)} of {fact.state.total}, a part "
+            f"of this one:\ncut the weight into {parts}, too, with weights[layer].shard(..., {parts}), and update that"
+        )
     return None if weight.is_complete() else LOAD_ALIKE + shard_call(program, weight.total)
 
 

@@ -158,10 +158,10 @@ def _run(request: Request) -> Sent:
             if isinstance(models, Unsolved):
                 return Sent("unsolved")
             wrong, record = None, PUZZLES[request.puzzle]
-            if record.parts and request.ranks is None:  # what is refused is no run that could be judged
-                from lib.checker.hidden_sizes import wrong_with_parts  # here and not above: no other puzzle has parts
+            if record.variants and request.ranks is None:  # what is refused is no run that could be judged
+                from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
 
-                wrong = wrong_with_parts(function, record)
+                wrong = wrong_with(function, record)
             outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
             return Sent(outcome, text, trace=Trace.of(models))
     except NotSolved:

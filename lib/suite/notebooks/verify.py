@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.checker.checker import check
-from lib.checker.hidden_sizes import wrong_with_parts
+from lib.checker.hidden_sizes import wrong_with
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.puzzles.puzzle import HINTS, Puzzle
@@ -166,7 +166,7 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
         outcomes = {size: _outcome(function, record, root, **size.given()) for size in record.hidden}
         wrong = {size: why for size, why in outcomes.items() if isinstance(why, str)}
         said = [f"{at.ranks} ranks, {at.layers} layers, {at.batches} batches: {why}" for at, why in wrong.items()]
-        said += [str(error)] if (error := wrong_with_parts(function, record)) is not None else []
+        said += [str(error)] if (error := wrong_with(function, record)) is not None else []
         yield Finding(record.stem, "hidden sizes", "\n".join(said))
 
 
