@@ -15,8 +15,9 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import MARK, student_frame
+from lib.errors.source_lines import MARK, is_students
 from lib.simulator.model import Model
+from lib.simulator.simulator import simulate
 from lib.trace.event import Source
 from lib.values.values import Weight, WeightGrad
 
@@ -54,7 +55,11 @@ def _marked(code: CodeType) -> CodeType:
 
 
 def _calling() -> Source:
-    frame = student_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and not is_students(frame.f_code):
+        if frame.f_globals.get("__name__") == simulate.__module__:  # a task of its own: nobody on this rank calls it
+            return None
+        frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 

@@ -46,7 +46,7 @@ from lib import (
     route_by_loads,
     simulate,
 )
-from lib.schedules.given import accumulate, joined, update
+from lib.schedules.given import accumulate, given, joined, update
 
 FAIR = route_by_loads([1, 1])  # each of two experts gets half of the tokens
 BLOCK = [
@@ -77,6 +77,7 @@ draw_mesh(MESH)
 
 
 # %% jupyter={"source_hidden": true}
+@given
 def start_exchange(model: Model, value, dim: str, layer: int):
     """Cuts a value along a dim, and starts to send a part to each rank along
     "expert"."""
@@ -85,6 +86,7 @@ def start_exchange(model: Model, value, dim: str, layer: int):
     return model.alltoall(parts, layer, group="expert")
 
 
+@given
 def mail_of(model: Model):
     """Three functions: hand a value on to a stage, take what has come from one, and
     wait until all is sent. Messages of both ways share a link, so they come in the
@@ -130,6 +132,7 @@ def mail_of(model: Model):
     return hand_on, take, all_sent
 
 
+@given
 def load(model: Model) -> None:
     """The weights of this rank's two stages: dense layers whole, and its experts."""
     shard = model.coord["expert"], len(model.group("expert"))
@@ -140,6 +143,7 @@ def load(model: Model) -> None:
             )
 
 
+@given
 async def update_all(model: Model) -> None:
     """Sums the gradients of the dense layers, which all ranks have, and updates all."""
     dense = [layer for layer in model.weights if layer % 4 == 0]
@@ -173,6 +177,7 @@ def to_be_awaited(function):
 
 
 @to_be_awaited
+@given
 async def goes_on(one) -> bool:
     """Runs a pass up to its next `yield`; False once it is over."""
     try:
@@ -182,6 +187,7 @@ async def goes_on(one) -> bool:
     return True
 
 
+@given
 async def in_phases(model: Model, phases, together) -> None:
     """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
     forward, backward, finish = passes_of(model)
@@ -233,6 +239,7 @@ async def in_phases(model: Model, phases, together) -> None:
 
 
 # %%
+@given
 def passes_of(model: Model):
     """Forward and backward of a microbatch on a stage, and what ends the step."""
     weights, _, activations, grad_activations, _ = model.storage()
@@ -287,6 +294,7 @@ def passes_of(model: Model):
 
 
 # %%
+@given
 async def alone(one) -> None:
     while await goes_on(one):
         pass
