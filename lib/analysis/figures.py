@@ -80,7 +80,12 @@ def end(trace: Trace) -> float:
 
 def busiest(trace: Trace) -> float:
     """Return how long the rank computes that computes longest, its updates included: the rest of the run it waits."""
-    return units(max((sum(e.length for e in one.events if e.op in COMPUTE) for one in trace.programs), default=0))
+    return units(max(computing(trace), default=0))
+
+
+def computing(trace: Trace) -> list[int]:
+    """Add up for each rank the ticks in which it computes."""
+    return [sum(e.length for e in p.events if e.op in COMPUTE and e.start is not None) for p in trace.programs]
 
 
 def printed(trace: Trace) -> float:

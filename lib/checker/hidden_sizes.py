@@ -25,7 +25,7 @@ from lib.puzzles.goals import Goal, Hidden
 from lib.puzzles.puzzle import Puzzle, Task
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
-from lib.trace.trace import trace_of
+from lib.trace.trace import Trace, trace_of
 from lib.values.operations import COMMUNICATION
 
 
@@ -52,10 +52,10 @@ def tried_elsewhere(
         if isinstance(outcome, PuzzleError):
             outcome.before = f"right at {record.size.words()}, but not at {there}:"
             return replace(verdict, correct=False, faults=(str(outcome),)), outcome
-        if outcome > hidden.time and not slow:
+        if (end := figures.end(outcome)) > hidden.time and not slow:
             slow = (
                 f"{verdict.goals[-1].name!r} is for what is as good at other sizes: at {there} yours ends at "
-                f"{outcome:g}, and {hidden.time:g} can be had. Is there a number that fits this size alone?"
+                f"{end:g}, and {hidden.time:g} can be had. Is there a number that fits this size alone?"
             )
     if (error := wrong_with(function, record)) is not None:
         error.before = f"right at {record.size.words()}, but not {error.before}"
@@ -74,17 +74,17 @@ def wrong_with(function: Callable[..., Any], record: Puzzle) -> PuzzleError | No
         given = partial(function, **{name: deepcopy(value) for name, value in variant.arguments.items()})
         with redirect_stdout(io.StringIO()):
             outcome = (_not_refused if variant.refused else _tried_at)(given, record, size)
-            if not isinstance(outcome, PuzzleError) and variant.batches is not None:
-                outcome = _given_otherwise(given, record, size, variant.batches)
+        if isinstance(outcome, Trace) and variant.batches is not None:
+            outcome = _given_otherwise(outcome, variant.batches)
         if isinstance(outcome, PuzzleError):
             outcome.before = f"with {', '.join(f'{name}={value!r}' for name, value in variant.arguments.items())}:"
             return outcome
     return None
 
 
-def _given_otherwise(function: Callable[..., Any], record: Puzzle, size: Hidden, batches: int) -> PuzzleError | None:
+def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
     """Say which rank is given more batches of the data, or fewer, than these arguments mean."""
-    for program in trace_of(simulate(function, puzzle=record.id, **size.given()), "").programs:
+    for program in trace.programs:
         taken = [event for event in program.events if event.op == "get_activation"]
         if (count := sum(len(event.batches) for event in taken)) != batches:
             return CheckError(
@@ -130,8 +130,8 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -
     return error
 
 
-def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | float:
-    """The mistake of a run at a hidden size, or its end."""
+def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | Trace:
+    """The mistake of a run at a hidden size, or the run."""
     size = hidden.given()
     try:
         models = simulate(function, puzzle=record.id, **size)
@@ -141,16 +141,13 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
         return error
     if isinstance(models, Unsolved):
         return CheckError(f"{record.id} raises NotSolved", expected="a function that runs to its end at every size")
-    there = bare(record, **size)
+    there, trace = bare(record, **size), trace_of(models, "")
     # Without figures first, as most are right; the verdict with its words is for the one that is wrong.
-    if counts(models, there):
-        return figures.end(trace_of(models, ""))
-    verdict = check(models, there)
-    if verdict.passed:
-        return verdict.time
+    if counts(models, there) or (verdict := check(models, there)).passed:
+        return trace
     error = CheckError(
         "this is not one correct training step" if verdict.faults else "this does not count",
         got="\n            ".join(verdict.faults or verdict.notes),
     )
-    error.trace = trace_of(models, "")
+    error.trace = trace
     return error

@@ -14,7 +14,7 @@ from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
 from lib.analysis.waiting.critical_path import critical_path
-from lib.analysis.waiting.gaps import Gap, computing, gaps
+from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import SHOWN, maker_of, more, places, remark
 from lib.cluster.costs import in_units, ticks, units
@@ -398,7 +398,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, the last one {later} later"
             fix = "keep what that gave, instead of computing it again"
         return remark(what, got=got + more(again, "computation", "; and"), where=places(found), fix=fix)
-    busy = computing(trace)
+    busy = figures.computing(trace)
     most, least = busy.index(max(busy)), busy.index(min(busy))
     waits = [_waits(program) for program in trace.programs]
     # Whoever has much less to do than the busiest rank waits for that, and is not the reason.
@@ -786,9 +786,11 @@ def _together(trace: Trace) -> str | None:
 
 def _between_hosts(trace: Trace, program: Program, over: float) -> str | None:
     """Return what to do about collectives that bring more over the border between hosts than sums of shards."""
+    if (mesh := trace.mesh) is None:
+        return None
     found: dict[str, list[Event]] = defaultdict(list)
-    for event in (event for event in program.events if event.op in COLLECTIVES and trace.mesh is not None):
-        hosts = {trace.mesh.host(rank) for rank in event.group} if trace.mesh is not None else ()
+    for event in (event for event in program.events if event.op in COLLECTIVES):
+        hosts = {mesh.host(rank) for rank in event.group}
         if len(hosts) > 1 and event.op == "allreduce" and all(v.is_complete() for v in program.values_of(event.inputs)):
             found[WHOLE_SUMS].append(event)
         elif 1 < len(hosts) < len(event.group) and event.op != "allreduce":
@@ -830,7 +832,7 @@ def _sent_late(trace: Trace, rank: int | None = None, spot: Place | None = None)
 
 def _unevenly(trace: Trace, waiting: int) -> str | None:
     """Return what to do about a rank that computes longer than the one that waits longest, if there is one."""
-    busy = computing(trace)
+    busy = figures.computing(trace)
     most = busy.index(max(busy))
     if busy[most] <= busy[waiting]:
         return None

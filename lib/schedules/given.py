@@ -154,17 +154,13 @@ def joined(pieces: Sequence[Any]) -> Any:
     return whole
 
 
+@given
 def exchange(
     model: Model, value: Any, blocks: Sequence[Block], layer: int, group: Sequence[int] | str, dim: str = "rows"
 ) -> Awaitable[list[Any]]:
     """Start a halo exchange in a group: each neighbour gets one of these blocks of a value, along a dim. Awaited, it
     gives the list of what the neighbours hand in. A rank without neighbours hands in nothing, and gets nothing."""
-    if not blocks:
-        return _Nothing()
-    since = len(model.program.rows)
-    work = model.halo([value.cut(dim, *block) for block in blocks], layer, group)
-    model.program.placed(since, _calling())
-    return work
+    return model.halo([value.cut(dim, *block) for block in blocks], layer, group) if blocks else _Nothing()
 
 
 class _Nothing:

@@ -219,11 +219,6 @@ def gaps(run: Trace) -> tuple[Gap, ...]:
     return tuple(found)
 
 
-def computing(run: Trace) -> list[int]:
-    """Add up for each rank the ticks in which it computes."""
-    return [sum(e.length for e in p.events if e.op in COMPUTE and e.start is not None) for p in run.programs]
-
-
 def _waits(causes: Causes, rank: int, span: Span, first: int | None) -> Iterator[Gap]:
     """Yield the gaps in one communication, or in the wait for it, in order of time. `first` brings the rank's first
     input."""

@@ -10,8 +10,9 @@ from hypothesis import given
 import lib
 from lib import LINKS, Mesh, Model, Trace
 from lib.analysis.dependencies import At, slowed
+from lib.analysis.figures import computing
 from lib.analysis.waiting.critical_path import critical_path
-from lib.analysis.waiting.gaps import KINDS, Gap, Group, computing, gaps
+from lib.analysis.waiting.gaps import KINDS, Gap, Group, gaps
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE

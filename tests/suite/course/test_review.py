@@ -12,9 +12,10 @@ from drawing import picture_of
 from lib import LINKS, PUZZLES, Model, NotSolved, PuzzleError, Trace, TraceError, check, review, simulate, what_if, why
 from lib.analysis import figures
 from lib.analysis.bounds.limits import Bound, Limit, Part, lower_bound
+from lib.analysis.figures import computing
 from lib.analysis.memory import holdings, lean, rows
 from lib.analysis.waiting.critical_path import critical_path
-from lib.analysis.waiting.gaps import computing, gaps
+from lib.analysis.waiting.gaps import gaps
 from lib.cluster.costs import ticks
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
