@@ -169,7 +169,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return f"{what} in_turn(step(b) for b in ...)"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
-    if any(last.f_code.co_filename.startswith(MARK) for last, _ in [*walk_tb(error.__traceback__)][-1:]):
+    if _in_given(error) is not None:
         return "what is given here awaits what your function returns: the call itself, return model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
     if "NoneType" in text:
@@ -208,14 +208,15 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 def _key_of_given(error: KeyError) -> str | None:
     """Say what a helper that a notebook gives has not found."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    code = None if trace is None else trace.tb_frame.f_code
-    if trace is None or code is None or not code.co_filename.startswith(MARK):
-        return None
-    said = _key(error, "", trace.tb_frame)
-    return None if said is None else f"{code.co_name} finds nothing under this key:\n{said}"
+    frame = _in_given(error)
+    said = None if frame is None else _key(error, "", frame)
+    return None if frame is None or said is None else f"{frame.f_code.co_name} finds nothing under this key:\n{said}"
+
+
+def _in_given(error: BaseException) -> FrameType | None:
+    """The frame that raised an error, where it is one of a helper that a notebook gives."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(MARK) else None
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
