@@ -41,7 +41,6 @@ from lib.suite.submissions.source import STATES
 
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
-GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
 
 
 def grade_(
@@ -53,7 +52,7 @@ def grade_(
     puzzle: Annotated[
         list[str] | None, option("A puzzle that is asked, or several; else what is there.", "--puzzle", "-p")
     ] = None,
-    need: Annotated[str | None, option(GOAL)] = None,
+    need: Annotated[str | None, option(f"What counts as passed: {', '.join(NEEDS)}, or a goal's name.")] = None,
     hidden: Annotated[int | None, option("So many hidden sizes are drawn for each puzzle.")] = None,
     seed: Annotated[str | None, option("What they are drawn from: keep it to yourself.")] = None,
     roster: Annotated[
@@ -111,8 +110,7 @@ def grade_(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with progress("Grading") as done:
-            book = grade(collected, assignment, out, jobs=jobs or cores, done=done)
-        book = replace(book, problems=problems)
+            book = replace(grade(collected, assignment, out, jobs=jobs or cores, done=done), problems=problems)
         try:
             book = by_hand(book, by_person, assignment.rules)
         except (TableError, OSError) as error:  # a table without the columns of marks
@@ -156,11 +154,9 @@ def _collected(paths: Sequence[Path], roster: Roster, config: Config) -> tuple[C
     """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
     collected, problems = collect(paths), tuple[str, ...]()
     if not collected.submissions:
-        refused = collected.refused
-        else_there = f"; there is {refused[0].file}" if refused else ""
-        more = f", and {counted(len(refused) - 1, 'file')} more that cannot be graded" if len(refused) > 1 else ""
-        where = ", ".join(map(str, paths))
-        fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
+        first, *others = [f"; there is {one.file}" for one in collected.refused] or [""]
+        more = f", and {counted(len(others), 'file')} more that cannot be graded" if others else ""
+        fail(f"there is no notebook (.ipynb) and no .py in {', '.join(map(str, paths))}{first}{more}", status=2)
     if roster.people:
         collected, problems = enrolled(collected, roster)
     known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
@@ -269,8 +265,7 @@ def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignme
 
     (student,) = book.students
     pictures = Pictures(folder, traces)
-    tests: list[dict[str, Any]] = []
-    board: list[dict[str, Any]] = []
+    tests, board = list[dict[str, Any]](), list[dict[str, Any]]()
     for puzzle, score, mark in zip(puzzles_of(book), student.scores, student.marks, strict=True):
         asked, passed = puzzle.asked, score.state == "passed"
         part = part_of(student, puzzle, pictures, tell_sizes=assignment.tell_sizes)

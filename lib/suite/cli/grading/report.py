@@ -12,37 +12,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
 from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
-from lib.suite.cli.grading.schedules import (
-    ClassPuzzle,
-    Order,
-    Pictures,
-    Traces,
-    board_of,
-    draw_all,
-    goals_reached,
-    puzzles_of,
-    score_of,
-)
+from lib.suite.cli.grading.schedules import ClassPuzzle, Order, Pictures, board_of, goals_reached, puzzles_of, score_of
 from lib.suite.cli.pages import markup, page, template
-from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
+from lib.suite.grade.gradebook import Gradebook, Mark, Refused, Result, Score, Student, Traces
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
-from lib.suite.submissions.source import STATES, State
+from lib.suite.submissions.source import STATES
 
-LEADERBOARD = "leaderboard.html"
-"""The page that the class may see."""
-SHORT = 60
-"""Characters of a student's name in a table."""
-PAIRS = 200
-"""Pairs that the page of the class lists."""
-
+LEADERBOARD = "leaderboard.html"  # the page that the class may see
+SHORT = 60  # characters of a student's name in a table
+PAIRS = 200  # pairs that the page of the class lists
 STATE_COLOURS: Mapping[str, Colour] = {
     "passed": GOOD,
     "missed": GOLD,
@@ -82,9 +67,9 @@ def write_report(
     lines = _lines(book, puzzles)
     pictures = Pictures(out / "pictures", traces)
     every = (order for student in book.students for puzzle in puzzles for order in _orders(student, puzzle))
-    orders = list(dict.fromkeys(order for order in every if order is not None))
+    orders = list(dict.fromkeys(filter(None, every)))
     everything = len(orders) + len(lines)
-    draw_all(pictures, orders, jobs, lambda left: done(len(orders) - left, everything))
+    pictures.draw_all(orders, jobs, lambda left: done(len(orders) - left, everything))
     # The page of the class leads to the others: it comes last.
     neighbours = zip(book.students, lines, [None, *lines], [*lines[1:], None], strict=False)
     for row, (student, line, before, after) in enumerate(neighbours, 1):
@@ -105,8 +90,7 @@ def write_report(
             path.unlink()
     pictures.keep(orders)
     write_whole(ready(out / LEADERBOARD), _leaderboard(book, puzzles, traces))
-    index = out / "index.html"
-    write_whole(ready(index), _index(book, puzzles, lines))
+    write_whole(ready(index := out / "index.html"), _index(book, puzzles, lines))
     return index
 
 
@@ -192,33 +176,13 @@ class Row(NamedTuple):
     over_memory: str = ""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One puzzle on a student's page. `elsewhere` are results at other sizes: words that a student may read, and a
-    message."""
-
-    asked: Asked
-    score: Score
-    state: State
-    size: str
-    rows: Sequence[Row]
-    message: str
-    mark: Mark
-    picture: Mapping[str, str] | None = None
-    caption: str = ""
-    elsewhere: Sequence[tuple[str, str]] = ()
-    drawn: Any = ""
-
-    @property
-    def points(self) -> str:
-        """The points in words, with what being late cost and what a person gave; nothing where there are none."""
-        mark = self.mark
-        if not mark.of and mark.by_hand is None:
-            return ""
-        parts = [mark.late] if mark.late else []
-        if mark.by_hand is not None:
-            parts = [f"{amount(mark.points)} for the results", f"{amount(mark.by_hand)} by hand", *parts]
-        return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({', '.join(parts)})" if parts else "")
+def _points(mark: Mark) -> str:
+    """The points in words, with what being late cost and what a person gave; nothing where there are none."""
+    if not mark.of and mark.by_hand is None:
+        return ""
+    hand = () if mark.by_hand is None else (f"{amount(mark.points)} for the results", f"{amount(mark.by_hand)} by hand")
+    parts = ", ".join(filter(None, (*hand, mark.late)))
+    return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({parts})" if parts else "")
 
 
 def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order | None]:
@@ -237,26 +201,26 @@ def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order 
 
 def part_of(
     student: Student, puzzle: ClassPuzzle, pictures: Pictures, *, teacher: bool = False, tell_sizes: bool = False
-) -> Part:
-    """Return a puzzle on the page for the teacher, or in what a student may have."""
-    score, reference = score_of(student, puzzle.asked.puzzle), puzzle.asked.reference
-    state, message = STATES[score.state], score.own.message
+) -> dict[str, Any]:
+    """Return a puzzle on the page for the teacher, or in what a student may have: that has `elsewhere` for results at
+    other sizes, in words that a student may read, each with a message."""
+    asked, score = puzzle.asked, score_of(student, puzzle.asked.puzzle)
+    state, message, mark = STATES[score.state], score.own.message, student.mark(asked.puzzle)
     if not state.judged:
         message = message or state.about  # there is no function
     elif score.correct and score.own.time is not None:
         message = remarks(message)  # the figures stand beside it
-    size = score.own.size or (reference.size if reference is not None else "the puzzle's size")
-    shared = puzzle.asked, score, state, size, _rows(puzzle, score, teacher), message, student.mark(puzzle.asked.puzzle)
+    size = score.own.size or (asked.reference.size if asked.reference is not None else "the puzzle's size")
+    part = {"asked": asked, "score": score, "state": state, "size": size, "message": message, "mark": mark}
+    part |= {"points": _points(mark), "rows": _rows(puzzle, score, teacher)}
     beside, alone = _orders(student, puzzle)
     if not teacher:
         drawn = "" if alone is None else markup(pictures.path(alone).read_text("utf-8").strip())
-        return Part(*shared, elsewhere=tuple(_elsewhere(score, tell_sizes)), drawn=drawn)
-    if beside is None:
-        return Part(*shared)
+        return {**part, "elsewhere": [*_elsewhere(score, tell_sizes)], "drawn": drawn}
     caption = "The timeline of this student, who does what the reference and the best of the class do"
-    if len(beside.names) > 1:
+    if beside is not None and len(beside.names) > 1:
         caption = f"Timelines of {' and '.join(beside.names)}, with the first difference marked"
-    return Part(*shared, pictures.drawn(beside), caption)
+    return {**part, "picture": beside and pictures.drawn(beside), "caption": caption}
 
 
 def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
@@ -267,13 +231,10 @@ def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
     name = "this student" if teacher else "yours"
     rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)]
     for goal, time, memory in asked.goals:
-        reached = "✓ " if goal in mine.goals else ""
-        needed = " (needed)" if goal == asked.need else ""
-        over = [
-            amount(round(have - limit, 9)) if have is not None and have > limit else ""
-            for have, limit in ((mine.time, time), (mine.memory, memory))
-        ]
-        rows.append(Row(f"{reached}{goal}{needed}", time, memory, None, None, False, "at most ", *over))
+        called = f"{'✓ ' * (goal in mine.goals)}{goal}{' (needed)' * (goal == asked.need)}"
+        pairs = (mine.time, time), (mine.memory, memory)
+        over = (amount(round(have - most, 9)) if have is not None and have > most else "" for have, most in pairs)
+        rows.append(Row(called, time, memory, None, None, False, "at most ", *over))
     if teacher:
         rows += [Row(name, one.time, one.memory, one.sent, one.rank) for name, one in puzzle.others]
     return rows
@@ -311,8 +272,7 @@ def without_sizes(message: str) -> str:
     kept: list[str] = []
     keeps = True
     for number, line in enumerate(message.splitlines()):
-        label = re.match(r"\s{2}(\w+):\s", line)
-        if label is not None:
+        if (label := re.match(r"\s{2}(\w+):\s", line)) is not None:
             keeps = label[1] in ("where", "fix")
         elif not line.startswith("   "):
             keeps = number == 0

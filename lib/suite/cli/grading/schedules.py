@@ -7,10 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from lib.analysis.figures import bubbles
 from lib.errors.exceptions import PuzzleError, TraceError
@@ -19,23 +18,17 @@ from lib.files import ready, write_whole
 from lib.processes import shared_out
 from lib.puzzles.goals import Goal
 from lib.suite.cli.pages import markup
-from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student
+from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, Traces
 from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
-NAMED: Final = 12
-"""Students that the pointer names at a dot."""
-FEW: Final = 100
-"""Pictures that are drawn here before other processes would have started."""
-MOST_EVENTS: Final = 60_000
-"""Operations of all schedules of a picture; what is larger is said in words."""
-EDITION: Final = "2"
-"""Changes when pictures are drawn otherwise: those of before have other names."""
-PLACES: Final = 30
-"""Schedules of a puzzle on the leaderboard."""
-LONGEST: Final = 40
-"""Characters of a name that a student chose."""
+NAMED: Final = 12  # students that the pointer names at a dot
+FEW: Final = 100  # pictures that are drawn here before other processes would have started
+MOST_EVENTS: Final = 60_000  # operations of all schedules of a picture; what is larger is said in words
+EDITION: Final = "2"  # changes when pictures are drawn otherwise: those of before have other names
+PLACES: Final = 30  # schedules of a puzzle on the leaderboard
+LONGEST: Final = 40  # characters of a name that a student chose
 
 
 class Kind(NamedTuple):
@@ -109,17 +102,17 @@ def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
     for row, score in enumerate(scores):
         if score.correct and score.own.schedule and score.own.time is not None:
             students.setdefault(score.own.schedule, []).append(row)
-    kinds: list[Kind] = []
-    for rows in students.values():
+
+    def kind(rows: Sequence[int]) -> Kind:
         own, states = scores[rows[0]].own, {scores[row].state for row in rows}
         everywhere = not states.isdisjoint(("passed", "missed"))
-        kinds.append(Kind(own, goals_reached(asked, own), "passed" in states, everywhere, tuple(rows)))
+        return Kind(own, goals_reached(asked, own), "passed" in states, everywhere, tuple(rows))
 
     def rank(kind: Kind) -> tuple[float | str, ...]:
         own = kind.result
         return not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
 
-    return sorted(kinds, key=rank)
+    return sorted(map(kind, students.values()), key=rank)
 
 
 def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result | None) -> str:
@@ -151,14 +144,6 @@ def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result |
 # -- pictures -------------------------------------------------------------------------------------------------------
 
 
-class Traces(Protocol):
-    """A store of schedules by their digests: without source lines, which are a student's own."""
-
-    def load(self, digest: str) -> Trace:
-        """Return one of them. OSError or TraceError where it cannot be read."""
-        ...
-
-
 class Order(NamedTuple):
     """A picture to be drawn: digests of schedules and what they are called, one alone or several compared. Whether the
     first of them is correct: if not, its figures are not to be measured by."""
@@ -170,7 +155,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True)
 class Pictures:
-    """The folder of pictures of a report."""
+    """The folder of pictures of a report. Schedules have no source lines, which are a student's own."""
 
     folder: Path
     traces: Traces
@@ -193,6 +178,15 @@ class Pictures:
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if path.suffix == ".svg" and re.fullmatch("[0-9a-f]{16}", path.stem) and path not in paths:
                 path.unlink()
+
+    def draw_all(self, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:
+        """Draw what is missing, in so many processes of this machine. `done` is told how many there are to come."""
+        missing = [order for order in dict.fromkeys(orders) if not self.path(order).is_file()]
+        done(left := len(missing))
+        jobs, at_once = (1, 1) if left < FEW else (jobs, FEW if jobs > 1 else 1)
+        parts = [missing[start : start + at_once] for start in range(0, left, at_once)]
+        for count in shared_out(self.draw, parts, jobs, "drawing"):
+            done(left := left - count)
 
     def draw(self, orders: Sequence[Order]) -> int:
         """Draw pictures into their files, and count them."""
@@ -228,19 +222,6 @@ def _events(trace: Trace) -> int:
     return sum(len(program.events) for program in trace.programs)
 
 
-def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:
-    """Draw what is missing, in so many processes of this machine. `done` is told how many there are to come."""
-    missing = [order for order in dict.fromkeys(orders) if not pictures.path(order).is_file()]
-    left = len(missing)
-    done(left)
-    alone = jobs == 1 or left < FEW
-    at_once = 1 if alone else FEW
-    parts = [missing[start : start + at_once] for start in range(0, left, at_once)]
-    for count in shared_out(partial(Pictures.draw, pictures), parts, 1 if alone else jobs, "drawing"):
-        left -= count
-        done(left)
-
-
 # -- the leaderboard ------------------------------------------------------------------------------------------------
 
 
@@ -256,8 +237,7 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
         shown.append((None, reference))
     runs = {result.schedule: run for _, result in shown if (run := _run(traces, result.schedule)) is not None}
     small = dict(zip(runs, thumbnails([*runs.values()]) if runs else (), strict=True))
-    figures = ("time", "memory", "sent") if shown else ()
-    best = {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in figures}
+    best = {name: min(getattr(one, name) or 0.0 for _, one in shown) for name in ("time", "memory", "sent") if shown}
     rows: list[dict[str, Any]] = []
     for place, (kind, result) in enumerate(shown, 1):
         row: dict[str, Any] = {"place": None, "who": "", "goals": None, "computing": None, "picture": ""}
