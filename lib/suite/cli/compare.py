@@ -5,11 +5,11 @@ What draws is in `pages`, and is imported where something is drawn: figures alon
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Column, Table
@@ -25,10 +25,8 @@ from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import SourceError
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
-NAME: Final = 26
-"""Columns of a name that do not fold."""
-LISTED: Final = 20
-"""Rows of the table of a gallery in a terminal; the page has all."""
+NAME: Final = 26  # columns of a name that do not fold
+LISTED: Final = 20  # rows of the table of a gallery in a terminal; the page has all
 WHATS = (
     "What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed in, and "
     f"puzzles, such as gpipe (our solution), gpipe:one_f_one_b (another) or gpipe:{ALL}. NAME= calls it so."
@@ -73,8 +71,7 @@ def compare(
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     entries = entries_of(subjects, limit, **size)
     ran = [(entry.name, entry.trace, entry.puzzle) for entry in entries if entry.trace is not None]
-    runs = [(name, trace) for name, trace, _ in ran]
-    warning = unequal(runs)
+    warning = unequal(runs := [(name, trace) for name, trace, _ in ran])
     lowest = {} if warning is not None else best(entries)
     _show([(entry.name, entry) for entry in entries], lowest)
     sized = " ".join(f"--{name} {value}" for name, value in size.items() if value is not None)
@@ -90,12 +87,12 @@ def compare(
         if None in (task, ran[0][2]) or task == ran[0][2]:  # of different puzzles they differ from the start
             say(said(difference(runs[0][1], trace), runs[0][0], name))
     if output_ is not None:
-        from lib.suite.cli.pages import draw_comparison, write_comparison
+        from lib.suite.cli import pages
 
         if is_picture:
-            draw_comparison(entries, fold, frame == "card", aspect, output_)
+            pages.draw_comparison(entries, fold, frame == "card", aspect, output_)
         else:
-            write_comparison(entries, lowest, fold, output_)
+            pages.write_comparison(entries, lowest, fold, output_)
         say(f"Wrote {output_}")
     if any(entry.verdict is None for entry in entries):
         raise typer.Exit(1)
@@ -119,21 +116,17 @@ def _show(rows: Sequence[tuple[str, Entry]], lowest: dict[str, float], more: str
     name = min(max(len(title) for title, _ in rows), NAME)
     table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *figures)
     for title, entry in rows:
-        plain = "" if entry.correct else "dim"
-        every = entry.cells(lowest)
-        cells = [Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in every]
-        state = Text(entry.state, COLOURS[entry.state])
-        table.add_row(Text(title), state, entry.goals[-1] if entry.goals else "", *cells)
+        looks = "" if entry.correct else "dim"
+        cells = [Text(f"{one.words} *", "bold") if one.best else Text(one.words, looks) for one in entry.cells(lowest)]
+        table.add_row(Text(title), Text(entry.state, COLOURS[entry.state]), "".join(entry.goals[-1:]), *cells)
     table.caption = "\n".join(filter(None, ("* the best of those that are correct" if lowest else "", more))) or None
     show_table(table)
 
 
 # -- a gallery ------------------------------------------------------------------------------------------------------
 
-LONG: Final = 60
-"""Letters of a goal or a mistake in a title."""
-NAMED: Final = 3
-"""Students who are named together; of more it says how many."""
+LONG: Final = 60  # letters of a goal or a mistake in a title
+NAMED: Final = 3  # students who are named together; of more it says how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +149,7 @@ class Group:
         if names and count:
             who = ", ".join(self.students[:NAMED]) + (f" and {count - NAMED} more" if count > NAMED else "")
         if self.ours:
-            return " · ".join(filter(None, (f"{' and '.join(one.short for one in self.ours)} (ours)", who)))
+            return f"{' and '.join(one.short for one in self.ours)} (ours)" + (f" · {who}" if who else "")
         reaches = self.message or self.first.state
         if self.first.correct:
             reaches = self.first.goals[-1] if self.first.goals else "correct, within no goal"
@@ -168,19 +161,16 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
     the same words. The first of each is drawn: one of ours, where there is one. The fastest group comes first, and
     those that are not correct behind all others."""
 
-    def fault(entry: Entry) -> str:
-        # The state of a whole run says already that it is not correct: its fault is in the second line.
-        lines = [] if entry.correct else entry.message.splitlines()[0 if entry.verdict is None else 1 :]
-        return lines[0] if lines else ""
-
-    groups: dict[Hashable, list[Entry]] = {}
+    groups: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in entries:
+        # The state of a whole run says already that it is not correct: its fault is in the second line.
+        fault = [] if entry.correct else entry.message.splitlines()[0 if entry.verdict is None else 1 :]
         if entry.trace is not None:
-            groups.setdefault((alike(entry.trace), entry.state, entry.goals, fault(entry)), []).append(entry)
+            groups.setdefault((alike(entry.trace), entry.state, entry.goals, *fault[:1]), []).append(entry)
     every: list[Group] = []
-    for number, same in enumerate(groups.values(), 1):
+    for number, (key, same) in enumerate(groups.items(), 1):
         ours, students = ([one for one in same if one.ours is own] for own in (True, False))
-        every.append(Group(number, same[0], fault(same[0]), tuple(ours), tuple(one.name for one in students)))
+        every.append(Group(number, same[0], "".join(key[3:]), tuple(ours), tuple(one.name for one in students)))
 
     def place(group: Group) -> tuple[bool, float]:
         return not group.first.correct, (group.first.figures or {}).get("time", 0.0)

@@ -23,7 +23,8 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
-from lib.suite.course.subject import Stub, ran
+from lib.suite.course.subject import Stub
+from lib.suite.course.subject import run as run_subject
 from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
 from lib.suite.grade.intake.collecting import collect
@@ -46,42 +47,24 @@ DIFFERENT = (
 
 
 class Figure(NamedTuple):
-    """A figure of a run: what it is called, in a word or two and in a sentence; how it is measured, and written.
+    """A figure of a run: what it is called, in a word or two and in a sentence, and how it is written.
 
     Less is better where it is `judged`: then the best of several runs is marked.
     """
 
     title: str
     means: str
-    of: Callable[[Trace], float]
     words: Callable[[float], str] = amount
     judged: bool = True
 
 
-def _memory(run: Trace) -> float:
-    return float(peak(run).elements)
-
-
-def _bubble(run: Trace) -> float:
-    return bubbles(run).makespan
-
-
-def _collectives(run: Trace) -> float:
-    return sum(counts(run).collectives.values())
-
-
-def _messages(run: Trace) -> float:
-    return counts(run).messages
-
-
-_IDLE = "share of the ranks' time in which nothing is computed"
 FIGURES: Final[Mapping[str, Figure]] = {
-    "time": Figure("time", "when the last rank is done, in time units", end, exact),
-    "memory": Figure("memory", "elements on the rank with the highest peak", _memory),
-    "sent": Figure("sent per rank", "elements that the rank sends that sends most", most_sent),
-    "bubble": Figure("bubble", _IDLE, _bubble, "{:.1%}".format),
-    "collectives": Figure("collectives", "collectives of the rank that joins most", _collectives, judged=False),
-    "messages": Figure("messages", "messages of the rank that passes most", _messages, judged=False),
+    "time": Figure("time", "when the last rank is done, in time units", exact),
+    "memory": Figure("memory", "elements on the rank with the highest peak"),
+    "sent": Figure("sent per rank", "elements that the rank sends that sends most"),
+    "bubble": Figure("bubble", "share of the ranks' time in which nothing is computed", "{:.1%}".format),
+    "collectives": Figure("collectives", "collectives of the rank that joins most", judged=False),
+    "messages": Figure("messages", "messages of the rank that passes most", judged=False),
 }
 
 
@@ -152,18 +135,20 @@ class Entry:
     @cached_property
     def figures(self) -> dict[str, float] | None:
         """The figures of a whole run, by the names of their rows; None where it has none."""
-        if self.verdict is None or self.trace is None:
+        if self.verdict is None or (run := self.trace) is None:
             return None
-        return {name: figure.of(self.trace) for name, figure in FIGURES.items()}
+        calls = counts(run)
+        sizes = end(run), float(peak(run).elements), most_sent(run), bubbles(run).makespan
+        return dict(zip(FIGURES, (*sizes, sum(calls.collectives.values()), calls.messages), strict=True))
 
     def cells(self, lowest: Mapping[str, float]) -> list[Cell]:
         """Return its figures for a table, where the lowest are to be marked if it is correct."""
         if self.figures is None:
             return [Cell(name, "", "", False) for name in FIGURES]
-        rounded = {name: (value, round(value, 9)) for name, value in self.figures.items()}
+        rounded = ((name, value, round(value, 9)) for name, value in self.figures.items())
         return [
             Cell(name, repr(nine), FIGURES[name].words(value), self.correct and lowest.get(name) == nine)
-            for name, (value, nine) in rounded.items()
+            for name, value, nine in rounded
         ]
 
 
@@ -220,9 +205,8 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
     """Our solutions: `gpipe`, `gpipe:one_f_one_b`, `gpipe:all`."""
     _need_schedule(head)
     if puzzle not in (None, head):
-        raise SourceError(
-            f"{head} is another puzzle than {puzzle}. To compare solutions of different puzzles leave --puzzle out"
-        )
+        way_out = "To compare solutions of different puzzles leave --puzzle out"
+        raise SourceError(f"{head} is another puzzle than {puzzle}. {way_out}")
     words = PUZZLES[head].title.partition(":")[0]
     initials = "".join(word[0] for word in words.replace("-", " ").split()).upper()
     known = initials if initials == head.upper() else words
@@ -286,19 +270,16 @@ def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: An
         for subject in subjects:
             done(len(entries), len(subjects))
             try:
-                if isinstance(subject.what, Source):
-                    entries.append(_run_apart(isolation, subject, subject.what, limit, given))
+                if isinstance(what := subject.what, Source):
+                    entries.append(_run_apart(isolation, subject, what, limit, given))
                 else:
-                    entries.append(_run(subject, subject.what, limit, given))
-            except Stub:
-                entries.append(_unsolved(subject))
+                    entries.append(_run(subject, what, limit, given))
+            except (Stub, NotSolved):
+                why = str(NotSolved(subject.puzzle or subject.name))
+                entries.append(replace(subject, solved=False, error=why))
             except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
                 entries.append(replace(subject, error=str(error), trace=getattr(error, "trace", None)))
     return entries
-
-
-def _unsolved(subject: Entry) -> Entry:
-    return replace(subject, solved=False, error=str(NotSolved(subject.puzzle or subject.name)))
 
 
 def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
@@ -307,7 +288,7 @@ def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
     if subject.ours and asked is not None and isinstance(what, Path) and not given:
         trace, puzzle = run_of_file(what, asked), asked
     else:
-        run = ran(str(what), puzzle=asked, limit=limit, **given)
+        run = run_subject(str(what), puzzle=asked, limit=limit, prints=False, **given)
         trace, puzzle = run.trace, run.puzzle
         if asked is not None and trace.puzzle not in (None, asked):
             return replace(subject, error=f"{subject.name} is a run of {trace.puzzle}, not of {asked}")
@@ -326,13 +307,13 @@ def _run_apart(
     """Run what was handed in, kept apart. Its Trace is timed anew: it may state any times."""
     record = PUZZLES[str(subject.puzzle)]  # what is handed in is of a puzzle
     if source.untouched(record.id):
-        return _unsolved(subject)
+        raise NotSolved(record.id)
     size, mesh = {**record.size._asdict(), **given}, given.get("mesh")
     ranks = size["ranks"] if mesh is None else len(mesh)
     at = AtSize(ranks, size["layers"], size["batches"], mesh) if given else None
     sent = isolation.run(source, record.id, at, Limits() if limit is None else Limits(seconds=limit))
     if sent.outcome == "unsolved":
-        return _unsolved(subject)
+        raise NotSolved(record.id)
     if sent.outcome != "trace" or sent.trace is None:
         return replace(subject, error=sent.text, trace=sent.trace)
     trace = sent.trace

@@ -127,7 +127,8 @@ def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold
         {"entry": entry, "cells": entry.cells(lowest), "picture": entry.trace and picture.svg()}
         for entry, picture in zip(entries, pictures, strict=True)
     ]
-    html = _comparing(
+    _write(
+        path,
         "comparison.html",
         title=title,
         warning=warning,
@@ -138,14 +139,14 @@ def write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold
         parted=any(gap is not None for gap in compared.gaps),
         marked=bool(lowest),
     )
-    write_whole(ready(path), html)
 
 
-def _comparing(name: str, images: str = "'none'", **what: Any) -> str:
-    """A page of a comparison or a gallery, with the style and the script that both share."""
+def _write(path: Path, name: str, images: str = "'none'", **what: Any) -> None:
+    """Write a page of a comparison or a gallery, with the style and the script that both share."""
     from lib.suite.cli.entries import FIGURES
 
-    return page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+    html = page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+    write_whole(ready(path), html)
 
 
 # -- a gallery ------------------------------------------------------------------------------------------------------
@@ -161,9 +162,9 @@ def write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, flo
 
     record, drawn = PUZZLES[puzzle], [(group, group.first.trace) for group in groups if group.first.trace is not None]
     small = thumbnails([trace for _, trace in drawn])
-    fills = {mark.fill for marks in small for mark in marks}
-    strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
-    night, style = sheet(fills, strokes, titles=False)
+    every = [mark for marks in small for mark in marks]
+    strokes = {mark.stroke for mark in every if not isinstance(mark, Text)}
+    night, style = sheet({mark.fill for mark in every}, strokes, titles=False)
     official = next((one for group in groups for one in group.ours if one.name == f"{puzzle}:{OFFICIAL}"), None)
     tiles: list[dict[str, Any]] = []
     for (group, trace), marks in zip(drawn, small, strict=True):
@@ -172,11 +173,12 @@ def write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, flo
             other = Compared(group.first.short if group.ours else "this one", trace, counts=group.first.correct)
             differs = Comparison([Compared(official.short, official.trace), other]).differences()
         picture = Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False)
-        tile = {"group": group, "title": title, "cells": group.first.cells(lowest), "picture": picture}
-        tiles.append({**tile, "differs": differs, "large": large})
+        tiles.append({"group": group, "title": title, "cells": group.first.cells(lowest), "picture": picture})
+        tiles[-1] |= {"differs": differs, "large": large}
         picture_of_trace(trace).save(path.parent / large)
     solutions = sum(len(group.ours) + len(group.students) for group in groups)
-    html = _comparing(
+    _write(
+        path,
         "gallery.html",
         "'self' file:",
         title=f"Solutions of {record.heading}",
@@ -187,4 +189,3 @@ def write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, flo
         night=night,
         night_style=style,
     )
-    write_whole(ready(path), html)

@@ -16,19 +16,7 @@ from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
-from lib.suite.cli.console import (
-    argument,
-    console,
-    draw_thing,
-    fail,
-    numbers,
-    option,
-    say,
-    show_table,
-    takes_fields_of,
-    title,
-    width,
-)
+from lib.suite.cli.console import argument, console, draw_thing, fail, numbers, option, say, show_table, title, width
 from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 
@@ -55,26 +43,23 @@ def run(
     asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
     if len(asked) > 1 and save is not None:
         raise typer.BadParameter("--save takes the Trace of one run")
-    if len(asked) == 1 and not json:
-        result = outcome(whats[0], puzzle=puzzle, **given)
-        _save(result, save)
-        return _tell(result)
-    attempts = [(what, attempt(what, one, **given)) for what, one in asked]
-    if (first := attempts[0][1].outcome) is not None:
-        _save(first, save)
+    if is_one := len(asked) == 1 and not json:
+        attempts, first = [], outcome(whats[0], puzzle=puzzle, **given)
+    else:
+        attempts = [(what, attempt(what, one, **given)) for what, one in asked]
+        first = attempts[0][1].outcome
+    if save is not None and first is not None:
+        if first.run is None:
+            raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
+        first.run.trace.save(save)
+    if is_one and first is not None:
+        return _tell(first)
     passed = all(tried.state == "passed" for _, tried in attempts)
     if json:
         print(_as_json(attempts, passed))
     else:
         _show(attempts)
     raise typer.Exit(0 if passed else 1)
-
-
-def _save(result: Outcome, path: Path | None) -> None:
-    if path is not None and result.run is None:
-        raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
-    if path is not None and result.run is not None:
-        result.run.trace.save(path)
 
 
 def _tell(result: Outcome) -> None:
@@ -85,10 +70,11 @@ def _tell(result: Outcome) -> None:
 
 def _measured(tried: Attempt) -> tuple[Verdict, Run] | None:
     """The verdict on a correct run, and the run: any other has no figures to speak of."""
-    found = tried.outcome
-    if found is None or found.run is None or not isinstance(found.verdict, Verdict) or not found.verdict.correct:
-        return None
-    return found.verdict, found.run
+    match tried.outcome:
+        case Outcome(Verdict(correct=True) as verdict, run=Run() as ran):
+            return verdict, ran
+        case _:
+            return None
 
 
 def _error(tried: Attempt, name: str) -> str:
@@ -107,10 +93,8 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
         if tried.printed:
             say(tried.printed.rstrip("\n"))
         say(_error(tried, file))
-        figures = ("", "", "")
-        if (measured := _measured(tried)) is not None:
-            best = measured[0]
-            figures = (best.best or "none", f"{best.time:g}", amount(best.memory))
+        best, _ = _measured(tried) or (None, None)
+        figures = () if best is None else (best.best or "none", f"{best.time:g}", amount(best.memory))
         table.add_row(file, tried.puzzle or "", Text(tried.state, COLOURS.get(tried.state, "red")), *figures)
     show_table(table)
     say(f"{sum(tried.state == 'passed' for _, tried in attempts)} of {len(attempts)} passed.")
@@ -143,7 +127,7 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
         row |= {"passed": tried.state == "passed", "correct": verdict and verdict.correct, "goals": []}
         row |= dict.fromkeys(("best", "time", "memory", "rank", "sent"))
         row |= {"faults": [*verdict.faults] if verdict else [], "notes": []}
-        row["error"] = None if verdict else _error(tried, "this")
+        row |= {"error": None if verdict else _error(tried, "this"), "printed": tried.printed}
         if isinstance(verdict, Verdict):
             goals = (goal._replace(reached=goal.reached and verdict.correct) for goal in verdict.goals)
             row |= {"goals": [goal._asdict() for goal in goals], "notes": [*verdict.notes]}
@@ -151,7 +135,7 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
             best, ran = measured
             row |= {"best": best.best, "time": best.time, "memory": whole(best.memory), "rank": best.rank}
             row["sent"] = whole(most_sent(ran.trace))
-        runs.append({**row, "printed": tried.printed})
+        runs.append(row)
     document = {"format": "llm-training-puzzles run", "version": 1, "passed": passed, "runs": runs}
     return json_format.dumps(document, indent=1)
 
@@ -214,12 +198,11 @@ def draw(
     """Draw a run, even one that fails: up to where it did."""
     path = output or Path(f"{Path(what).stem}.svg")
     try:
-        trace = run_subject(what, puzzle=puzzle, limit=limit).trace
+        draw_thing(run_subject(what, puzzle=puzzle, limit=limit).trace, path)
     except PuzzleError as error:
         if error.trace is not None:
             draw_thing(error.trace, path, "Drew what happened before the error:")
         raise
-    draw_thing(trace, path)
 
 
 def review(
@@ -229,8 +212,7 @@ def review(
     from lib.suite.course.review import review as look
 
     ran = run_subject(what, puzzle=puzzle, limit=limit)
-    name = ran.puzzle
-    if name is None:
+    if (name := ran.puzzle) is None:
         fail(f"{ran.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
     _answer(lambda: look(ran.trace, puzzle=name), output)
 
@@ -276,7 +258,7 @@ def what_if(
     _answer(lambda: suppose(trace, **chosen, faster=faster), output)
 
 
-@takes_fields_of(ReplayOptions)
+@options.takes_fields_of(ReplayOptions)
 def replay(
     what: options.Subject,
     output: options.Output = None,
@@ -327,9 +309,9 @@ def demo(
     for puzzle, record in PUZZLES.items():
         if record.is_function:
             continue  # which there is nothing to draw of
-        ran, path = run_subject(puzzle), output / f"{record.stem}.svg"
-        picture_of_trace(ran.trace).save(path)
-        verdict = judge(ran.trace, puzzle)
+        trace, path = run_subject(puzzle).trace, output / f"{record.stem}.svg"
+        picture_of_trace(trace).save(path)
+        verdict = judge(trace, puzzle)
         correct &= verdict.correct
         figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
@@ -340,8 +322,7 @@ def demo(
 def _made_up_class(folder: Path, number: int) -> None:
     from lib.suite.notebooks.exports import ASKED, STUDENTS, write_class
 
-    files = write_class(folder, number)
-    people = number or len(STUDENTS)
+    files, people = write_class(folder, number), number or len(STUDENTS)
     say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
     roster = f" --roster {folder / 'roster.csv'}" if number else ""
     say(f"Grade them: puzzles grade {folder}{roster} --out report")

@@ -34,14 +34,12 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's. `own`: of
-    a function in somebody's own file. Our solutions and saved Traces are nobody's progress. `sized`: somebody asked for
-    a size, whatever the puzzle's is."""
+    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's. `sized`:
+    somebody asked for a size, whatever the puzzle's is."""
 
     name: str
     trace: Trace
     puzzle: str | None
-    own: bool = False
     printed: str = ""
     sized: bool = False
 
@@ -103,20 +101,16 @@ class Stub(Exception):
         super().__init__(text)
 
 
-def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
+def run(what: str, *, puzzle: str | None = None, limit: float | None = None, prints: bool = True, **size: Any) -> Run:
     """Simulate the function of a notebook or .py, or a puzzle's reference solution, or load a Trace.
 
     The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers, batches
-    and a mesh, if they are not the puzzle's. What it prints is printed. Raises Stub where it is not solved yet,
-    SourceError, PuzzleError (whose `trace` is the run up to there, if there was any), or TraceError for a damaged
-    Trace.
+    and a mesh, if they are not the puzzle's. What it prints is printed, if that is wanted. Raises Stub where it is not
+    solved yet, SourceError, PuzzleError (whose `trace` is the run up to there, if there was any), or TraceError for a
+    damaged Trace.
     """
-    return _printed(_Subject(what, puzzle, limit, size).run)
-
-
-def ran(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
-    """Do the same, and print nothing."""
-    return _Subject(what, puzzle, limit, size).run()
+    subject = _Subject(what, puzzle, limit, size)
+    return _printed(subject.run) if prints else subject.run()
 
 
 def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome:
@@ -209,7 +203,7 @@ class _Subject:
         elif not self.is_trace:
             wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
             raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
-        self.is_own = not is_source(self.path)
+        self.is_own = not self.is_trace and not is_source(self.path)  # others are nobody's progress
         self.is_function = self.puzzle is not None and not self.is_trace and PUZZLES[self.puzzle].is_function
 
     def run(self) -> Run:
@@ -236,7 +230,7 @@ class _Subject:
         else:
             sent = self._whole(run_of(path, puzzle, **size, limit=self.limit or (4 * PATIENCE if size else PATIENCE)))
             assert sent.trace is not None, "what ran has a Trace"
-            found = Run(self.what, sent.trace, puzzle, self.is_own, sent.printed, sized=bool(size))
+            found = Run(self.what, sent.trace, puzzle, sent.printed, sized=bool(size))
         # It is about its puzzle only if it has the size of it, and no mesh was asked for.
         about = puzzle if record.fits(found.trace) and "mesh" not in size else None
         return replace(found, trace=replace(found.trace, puzzle=about), puzzle=about)
@@ -250,7 +244,7 @@ class _Subject:
         else:
             found = self.run()
             verdict = check(found.trace, found.puzzle)
-        if self.is_own and not self.is_trace:
+        if self.is_own:
             progress.checked(verdict, found and found.trace)
         return Outcome(verdict, found.printed if found else "".join(self.printed[:1]), found)
 
