@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
     from lib.suite.course.exercises import Hints
 
-WIDTH = 100
-"""Columns where the output is no terminal."""
+WIDTH = 100  # columns where the output is no terminal
 CONTROL = str.maketrans("", "", "\a\b\v\f\r")
 """Bells and returns, which are not printed: rich does not print them on a terminal either."""
-LEAST = 12
-"""Columns that a part of a table has that folds."""
+LEAST = 12  # columns that a part of a table has that folds
 SHORT = {"help_option_names": ["-h", "--help"]}
 WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
 C = TypeVar("C", bound=Callable[..., Any])
@@ -136,8 +134,7 @@ def show_hints(hints: Hints) -> None:
     from rich.markdown import Markdown
 
     console().print(Markdown(hints.body))
-    more = f"The next hint is {hints.kind_of_next}: puzzles hint {hints.puzzle}"
-    say("\nThese were all the hints." if hints.kind_of_next is None else f"\n{more}")
+    say(f"\n{hints.onwards(f'puzzles hint {hints.puzzle}')}")
 
 
 def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:

@@ -38,8 +38,7 @@ from lib.trace.rebuild import rebuild
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT
 
-ALL = "all"
-"""The name of all our solutions to a puzzle: gpipe:all."""
+ALL = "all"  # the name of all our solutions to a puzzle: gpipe:all
 DIFFERENT = (
     "name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or archive of what was handed in, or a "
     f"puzzle, such as gpipe, gpipe:{OFFICIAL} or gpipe:{ALL}"

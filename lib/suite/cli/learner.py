@@ -193,18 +193,19 @@ class Watcher:
         below = (path for folder in self.folders() for path in sorted(folder.glob("*")))
         for path in [self.path] if self.alone else filter(self.concerns, below):
             with suppress(SourceError, OSError):  # one of no puzzle, or that cannot be read just now
-                for puzzle in self._about(path):
-                    found.setdefault(puzzle, path)
+                found = dict.fromkeys(self._about(path), path) | found
         return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
 
     def folders(self) -> list[Path]:
         """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
-        chosen = [] if self.alone else [self.folder / chapter for chapter in chapters()]
+        chosen = () if self.alone else (self.folder / chapter for chapter in chapters())
         return [self.folder, *filter(Path.is_dir, chosen)]
 
     def _about(self, path: Path, begun: bool = False) -> tuple[str, ...]:
         """The puzzles of a file; or those `begun`, in which something is written, and the first, where nothing
-        is. SourceError or OSError where it has none, or cannot be read."""
+        is. SourceError or OSError where it has none, is gone, or cannot be read."""
+        if not path.is_file():
+            raise SourceError(f"{path.name} is not there any more. It is run again when it comes back.")
         puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
         if len(puzzles) == 1 or not begun:
             return puzzles
@@ -229,10 +230,6 @@ class Watcher:
         """Run the puzzles of files that were saved, of several in one those begun. True where the last file passes."""
         passes = False
         for path in sorted(set(paths)):
-            if not path.is_file():
-                if self.alone or puzzle_of_file(path.stem) is not None:
-                    say(f"{path.name} is not there any more. It is run again when it comes back.")
-                continue
             try:
                 begun = self._about(path, begun=True)
             except (SourceError, OSError) as error:

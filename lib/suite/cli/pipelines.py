@@ -29,8 +29,7 @@ ABOUT = "Schedules of pipelines: what each rank does, and in which order."
 schedule = typer.Typer(add_completion=False, context_settings=options.SHORT, no_args_is_help=True, help=ABOUT)
 
 RANKS, BATCHES = 4, 8
-PEAKS = 64
-"""Ranks whose peaks are listed; of more, the lowest and the highest."""
+PEAKS = 64  # ranks whose peaks are listed; of more, the lowest and the highest
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
 WHAT = f"a schedule of the list, a file with an order ({orders.SUFFIX}), or anything that `puzzles run` takes"
 KNOWN = "; ".join(f"{name}: {about}" for name, about in orders.FORMATS.items()) + "."
@@ -74,8 +73,8 @@ def list_(
 def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunks = None) -> None:
     """Print what each rank does, a line a rank, and how good it is; or which action is wrong."""
     found = _found(what, ranks, batches, chunks)
-    wrong, order = found.wrong(), found.order
-    if wrong is not None:
+    order = found.order
+    if (wrong := found.wrong()) is not None:
         say(orders.in_positions(order, wrong))
         raise IllegalOrder(wrong, found.cell(wrong.rank, wrong.position))
     say(orders.in_time(order) if order == compute_only(order) else orders.in_positions(order))
@@ -162,12 +161,12 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
             return orders.Imported(row.order(ranks or RANKS, batches or BATCHES, chunks=chunks))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
+    names, suffix = ", ".join(SCHEDULES), Path(what).suffix
     if chunks is not None:
-        raise typer.BadParameter(f"--chunks is for a schedule of the list; there are {', '.join(SCHEDULES)}")
-    if Path(what).suffix.lower() == orders.SUFFIX:
+        raise typer.BadParameter(f"--chunks is for a schedule of the list; there are {names}")
+    if suffix.lower() == orders.SUFFIX:
         return orders.read_file(what)
-    if what not in PUZZLES and not Path(what).suffix:
-        names = ", ".join(SCHEDULES)
+    if what not in PUZZLES and not suffix:
         raise typer.BadParameter(f"there is no schedule, puzzle or file {what!r}; the schedules are {names}")
     from lib.schedules.formats.trace import order_of
 
@@ -184,9 +183,8 @@ def _figures(order: Order) -> str:
     sizes = {"rank": len(order), "stage": len(places(passes)), "microbatch": batches_of(passes)}
     size = ", ".join(counted(number, name) for name, number in sizes.items())
     bubble, peaks = timed.bubble, timed.peaks
-    listed = ", ".join(map(exact, peaks))
-    if len(peaks) > PEAKS:
-        listed = f"{exact(min(peaks))} to {exact(max(peaks))}"
+    few = len(peaks) <= PEAKS
+    listed = ", ".join(map(exact, peaks)) if few else f"{exact(min(peaks))} to {exact(max(peaks))}"
     return (
         f"{size}, {counted(sum(map(len, order)), 'action', ',')}.\n"
         f"Time {exact(timed.end)}: {COSTS}.\n"

@@ -20,23 +20,11 @@ from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.timing import Step, step
-from lib.suite.cli.console import (
-    Jobs,
-    Output,
-    draw_thing,
-    fail,
-    numbers,
-    one_of,
-    option,
-    output,
-    progress,
-    say,
-    show_table,
-)
+from lib.suite.cli import console as options
+from lib.suite.cli.console import draw_thing, fail, numbers, one_of, option, output, progress, say, show_table
 
 _stack = one_of([*STACKS], f"it is one of {', '.join(STACKS)}; got {{!r}}")
-Timed = tuple[Candidate, Step]
-"""A candidate of a search, and its step as the order timer has it."""
+Timed = tuple[Candidate, Step]  # a candidate of a search, and its step as the order timer has it
 
 
 def _sizes(text: str, name: str) -> list[int]:
@@ -72,7 +60,7 @@ def plan(
     why: Annotated[bool, option("Say what limits the first plan, and what each choice costs one step away.")] = False,
     export: Annotated[Literal["torchtitan"] | None, option("Print the first plan as a configuration.")] = None,
     as_json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     out: Annotated[Path | None, output("a picture of the plans that nothing beats", (".svg", ".png", ".pdf"))] = None,
 ) -> None:
     """Search for the fastest plans of a model on a cluster that fit, and say what each is made of.
@@ -90,15 +78,15 @@ def plan(
     if not found.candidates:
         fail(_nothing(shape, machine, base, found, axes, title))
     best = [(one, step_in_order(shape, machine, one.plan)) for one in found.meshes(top)]
-    first, exact = best[0]
+    first = best[0][0].plan
     if as_json:
         print(json.dumps(_as_data(title, machine, found, best), indent=1))
     elif export is not None:
-        print(f"# {title}\n# {first.plan.mesh}, by `puzzles plan`\n\n{torchtitan(first.plan)}", end="")
+        print(f"# {title}\n# {first.mesh}, by `puzzles plan`\n\n{torchtitan(first)}", end="")
     else:
         _show(title, machine, found, best)
         if why:
-            _explain(shape, machine, first, exact)
+            _explain(shape, machine, *best[0])
     if out is not None:
         from drawing.planning import draw_plans  # here and not above: most calls draw nothing
 
@@ -123,9 +111,8 @@ def _nothing(
 
 
 def _show(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> None:
-    table = Table(
-        "", Column("plan", overflow="fold"), *numbers("a step", "MFU", "memory"), "largest parts", title=title
-    )
+    figures = numbers("a step", "MFU", "memory")
+    table = Table("", Column("plan", overflow="fold"), *figures, "largest parts", title=title)
     for number, (one, exact) in enumerate(best, 1):
         parts = sorted(exact.parts.items(), key=lambda part: -part[1])[:3]
         shares = ", ".join(f"{name} {time / exact.seconds:.0%}" for name, time in parts)
@@ -134,10 +121,8 @@ def _show(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> 
     show_table(table)
     first, _ = best[0]
     alike = sum(one.seconds <= (1 + ALIKE) * first.seconds for one in found.candidates)
-    say(
-        f"{found.possible:,} plans are possible and {len(found.candidates):,} fit; {alike} are alike, within "
-        f"{ALIKE:.0%} of the fastest."
-    )
+    fit = f"{found.possible:,} plans are possible and {len(found.candidates):,} fit"
+    say(f"{fit}; {alike} are alike, within {ALIKE:.0%} of the fastest.")
     for warning in first.plan.warnings(cluster):
         say(f"Note: {warning}.")
 
@@ -164,35 +149,27 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
 def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
     """Return what was found for JSON: seconds, bytes, and shares of the peak."""
 
-    def as_row(one: Candidate, exact: Step) -> dict[str, Any]:
-        return {
-            "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
-            "seconds": exact.seconds,
-            "mfu": exact.mfu,
-            "mfu_causal": exact.mfu_causal,
-            "hfu": exact.hfu,
-            "tokens_a_second_and_gpu": exact.tokens,
-            "parts": exact.parts,
-            "memory": exact.memory._asdict() | {"total": exact.memory.total},
-            "warnings": [*one.plan.warnings(cluster)],
-        }
-
-    return {
-        "format": "llm-training-puzzles plan",
-        "version": 1,
-        "title": title,
-        "possible": found.possible,
-        "fit": len(found.candidates),
-        "plans": [as_row(*one) for one in best],
-        "front": [
-            {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
-        ],
-    }
+    plans: list[dict[str, Any]] = []
+    for one, exact in best:
+        figures = {name: getattr(exact, name) for name in ("seconds", "mfu", "mfu_causal", "hfu")}
+        plans.append(
+            {
+                "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
+                **figures,
+                "tokens_a_second_and_gpu": exact.tokens,
+                "parts": exact.parts,
+                "memory": exact.memory._asdict() | {"total": exact.memory.total},
+                "warnings": [*one.plan.warnings(cluster)],
+            }
+        )
+    front = [{"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()]
+    about = {"format": "llm-training-puzzles plan", "version": 1, "title": title}
+    return about | {"possible": found.possible, "fit": len(found.candidates), "plans": plans, "front": front}
 
 
 def predictions(
     each: Annotated[bool, option("Also print each run.", "--each")] = False,
-    out: Output = None,
+    out: options.Output = None,
 ) -> None:
     """Print predicted beside published: how far the closed forms are from runs that others measured, by set.
 
@@ -210,14 +187,11 @@ def predictions(
         if one.fails:
             say(f"{one.title}: {one.fails}")
     if each:
-        rows = Table(
-            "model", *numbers("GPUs"), Column("plan", overflow="fold"), *numbers("published"), "", *numbers("error")
-        )
+        gpus, said, off = numbers("GPUs", "published", "error")
+        rows = Table("model", gpus, Column("plan", overflow="fold"), said, "", off)
         for run in published():
-            value = f"{run.value:g}"
-            rows.add_row(
-                run.model_name, f"{run.plan.gpus:,}", run.plan.mesh, value, METRICS[run.metric], f"{error(run):+.1%}"
-            )
+            measured = f"{run.value:g}", METRICS[run.metric], f"{error(run):+.1%}"
+            rows.add_row(run.model_name, f"{run.plan.gpus:,}", run.plan.mesh, *measured)
         show_table(rows)
     if out is not None:
         from drawing.planning import Prediction, draw_predictions  # here and not above: most calls draw nothing

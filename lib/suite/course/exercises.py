@@ -37,10 +37,10 @@ class Hints:
         every = enumerate(zip(HINTS, PUZZLES[self.puzzle].hints[: self.opened], strict=False), 1)
         return "\n\n".join(f"**Hint {number}, {kind}**\n\n{text}" for number, (kind, text) in every)
 
-    @property
-    def kind_of_next(self) -> str | None:
-        """The kind of the next hint; None where all are open."""
-        return HINTS[self.opened] if self.opened < len(HINTS) else None
+    def onwards(self, call: str) -> str:
+        """Say that there are no more, or that a call opens the next one."""
+        kinds = HINTS[self.opened :]
+        return f"The next hint is {kinds[0]}: {call}" if kinds else "These were all the hints."
 
     @property
     def markdown(self) -> str:
@@ -48,9 +48,7 @@ class Hints:
         call = f"`{_call(self.puzzle, self.opened + 1)}`"
         if not self.opened:
             return f"{len(HINTS)} hints for this puzzle: {', '.join(HINTS)}. To open the first: {call}"
-        if self.kind_of_next is None:
-            return f"{self.body}\n\nThese were all the hints."
-        return f"{self.body}\n\nThe next hint is {self.kind_of_next}: {call}"
+        return f"{self.body}\n\n{self.onwards(call)}"
 
     def _repr_markdown_(self) -> str:
         return self.markdown
@@ -89,13 +87,11 @@ CLOSE = 1e-9  # relative difference between numbers that are the same but for ro
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something to predict. `measure` gives what it is in a run: a number, or for a rank any of several. A guess is
-    right within `share` of it, or within `margin`, in its unit."""
+    """Something to predict. A guess is right within `share` of what it is in a run, or within `margin`, in its unit."""
 
     name: str
     unit: str
     meaning: str
-    measure: Callable[[Trace], Sequence[float]]
     share: float = CLOSE
     margin: float = CLOSE
 
@@ -120,43 +116,36 @@ class Quantity:
         if self.name == "rank":
             return "not this rank"
         nearest = min(values, key=lambda value: abs(guess - value))
-        gap = abs(guess - nearest)
-        gap = round(gap, 1 if self.unit == "%" else 4)
+        gap = round(abs(guess - nearest), 1 if self.unit == "%" else 4)
         return f"{amount(gap)} too {'high' if guess > nearest else 'low'}"
 
 
-def _peaks(trace: Trace) -> list[float]:
-    """The peak memory of each rank."""
-    return [0.0 if best is None else float(best[0]) for best in figures.peaks(trace)]
+def measured(trace: Trace) -> dict[str, Sequence[float]]:
+    """Return what there is to predict of a run, by name: a number, or for a rank any of several."""
+    peaks = [0.0 if best is None else float(best[0]) for best in figures.peaks(trace)]
 
+    def most(ops: Collection[str]) -> int:
+        return max(sum(event.op in ops for event in program.events) for program in trace.programs)
 
-def _highest(trace: Trace) -> list[int]:
-    peaks = _peaks(trace)
-    return [rank for rank, peak in enumerate(peaks) if peak == max(peaks)]
-
-
-def _most(trace: Trace, ops: Collection[str]) -> list[int]:
-    """The most that a rank calls some operations."""
-    return [max(sum(event.op in ops for event in program.events) for program in trace.programs)]
+    return {
+        "end": [figures.end(trace)],
+        "memory": [max(peaks)],
+        "rank": [rank for rank, peak in enumerate(peaks) if peak == max(peaks)],
+        "collectives": [most(COLLECTIVES)],
+        "messages": [most(["pass_to"])],
+        "idle": [100 * figures.bubbles(trace).makespan],
+    }
 
 
 QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
-        Quantity(
-            "end", "time units", "when the last operation is over", lambda trace: [figures.end(trace)], share=0.0005
-        ),
-        Quantity("memory", "elements", "the highest peak of any rank", lambda trace: [max(_peaks(trace))], share=0.01),
-        Quantity("rank", "", "the rank with the highest peak; of equals any is right", _highest),
-        Quantity("collectives", "", "the most that a rank takes part in", lambda trace: _most(trace, COLLECTIVES)),
-        Quantity("messages", "", "the most that a rank passes to others", lambda trace: _most(trace, ["pass_to"])),
-        Quantity(
-            "idle",
-            "%",
-            "the share of all ranks' time without computing",
-            lambda trace: [100 * figures.bubbles(trace).makespan],
-            margin=1.0,
-        ),
+        Quantity("end", "time units", "when the last operation is over", share=0.0005),
+        Quantity("memory", "elements", "the highest peak of any rank", share=0.01),
+        Quantity("rank", "", "the rank with the highest peak; of equals any is right"),
+        Quantity("collectives", "", "the most that a rank takes part in"),
+        Quantity("messages", "", "the most that a rank passes to others"),
+        Quantity("idle", "%", "the share of all ranks' time without computing", margin=1.0),
     )
 }
 """Quantities to predict. A guess is right when it is exact; an end within 0.05 %, as pencils round, memory within 1 %,
@@ -185,8 +174,9 @@ class Prediction:
         puzzle = self.puzzle if self.puzzle is not None and has_size_of(models, self.puzzle) else None
         asked = {} if puzzle is None else dict(PUZZLES[puzzle].predicts)
         rows = [("", "you said", "asked for", "your run", "") if asked else ("", "you said", "it is", "", "")]
+        facts = measured(models)
         for name, guess in self.guesses.items():
-            quantity, values = QUANTITIES[name], QUANTITIES[name].measure(models)
+            quantity, values = QUANTITIES[name], facts[name]
             own = quantity.text(values, models.ranks) if name in asked else ""
             values = [asked[name]] if name in asked else values
             fact = quantity.text(values, models.ranks)

@@ -45,10 +45,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-JUDGE = "judge"
-"""The tag of a cell that is for whoever judges the answers of a plain function, and in no notebook."""
 KEPT_METADATA = ("cellView", "jupyter", "tags")
-
 ASKS = frozenset({"goal", "hint", "predict"})
 """What is for the student to call when they want to: the goal is figures that they are asked to predict first."""
 STUB = "raise NotSolved("
@@ -99,7 +96,8 @@ class Source:
         """The notebook of a py:percent text, without outputs, with the ids and the metadata that we want."""
         percent: Any = _read_percent(expand(text, self.id, self.root), fmt=PERCENT)
         cells: list[dict[str, Any]] = []
-        for number, cell in enumerate(cell for cell in percent.cells if JUDGE not in cell.metadata.get("tags", ())):
+        # A cell with the tag "judge" is for who judges the answers of a plain function, and in no notebook.
+        for number, cell in enumerate(cell for cell in percent.cells if "judge" not in cell.metadata.get("tags", ())):
             kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
             made = {"cell_type": cell.cell_type, "id": f"{self.id}-{number}", "metadata": kept, "source": cell.source}
             cells.append(made | ({"execution_count": None, "outputs": []} if cell.cell_type == "code" else {}))

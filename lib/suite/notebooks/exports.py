@@ -28,7 +28,7 @@ import textwrap
 import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,8 +68,7 @@ ELSEWHERE: Final = (
     "lib/schedules/gallery.py",
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
-DOORS: Final = ("lib/replay/__init__.py",)
-"""What is there all the same: it says that the rest is not."""
+DOORS: Final = ("lib/replay/__init__.py",)  # what is there all the same: it says that the rest is not
 GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
 """What the notebook of the gallery loads of it, where that notebook comes along."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
@@ -77,7 +76,6 @@ PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "l
 """The settings of xz that make text smallest."""
 NEEDED: Final = ("chalk-diagrams", "platformdirs")
 """What a student's notebook needs of what the whole package depends on."""
-SCHEMA: Final = 3
 CONFIG: Final = """\
 c = get_config()
 
@@ -152,12 +150,12 @@ def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
     """
     read = {path: read_notebook(path) for path in notebooks}
     cell = set_up()
-    if output.suffix == ".ipynb":
-        return _written({output: _text(edition(together(read), output.name, cell))})
-    made = {path.name: edition(together({path: notebook}), path.name, cell) for path, notebook in read.items()}
-    return _written({output / name: _text(notebook) for name, notebook in made.items()})
+    several = {output / path.name: {path: notebook} for path, notebook in read.items()}
+    files = {output: read} if output.suffix == ".ipynb" else several
+    return _written({path: _text(edition(together(parts), path.name, cell)) for path, parts in files.items()})
 
 
+@cache  # it takes a second to pack, and goes into many notebooks
 def set_up() -> str:
     """Return the text of the set-up cell that carries the package. The same package gives the same text."""
     part = (home() / "solutions" / "parts" / "setup_carried.py").read_text("utf-8").partition("\n")[2].rstrip("\n")
@@ -250,12 +248,8 @@ def _hash(data: bytes) -> str:
 
 def in_text(files: Mapping[str, bytes]) -> str:
     """Pack files into lines of letters and digits, which no editor or platform changes: base64 of an xz of a zip."""
-    return _packed(zipped(files, zipfile.ZIP_STORED))  # packed as a whole, which makes it a quarter smaller
-
-
-@lru_cache(maxsize=1)  # it takes a second, and one package goes into many notebooks
-def _packed(data: bytes) -> str:
-    text = base64.b64encode(lzma.compress(data, filters=PACKER)).decode()
+    whole = lzma.compress(zipped(files, zipfile.ZIP_STORED), filters=PACKER)  # together they are a quarter smaller
+    text = base64.b64encode(whole).decode()
     return "\n".join(text[place : place + 120] for place in range(0, len(text), 120))
 
 
@@ -356,7 +350,7 @@ def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = N
     graded = points is not None
     marks: dict[str, Any] = {"grade": graded, "grade_id": name, "locked": graded}
     marks |= {"points": points} if graded else {}
-    marks |= {"schema_version": SCHEMA, "solution": not graded, "task": False}
+    marks |= {"schema_version": 3, "solution": not graded, "task": False}
     kept = {"deletable": False, "editable": False} if graded else {}
     return {**cell, "source": source, "metadata": {**cell["metadata"], **kept, "nbgrader": marks}}
 
@@ -366,11 +360,9 @@ def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = N
 # Notebooks as a learning platform gives them back, to try `puzzles grade` on. Everybody is called Example. What they
 # hand in stands in example_class.toml and is made of what ships. The same bytes every time.
 
-ASKED: Final = ("ddp", "fsdp", "gpipe")
-"""The puzzles of the exercise."""
+ASKED: Final = ("ddp", "fsdp", "gpipe")  # the puzzles of the exercise
 _CLASS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.notebooks", "example_class.toml"))
-STUDENTS: Final[dict[str, list[dict[str, Any]]]] = _CLASS["students"]
-"""Who there is, and the files of each."""
+STUDENTS: Final[dict[str, list[dict[str, Any]]]] = _CLASS["students"]  # who there is, and the files of each
 
 
 def write_class(folder: Path, number: int = 0) -> list[Path]:

@@ -37,9 +37,7 @@ from lib.files import ROOT, child_environment
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
 
-TIMEOUT = 120
-"""Seconds that a cell may take."""
-ADDRESS = r"\b0x[0-9a-f]{6,}"
+TIMEOUT = 120  # seconds that a cell may take
 
 
 # -- running notebooks ----------------------------------------------------------------------------------------------
@@ -128,7 +126,7 @@ def reject(output: Any, where: str) -> None:
     """Refuse an output that is not the same every time. BuildError says what it is."""
     if output.get("name") == "stderr":
         raise BuildError(f"{where} writes to stderr: {output['text'].strip()}")
-    for pattern in (ADDRESS, re.escape(str(ROOT)), re.escape(tempfile.gettempdir())):
+    for pattern in (r"\b0x[0-9a-f]{6,}", re.escape(str(ROOT)), re.escape(tempfile.gettempdir())):
         if found := re.search(pattern, json.dumps(output)):
             raise BuildError(f"{where} puts out {found[0]!r}, which is different on every machine or run")
 
@@ -143,23 +141,9 @@ COPIES = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process can be copied. On macOS it can, but its own libraries may not work in the copy."""
 NAME = "warm-provisioner"
 IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.debugger", "IPython.core.oinspect", "chalk")
-NO_DEBUGGER = "debugpy"
-"""Half of the time in which a kernel starts goes into this, and nobody debugs a notebook that is only run."""
 OURS = ("lib", "drawing")
-READY = (
-    "lib.checker",
-    "lib.simulator.simulator",
-    "lib.simulator.running_loop",
-    "lib.checker.checker",
-    "lib.checker.notes",
-    "lib.checker.hidden_sizes",
-    "lib.suite.course.exercises",
-    "lib.suite.course.progress",
-    "lib.suite.course.solutions",
-)
+READY = ("simulator.running_loop", "checker.notes", "checker.hidden_sizes", "suite.course.exercises")
 """What nearly every notebook imports of lib, with all that these import; of drawing, it imports everything."""
-LAUNCHER = ["-m", "ipykernel_launcher"]
-"""How the command of a Python kernel goes on after the interpreter."""
 
 
 def pytest_configure() -> None:
@@ -176,7 +160,7 @@ class WarmProvisioner(LocalProvisioner):
     """Starts a kernel of this interpreter as a copy of the warm process, and any other as its base does."""
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
-        if not COPIES or cmd[:3] != [sys.executable, *LAUNCHER]:
+        if not COPIES or cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
             return await super().launch_kernel(cmd, **kwargs)
         self.process = cast(Any, _Copy(cmd[3:], str(kwargs.get("cwd") or os.getcwd()), kwargs["env"]))
         self.pid = self.pgid = self.process.pid
@@ -226,13 +210,14 @@ def _warm_process() -> tuple[IO[str], IO[str]]:
 def _serve(orders: IO[str], answers: IO[str]) -> None:
     """Make a copy for each line of orders, and answer with its process id."""
     modules = cast(dict[str, Any], sys.modules)
-    modules[NO_DEBUGGER] = None
+    # Half of the time in which a kernel starts goes into it, and nobody debugs a notebook that is only run.
+    modules["debugpy"] = None
     for name in [name for name in modules if name.partition(".")[0] in OURS]:
         del modules[name]
     for package in OURS:  # without its own lines
         modules[package] = module_from_spec(cast(ModuleSpec, find_spec(package)))
     drawing = (module.name for module in walk_packages(modules["drawing"].__path__, "drawing."))
-    for name in (*IMPORTED, *READY, *drawing):
+    for name in (*IMPORTED, *(f"lib.{name}" for name in READY), "lib.suite.course.solutions", *drawing):
         import_module(name)
     len(modules["lib.puzzles.records"].PUZZLES)  # which reads the records
     for package in OURS:

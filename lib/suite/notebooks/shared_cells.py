@@ -7,8 +7,7 @@ Shared cells are written once in solutions/parts/, and put where a source asks f
 
 in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words of this
 module are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has
-the line `# # $heading` for its title, and `$number_ddp` for the number of another puzzle; works are cited as
-`lib.suite.notebooks.references` says.
+the line `# # $heading` for its title, `$number_ddp` for the number of another puzzle, and citations, `[@zhao2023]`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
@@ -34,7 +35,6 @@ from lib.puzzles.records import (
     minutes_of_core,
     notebooks_before,
 )
-from lib.suite.notebooks.references import with_references
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
 
@@ -42,16 +42,14 @@ FRONT = {"index": "Map of the puzzles", "introduction": "Introduction"}
 """The notebooks before the puzzles, all numbered 00, and how links call them."""
 AFTER = {"pipelines": ("gallery", "The gallery of pipelines")}
 """Notebooks without a puzzle that come at the end of a chapter."""
-LISTEN = "*Listen for:*"
-"""What stands before the answer to a question that is to be discussed."""
+LISTEN = "*Listen for:*"  # what stands before the answer to a question that is to be discussed
 
 PART = re.compile(r"^# %% \[markdown\]\n# <!-- part: (\w+)(?: (\w+))? -->\n?$", re.MULTILINE)
 NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
 OF_RECORD = ("id", "title", "heading", "ranks")
-WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table", "words")
-"""The words of parts."""
+WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table", "words")  # the words of parts
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
 """What other packages of an environment need too: whatever version is there stays."""
 
@@ -319,38 +317,70 @@ def teaching(text: str) -> str:
     return "\n".join("|".join(map(summed, line.split("|"))) if line.startswith("|") else line for line in lines)
 
 
-# -- how long a notebook takes --------------------------------------------------------------------------------------
+# -- references -----------------------------------------------------------------------------------------------------
 
-A_MINUTE = 200
-"""Words that are read in a minute, of a text to think about."""
-A_LINE = 0.52
-"""Minutes for a line of the answer, of at most 88 columns: to have the idea, write it, run it, and read what came of
-it. Many lines look alike, and some are there for the harder goals only."""
-A_LINE_READ = 0.06
-"""Minutes for a line of code that is given, where its cell is not folded."""
-AROUND = 8
-"""Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
-ROUND = 5
-"""Minutes are multiples of this; nobody knows them better."""
-NEAR = 0.25
-"""How far from the estimate a record may be, as a part of it: some lines take more thought than others."""
-LINES = re.compile(r"^ *# --- your code.*\(about (\d+) lines?\) ---$", re.MULTILINE)
-FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+# Each work stands once in docs/references.toml, and a source cites it by its key: `[@zhao2023]`, or
+# `[@zhao2023, table 2]`, becomes `[1]`. Works are numbered in the order in which a notebook first cites them, and
+# `<!-- references -->` becomes their list.
+
+FILE = "docs/references.toml"
+CITATION = re.compile(r"\[@(?P<key>\w+)(?:, (?P<place>[^\]]+))?\]")
+LIST = "# <!-- references -->"
 
 
-def estimate(source: str) -> float:
-    """Estimate the minutes that a source takes a reader who knows PyTorch, and does no more than to pass: of its texts
-    all words count that are not folded, without the cells that all notebooks share, the lines to be written, and those
-    to be read."""
-    cells = re.split(r"^# %%", FOLDED.sub("", source), flags=re.MULTILINE)[1:]
-    heads = [cell.partition("\n")[::2] for cell in cells]
-    words = sum(len(text.replace("\n#", "\n").split()) for head, text in heads if head == " [markdown]")
-    given = [text for head, text in heads if not re.search(r"markdown|source_hidden|judge", head)]
-    written = sum(map(int, LINES.findall(source)))
-    read = sum(bool(line.strip()) for text in given for line in text.splitlines()) - written
-    return AROUND + words / A_MINUTE + A_LINE * written + A_LINE_READ * read
+@dataclass(frozen=True)
+class Work:
+    """A paper, a page, a pull request or a file that notebooks cite. `at` is what its link is called.
+
+    `checked` says what was looked up in it, its title or a claim that we cite it for too; it is empty for a work that
+    could not be opened, which its entry tells a reader.
+    """
+
+    authors: str
+    title: str
+    at: str
+    url: str
+    year: int | None = None
+    checked: str = ""
+
+    def __str__(self) -> str:
+        """Write it as an entry of a list, in Markdown."""
+        year = [str(self.year)] if self.year else []
+        entry = ", ".join([self.authors, f"*{self.title}*", *year, f"[{self.at}]({self.url})"])
+        return entry if self.checked else f"{entry} (not opened)"
 
 
-def near(minutes: int, estimated: float) -> bool:
-    """Return whether the minutes of a record are what may be said of such an estimate."""
-    return minutes % ROUND == 0 and abs(minutes - estimated) <= NEAR * estimated
+@cache
+def works(root: Path) -> dict[str, Work]:
+    """Read all works by key. Raises BuildError for a work that lacks a field, or has one too many."""
+    try:
+        return {key: Work(**fields) for key, fields in tomllib.loads((root / FILE).read_text("utf-8")).items()}
+    except (TypeError, tomllib.TOMLDecodeError) as error:
+        raise BuildError(f"{FILE}: {error}") from error
+
+
+def cited(text: str) -> list[str]:
+    """Give the keys that a source cites, each once, in the order of first use."""
+    return list(dict.fromkeys(match["key"] for match in CITATION.finditer(text)))
+
+
+def with_references(text: str, name: str, root: Path) -> str:
+    """Number the citations of a source, and put in the list of the works that it cites.
+
+    Raises BuildError for a key that docs/references.toml lacks, and for citations without a list or a list without any.
+    """
+    keys = cited(text)
+    if bool(keys) != (LIST in text.splitlines()):
+        raise BuildError(f"{name}: a source with citations such as [@key] has one line {LIST!r}, and no other has it")
+    if not keys:
+        return text
+    if unknown := [key for key in keys if key not in works(root)]:
+        raise BuildError(f"{name} cites {', '.join(unknown)}, which {FILE} does not have")
+
+    def number(match: re.Match[str]) -> str:
+        place = f", {match['place']}" if match["place"] else ""
+        return f"[{keys.index(match['key']) + 1}{place}]"
+
+    # Markdown joins lines into a paragraph; two blanks at the end of one keep the next entry on a line of its own.
+    entries = "  \n".join(f"# [{place}] {works(root)[key]}" for place, key in enumerate(keys, 1))
+    return CITATION.sub(number, text).replace(LIST, entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,7 +23,7 @@ from lib.suite.course.solutions import FOLDER, alternatives, description
 from lib.suite.notebooks.build import Source, build, read_sources, stale, without_demonstrations
 from lib.suite.notebooks.exports import read_notebook
 from lib.suite.notebooks.kernels import execute
-from lib.suite.notebooks.shared_cells import LISTEN, ROUND, estimate, near
+from lib.suite.notebooks.shared_cells import LISTEN
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function
@@ -33,8 +34,7 @@ from lib.trace.trace import Trace
 CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives", "teaching")
 LITTER = ("__pycache__", ".ipynb_checkpoints")
 TITLE = "# # $heading"
-FEWEST = 5
-"""Words that a hint has at least."""
+FEWEST = 5  # words that a hint has at least
 UNSOLVED = "it raises NotSolved"
 Function = Callable[..., Any]
 
@@ -231,6 +231,33 @@ def _teaching_problem(source: Source) -> str:
         return f"what to discuss is a question, and then {LISTEN} what to listen for"
     estimated = estimate(source.text)
     minutes = record.minutes + sum(part.minutes for part in of_one_notebook(record)[1:])
-    if not near(minutes, estimated):
+    if minutes % ROUND or abs(minutes - estimated) > NEAR * estimated:
         return f"minutes are {minutes}: say a multiple of {ROUND} near {estimated:.0f}, the estimate"
     return ""
+
+
+# -- how long a notebook takes --------------------------------------------------------------------------------------
+
+A_MINUTE = 200  # words that are read in a minute, of a text to think about
+# Minutes for a line of the answer, of at most 88 columns: to have the idea, write it, run it, and read what came of it.
+# Many lines look alike, and some are there for the harder goals only.
+A_LINE = 0.52
+A_LINE_READ = 0.06  # minutes for a line of code that is given, where its cell is not folded
+AROUND = 8  # minutes for what each notebook asks besides: predict, look at the pictures, check, review
+ROUND = 5  # minutes are multiples of this; nobody knows them better
+NEAR = 0.25  # how far from the estimate a record may be, as a part of it: some lines take more thought than others
+LINES = re.compile(r"^ *# --- your code.*\(about (\d+) lines?\) ---$", re.MULTILINE)
+FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+
+
+def estimate(source: str) -> float:
+    """Estimate the minutes that a source takes a reader who knows PyTorch, and does no more than to pass: of its texts
+    all words count that are not folded, without the cells that all notebooks share, the lines to be written, and those
+    to be read."""
+    cells = re.split(r"^# %%", FOLDED.sub("", source), flags=re.MULTILINE)[1:]
+    heads = [cell.partition("\n")[::2] for cell in cells]
+    words = sum(len(text.replace("\n#", "\n").split()) for head, text in heads if head == " [markdown]")
+    given = [text for head, text in heads if not re.search(r"markdown|source_hidden|judge", head)]
+    written = sum(map(int, LINES.findall(source)))
+    read = sum(bool(line.strip()) for text in given for line in text.splitlines()) - written
+    return AROUND + words / A_MINUTE + A_LINE * written + A_LINE_READ * read

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.suite.notebooks.references import FILE, cited, with_references, works
+from lib.suite.notebooks.shared_cells import FILE, cited, with_references, works
 from lib.suite.submissions.gap import BuildError
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,7 @@ from lib.errors.wording import amount
 from lib.schedules.data_parallel import checkpointed, zero
 from lib.suite.course.solutions import answer
 from lib.suite.notebooks.build import Source, read_sources
-from lib.suite.notebooks.references import LIST, cited
+from lib.suite.notebooks.shared_cells import LIST, cited
 from lib.suite.submissions.gap import parse
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import home, notebook_in, reference

@@ -39,8 +39,7 @@ from lib.suite.grade.results import write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
-SHOWN: Final = 40
-"""Students, and refused files, that the table in the terminal has."""
+SHOWN: Final = 40  # students, and refused files, that the table in the terminal has
 
 
 def grade_(
