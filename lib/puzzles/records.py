@@ -107,8 +107,7 @@ def core_of(puzzle: Puzzle) -> Puzzle:
     return core_of(PUZZLES[puzzle.deepens]) if puzzle.deepens else puzzle
 
 
-INTRODUCTION = 45
-"""Minutes that the introduction takes."""
+INTRODUCTION = 45  # minutes that the introduction takes
 
 
 def minutes_of_core() -> int:
@@ -164,10 +163,8 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     needed = {"title", "needs", "teaches", "minutes", "discuss", "hints", *of_kind}
     free = {"kind", "deepens", "part_of", *more}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
-        raise ValueError(
-            f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
-            f"see to {', '.join(sorted(wrong))}"
-        )
+        has, may, see = (", ".join(sorted(names)) for names in (needed, free, wrong))
+        raise ValueError(f"{key}: a {kind} has {has} and may have {may}; see to {see}")
     made: dict[str, Any] = {"kind": kind, **data}
     made |= {name: tuple(data.get(name, ())) for name in ("needs", "asks", "runs")}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])

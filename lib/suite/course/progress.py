@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -144,14 +145,13 @@ def solved() -> set[str]:
 def record(puzzle: str, more: Standing) -> None:
     """Add to what is recorded of a puzzle. What goes wrong is printed, in one line."""
     try:
-        file = place()
-        note = "" if file is None else add(file, puzzle, more)
-    except ProgressError as error:
-        note = f"Note: your progress is not recorded: {error}."
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        way_out = f"Set {VARIABLE} to a file that can be written, or to off."
-        note = f"Note: your progress is not recorded: {error.strerror or error}{where}. {way_out}"
+        note = "" if (file := place()) is None else add(file, puzzle, more)
+    except (ProgressError, OSError) as error:
+        why = str(error)
+        if isinstance(error, OSError):
+            where = f": {error.filename}" if error.filename else ""
+            why = f"{error.strerror or error}{where}. Set {VARIABLE} to a file that can be written, or to off"
+        note = f"Note: your progress is not recorded: {why}."
     _say(note)
 
 
@@ -199,10 +199,8 @@ def read(file: Path) -> dict[str, Standing]:
     try:
         return standings(data, file)
     except _Damaged as error:
-        number, kept = 1, file.with_name(f"{file.name}.damaged")
-        while kept.exists():
-            number += 1
-            kept = file.with_name(f"{file.name}.damaged.{number}")
+        names = (f"{file.name}.damaged{'' if number == 1 else f'.{number}'}" for number in count(1))
+        kept = next(path for path in map(file.with_name, names) if not path.exists())
         os.replace(file, kept)
         raise ProgressError(f"{file} was damaged: {error}. It is kept as {kept.name}, and a new one begun") from None
 

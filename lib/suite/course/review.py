@@ -142,15 +142,14 @@ class Review(Answer):
 
     def limits(self) -> Iterator[str]:
         """Yield each lower bound that speaks of this run, and how far the run is above it."""
-        bound, verdict = self._speaking(), self.verdict
-        if bound is None:
+        if (bound := self._speaking()) is None:
             return
+        verdict = self.verdict
         yield f"It ends no earlier than at time {_limit(bound.time, verdict.time)}"
         if bound.memory.value:
             yield f"It needs no less than {_limit(bound.memory, verdict.memory, ' elements')}"
         if bound.sent.value:
-            sent = figures.most_sent(self.mine)
-            yield f"Sent per rank is no less than {_limit(bound.sent, sent, ' elements')}"
+            yield f"Sent per rank is no less than {_limit(bound.sent, figures.most_sent(self.mine), ' elements')}"
 
     def both(self) -> str | None:
         """Say whether one schedule can have the least time and the least memory; None where no bounds speak."""
@@ -186,7 +185,7 @@ class Review(Answer):
         """Compare the run with the reference."""
         if self.reference is None:
             return "The timeline of the reference is shown beside a correct run only."
-        time, memory = figures.end(self.reference), float(figures.peak(self.reference).elements)
+        *_, (_, time, memory) = self.figures()
         early, small = round(self.verdict.time - time, 9), self.verdict.memory - memory
         when = f"{abs(early):.10g} time units {'later' if early > 0 else 'earlier'}" if early else "as early"
         size = f"{amount(abs(small))} elements {'more' if small > 0 else 'less'}" if small else "the same memory"

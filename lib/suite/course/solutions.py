@@ -32,17 +32,14 @@ FOLDER = "alternatives"  # the folder of the alternatives, in solutions/. Their 
 OFFICIAL = "official"  # the name of the solution to which others are alternatives
 
 
-# -- files ---------------------------------------------------------------------------------------------------------
-
-
 def answer(puzzle: str) -> str:
     """Return the lines of the official answer, as they stand between the markers of its source. BuildError without."""
     path = reference(puzzle)
     text = path.read_text("utf-8")
-    for found in find(text, path.name, path.stem if path.stem in PUZZLES else None):
-        if found.puzzle == puzzle:
-            return textwrap.dedent("\n".join(text.splitlines()[found.first : found.last - 1]))
-    raise BuildError(f"{path.name} holds no answer to {puzzle!r}")
+    every = find(text, path.name, path.stem if path.stem in PUZZLES else None)
+    if (found := next((one for one in every if one.puzzle == puzzle), None)) is None:
+        raise BuildError(f"{path.name} holds no answer to {puzzle!r}")
+    return textwrap.dedent("\n".join(text.splitlines()[found.first : found.last - 1]))
 
 
 def alternatives(puzzle: str, root: Path | None = None) -> list[Path]:
@@ -133,13 +130,12 @@ class Known(NamedTuple):
 @cache
 def known_ways(puzzle: str) -> tuple[Known, ...]:
     """Return the alternatives of a puzzle in figures, run once in a process."""
-    found: list[Known] = []
-    for name, path in files_of(puzzle).items():
-        if name != OFFICIAL:
-            trace = run_of_file(path, puzzle)
-            inside = not has_bound(puzzle) or lower_bound(puzzle).excuse(trace) is None
-            found.append(Known(name, figures.end(trace), float(figures.peak(trace).elements), inside))
-    return tuple(found)
+    runs = {name: run_of_file(path, puzzle) for name, path in files_of(puzzle).items() if name != OFFICIAL}
+    bound = lower_bound(puzzle) if has_bound(puzzle) else None
+    return tuple(
+        Known(name, figures.end(run), float(figures.peak(run).elements), bound is None or bound.excuse(run) is None)
+        for name, run in runs.items()
+    )
 
 
 # -- shown to those who have passed --------------------------------------------------------------------------------
@@ -169,15 +165,12 @@ def ways(puzzle: str) -> list[Way]:
     """Return the official answer, and then the alternatives. Each is run and checked now."""
     every: list[Way] = []
     for name, path in files_of(puzzle).items():
-        (about, worth), code = ("", ""), ""
-        if name == OFFICIAL:
-            code = answer(puzzle)
-        else:
+        said = "", "", answer(puzzle)
+        if name != OFFICIAL:
             text = path.read_text("utf-8")
-            about, worth = description(text)
             functions = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-            code = "\n\n\n".join(_source(text, node) for node in functions)
-        every.append(Way(name, path, about, worth, code, verdict_of(path, puzzle)))
+            said = *description(text), "\n\n\n".join(_source(text, node) for node in functions)
+        every.append(Way(name, path, *said, verdict_of(path, puzzle)))
     return every
 
 
@@ -237,8 +230,7 @@ def revealed(puzzle: str, way: str, call: str) -> Revealed:
         raise SourceError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
     one = every.pop(way)
     said = [f"**{puzzle}, {one.name}**" + (f": {one.figures}" if one.figures else "")]
-    said += [f"{one.about} {one.worth}"] if one.about else []
-    said.append(f"```python\n{one.code}\n```")
+    said += [f"{one.about} {one.worth}"] * bool(one.about) + [f"```python\n{one.code}\n```"]
     for other in every.values() if way == OFFICIAL else ():
         name = f"**{other.name}**" + (f" ({other.figures})" if other.figures else "")
         said.append(f"{name}: {other.about} {other.worth} `{call.format(other.name)}` shows its code.")
