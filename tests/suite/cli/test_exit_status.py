@@ -42,20 +42,14 @@ def test_what_is_not_handed_in_is_not_the_copy_of_whoever_looks(folder: Path, mo
 
 
 def test_json_is_all_that_is_said(folder: Path) -> None:
-    (folder / "good.py").write_text(
-        "print('loaded')\n" + passing().replace("def basic(model", "def basic(model"), "utf-8"
-    )
+    (folder / "good.py").write_text("print('loaded')\n" + passing(), "utf-8")
     (folder / "loud.py").write_text("def basic(model):\n    print('hello')\n    1 / 0\n", "utf-8")
     (folder / "open.py").write_text(STUB, "utf-8")
     result = puzzles("run", "--json", "good.py", "loud.py", "open.py", "absent.py", "basic")
     said = json.loads(result.stdout)
     assert result.stderr == ""
-    assert (result.exit_code, said["passed"], said["format"], said["version"]) == (
-        1,
-        False,
-        "llm-training-puzzles run",
-        1,
-    )
+    assert (result.exit_code, said["passed"]) == (1, False)
+    assert (said["format"], said["version"]) == ("llm-training-puzzles run", 1)
     right, loud, still_open, absent, ours = said["runs"]
     assert right == {**ours, "file": "good.py"}
     assert (right["state"], right["correct"], right["passed"], right["puzzle"]) == ("passed", True, True, "basic")
@@ -101,14 +95,10 @@ def test_whatever_a_function_does_it_fails_in_words(folder: Path, body: str, mon
     assert not load().get("basic", Standing()).passed
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("sys.exit(0)", "SystemExit: 0"),
-        ("os._exit(0)", "ended Python itself (exit status 0)"),
-        ("time.sleep(99)", ENDLESS),
-    ],
-)
+LEAVES = {"sys.exit(0)": "SystemExit: 0", "os._exit(0)": "ended Python itself (exit status 0)"}
+
+
+@pytest.mark.parametrize(("line", "said"), [*LEAVES.items(), ("time.sleep(99)", ENDLESS)])
 def test_what_stands_beside_the_function_is_not_run_and_what_is_imported_may_do_as_little(
     folder: Path, line: str, said: str
 ) -> None:
@@ -123,17 +113,13 @@ def test_what_stands_beside_the_function_is_not_run_and_what_is_imported_may_do_
     assert (result.exit_code, said in words(result)) == (1, True), result.output
 
 
+DEAR = [
+    pytest.param(one, marks=pytest.mark.thorough) for one in ("while True: pass", "sum(range(10**18))", "os._exit(0)")
+]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    "body",
-    [
-        "time.sleep(99)",  # which costs nothing
-        *(
-            pytest.param(one, marks=pytest.mark.thorough)
-            for one in ("while True: pass", "sum(range(10**18))", "os._exit(0)")
-        ),
-    ],
-)
+@pytest.mark.parametrize("body", ["time.sleep(99)", *DEAR])  # the first costs nothing
 def test_no_command_waits_for_ever(folder: Path, command: str, body: str) -> None:
     (folder / "mine.py").write_text(f"import os, time\n\n\ndef basic(model):\n    {body}\n", "utf-8")
     result = puzzles(*COMMANDS[command].split(), "--limit", LIMIT)
@@ -161,10 +147,8 @@ def test_a_file_of_brackets_is_refused(folder: Path, name: str) -> None:
 
 
 def test_a_notebook_ends_like_a_file(folder: Path) -> None:
-    cell: dict[str, Any] = {
-        "cell_type": "code",
-        "source": ["import time\n", "def basic(model):\n", "    time.sleep(99)\n"],
-    }
+    lines = ["import time\n", "def basic(model):\n", "    time.sleep(99)\n"]
+    cell: dict[str, Any] = {"cell_type": "code", "source": lines}
     (folder / "01_basic.ipynb").write_text(json.dumps({"cells": [cell]}), "utf-8")
     result = puzzles("run", "01_basic.ipynb", "--limit", LIMIT)
     assert (result.exit_code, ENDLESS in words(result)) == (1, True)

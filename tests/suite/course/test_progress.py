@@ -310,11 +310,6 @@ def test_it_holds_no_time_of_the_day(file: Path) -> None:
     assert file.read_bytes() == first
 
 
-def test_no_file_is_no_progress(file: Path) -> None:
-    assert progress.read(file) == {}
-    assert not file.parent.exists()
-
-
 def test_puzzles_of_another_version_are_kept(file: Path) -> None:
     put(file, not_known_here=entry(goal="whatever"))
     progress.add(file, "ddp", Standing(runs=1))

@@ -189,16 +189,6 @@ test_an_output_is_shown_where_nothing_of_the_students_is_in_it = Said(__file__, 
 )
 
 
-def test_an_output_has_the_number_of_the_run_that_it_is_of() -> None:
-    ran = {"cell_type": "code", "id": "a", "source": "1", "execution_count": 4}
-    output = {"output_type": "execute_result", "execution_count": 4, "data": {}}
-    student = {"cells": [{**ran, "execution_count": None, "outputs": []}]}
-    (cell,) = demonstrated(student, {"cells": [{**ran, "outputs": [output]}]})["cells"]
-    assert cell["execution_count"] == 4
-    assert cell["outputs"] == [output]
-    assert student["cells"][0]["outputs"] == []
-
-
 @pytest.mark.parametrize("path", STUDENTS, ids=lambda path: path.stem)
 def test_students_notebooks_can_be_read_before_they_are_run(path: Path) -> None:
     cells: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["cells"]
