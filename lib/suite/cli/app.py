@@ -105,12 +105,12 @@ class Door(_Quick, TyperGroup):
             from lib.suite.submissions.gap import BuildError
             from lib.suite.submissions.source import SourceError
 
-            if isinstance(error, Stub):
-                print(error)
-                raise typer.Exit(1) from None
             if isinstance(error, (SourceError, BuildError, ProgressError)):
                 fail(str(error))
-            raise
+            if not isinstance(error, Stub):
+                raise
+            print(error)
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
@@ -189,9 +189,9 @@ def export(
             written = [autograder(names or [], config, output or Path("autograder.zip"))]
         elif nbgrader:
             asked = [name for name in names or PUZZLES if name in PUZZLES]
-            Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
-            notebooks, folder = chosen(names or list(PUZZLES)), output or Path("nbgrader")
-            written = export_nbgrader(notebooks, folder, assignment, need=need, hidden=hidden, seed=seed)
+            rules: dict[str, Any] = {"need": need, "hidden": hidden, "seed": seed}
+            Config().with_options(puzzles=asked, **rules).assignment()
+            written = export_nbgrader(chosen(names or [*PUZZLES]), output or Path("nbgrader"), assignment, **rules)
         else:
             written = export_colab(chosen(names or []), output or Path("colab"))
     except AssignmentError as error:  # what is asked cannot be asked
@@ -239,9 +239,6 @@ def _become(command: list[str], folder: Path, environment: dict[str, str]) -> in
 
 CONFIG = Path(__file__).parents[1] / "notebooks" / "lab_config"
 """Settings of JupyterLab's that no option has: the question whether it may show news is not asked."""
-FIRST = "00_index.ipynb"
-PLACES = ("PUZZLES_FOLDER", "PUZZLES_PROGRESS")
-"""The variables that name places, which may be said from the folder where we are."""
 
 
 def lab_command(options: Sequence[str]) -> list[str]:
@@ -250,7 +247,7 @@ def lab_command(options: Sequence[str]) -> list[str]:
     ImportError without JupyterLab.
     """
     need_extra("notebook", "JupyterLab needs", "jupyterlab")
-    ours = [f"--LabApp.default_url=/lab/tree/{FIRST}"]
+    ours = ["--LabApp.default_url=/lab/tree/00_index.ipynb"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         ours.append("--allow-root")
     if os.name != "nt":
@@ -265,13 +262,11 @@ def lab_environment() -> dict[str, str]:
     scripts = sysconfig.get_path("scripts")
     path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != scripts]
     config = [str(CONFIG), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    told = {name: os.environ.get(name, "") for name in PLACES}
-    return {
-        **os.environ,
-        **{name: os.path.abspath(place) for name, place in told.items() if place and place.lower() != "off"},
-        "PATH": os.pathsep.join([scripts, *path]),
-        "JUPYTER_CONFIG_PATH": os.pathsep.join(config),
-    }
+    # These name places, which may be said from the folder where we are.
+    told = {name: os.environ.get(name, "") for name in ("PUZZLES_FOLDER", "PUZZLES_PROGRESS")}
+    places = {name: os.path.abspath(place) for name, place in told.items() if place and place.lower() != "off"}
+    ours = {"PATH": os.pathsep.join([scripts, *path]), "JUPYTER_CONFIG_PATH": os.pathsep.join(config)}
+    return {**os.environ, **places, **ours}
 
 
 def trust(notebooks: Iterable[Path]) -> None:

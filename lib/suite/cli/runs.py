@@ -168,13 +168,13 @@ def check(
 
     with console().status("Running every notebook, solved and unsolved"):
         findings = verify(home(), stored=stored)
-    table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
+    table = Table("", *CHECKS)
     for stem in sorted({finding.stem for finding in findings}):
-        cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
-        table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
+        cells = {f.check: Text("FAIL", "red") if f.problem else Text("ok") for f in findings if f.stem == stem}
+        table.add_row(stem, *(cells.get(check, Text("-")) for check in CHECKS))
     show_table(table)
-    if problems:
-        fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
+    if problems := [f"{one.stem}, {one.check}: {one.problem}" for one in findings if one.problem]:
+        fail("\n".join(problems))
     say("All is in order.")
 
 
@@ -296,7 +296,13 @@ def demo(
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
     if made_up:
-        return _made_up_class(output or Path("class"), students)
+        from lib.suite.notebooks.exports import ASKED, STUDENTS, write_class
+
+        folder, people = output or Path("class"), students or len(STUDENTS)
+        files = write_class(folder, students)
+        say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
+        roster = f" --roster {folder / 'roster.csv'}" if students else ""
+        return say(f"Grade them: puzzles grade {folder}{roster} --out report")
     from rich.table import Table
 
     from drawing.timeline.schedule import picture_of_trace
@@ -317,12 +323,3 @@ def demo(
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
     show_table(table)
     raise typer.Exit(0 if correct else 1)
-
-
-def _made_up_class(folder: Path, number: int) -> None:
-    from lib.suite.notebooks.exports import ASKED, STUDENTS, write_class
-
-    files, people = write_class(folder, number), number or len(STUDENTS)
-    say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
-    roster = f" --roster {folder / 'roster.csv'}" if number else ""
-    say(f"Grade them: puzzles grade {folder}{roster} --out report")

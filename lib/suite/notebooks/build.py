@@ -19,17 +19,10 @@ from lib.extras import install
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, chapters
 from lib.suite.notebooks.shared_cells import expand, glossary_page, puzzles_page, reading_order, teaching
+from lib.suite.submissions import locations
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
-from lib.suite.submissions.locations import (
-    PAGES,
-    is_worked_on,
-    named,
-    notebook_in,
-    notebooks_below,
-    place_of,
-    source_of,
-)
+from lib.suite.submissions.locations import PAGES, named, notebook_in, notebooks_below, place_of, source_of
 from lib.suite.submissions.needed import parts_of
 from lib.suite.submissions.statements import names_of, statements
 
@@ -117,17 +110,15 @@ def read_sources(folder: Path) -> list[Source]:
             where = f"; it belongs in {source_of(path.stem)}" if path.stem in PUZZLES else ""
             raise BuildError(f"solutions/{place} is the source of no puzzle in its chapter{where}")
     for path in sorted(there, key=lambda path: order[path.relative_to(folder).as_posix()]):
-        text = path.read_text("utf-8")
-        name = path.stem
-        answers = find(text, path.name, None if name in PAGES else name)
-        if name not in PAGES:
-            for answer in answers:
-                if answer.puzzle not in PUZZLES:
-                    wrong = f"no puzzle is {answer.puzzle!r}; there are {', '.join(PUZZLES)}"
-                    raise BuildError(f"{path.name}, line {answer.first}: {wrong}")
-            if not answers:
-                gap = "`# --- your code (about N lines) ---`"
-                raise BuildError(f"{path.name}: no {gap}: students would get the answer")
+        text, is_page = path.read_text("utf-8"), path.stem in PAGES
+        answers = find(text, path.name, None if is_page else path.stem)
+        if not is_page and not answers:
+            gap = "`# --- your code (about N lines) ---`"
+            raise BuildError(f"{path.name}: no {gap}: students would get the answer")
+        for answer in answers:
+            if not is_page and answer.puzzle not in PUZZLES:
+                wrong = f"no puzzle is {answer.puzzle!r}; there are {', '.join(PUZZLES)}"
+                raise BuildError(f"{path.name}, line {answer.first}: {wrong}")
         sources.append(Source(path, text, tuple(answers)))
     if not sources:
         raise BuildError(f"{folder} holds no <chapter>/<puzzle>.py to build from")
@@ -174,10 +165,8 @@ def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
 def left_behind(root: Path) -> list[str]:
     """Return the notebooks below `root` of puzzles that have another number or chapter by now."""
     whole = {*PAGES, *(name for name, record in PUZZLES.items() if not record.part_of)}
-    found = ((folder, path) for folder in ("solutions", "puzzles") for path in notebooks_below(root / folder))
-    wrong = [
-        path for folder, path in found if (name := named(path)) in whole and path != notebook_in(root / folder, name)
-    ]
+    found = [(root / top, path) for top in ("solutions", "puzzles") for path in notebooks_below(root / top)]
+    wrong = (path for top, path in found if (name := named(path)) in whole and path != notebook_in(top, name))
     return [path.relative_to(root).as_posix() for path in wrong]
 
 
@@ -211,7 +200,7 @@ def _is_worked_on(path: Path) -> bool:
     text = path.read_text("utf-8")
     # What is built has a number where it has outputs; whoever runs it comes through cells that have none.
     run = (cell.get("execution_count") and not cell["outputs"] for cell in json.loads(text)["cells"])
-    return is_worked_on(text, path) or any(run)
+    return locations.is_worked_on(text, path) or any(run)
 
 
 # -- demonstrations ------------------------------------------------------------------------------------------------

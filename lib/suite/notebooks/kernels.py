@@ -114,9 +114,8 @@ def joined(outputs: list[Any]) -> list[Any]:
     """Return outputs in which neighbouring pieces of one stream are one: how they were cut up is chance."""
     joined: list[Any] = []
     for output in outputs:
-        last: Any = joined[-1] if joined else {}
-        if output["output_type"] == "stream" and last.get("name") == output["name"]:
-            last["text"] += output["text"]
+        if joined and output["output_type"] == "stream" and joined[-1].get("name") == output["name"]:
+            joined[-1]["text"] += output["text"]
         else:
             joined.append(output)
     return joined

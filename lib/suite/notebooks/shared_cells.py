@@ -24,17 +24,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from lib.puzzles import records
 from lib.puzzles.puzzle import Puzzle
-from lib.puzzles.records import (
-    PUZZLES,
-    by_chapter,
-    chapters,
-    core_of,
-    glossary,
-    minutes_of,
-    minutes_of_core,
-    notebooks_before,
-)
+from lib.puzzles.records import PUZZLES, by_chapter, chapters, core_of, minutes_of, minutes_of_core
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
 
@@ -190,7 +182,7 @@ def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
     """The Markdown table of some puzzles, for the index."""
     lines = ["| puzzle | what it is about | minutes | solve first |", "|---|---|---|---|"] if puzzles else []
     for puzzle in puzzles:
-        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in notebooks_before(puzzle))
+        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in records.notebooks_before(puzzle))
         first = before or _link("introduction", "index")
         lines.append(f"| {_link(puzzle.id, 'index')} | {puzzle.teaches} | {minutes_of(puzzle)} | {first} |")
     return [*lines, ""] if puzzles else []
@@ -199,7 +191,7 @@ def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
 def _words(here: str = "") -> list[str]:
     """The Markdown table of the field's words, with links from a notebook, or with the ids of their puzzles."""
     lines = ["| word | what it is | in our code | puzzle |", "|---|---|---|---|"]
-    for word, term in glossary().items():
+    for word, term in records.glossary().items():
         label = PUZZLES[term.puzzle].label
         puzzle = _link(term.puzzle, here, label) if here else f"{label} `{term.puzzle}`"
         lines.append(f"| **{word}** | {term.says} | {term.ours} | {puzzle} |")

@@ -84,12 +84,12 @@ def _record_problem(root: Path, record: Puzzle) -> str:
         return "it has no goals"
     if record.kind == "function" and not record.table:
         return "its table is empty"
+    before = [one.id for one in PUZZLES.values() if one.number < record.number]
     for need in record.needs:  # each comes earlier, so there can be no circle
-        if need not in PUZZLES:
-            return f"it needs {need!r}, and there is no such puzzle"
-        if PUZZLES[need].number >= record.number:
-            return f"it needs {need!r}, which does not come before it"
-    if record.deepens and (record.deepens not in PUZZLES or PUZZLES[record.deepens].number >= record.number):
+        if need not in before:
+            why = "which does not come before it" if need in PUZZLES else "and there is no such puzzle"
+            return f"it needs {need!r}, {why}"
+    if record.deepens and record.deepens not in before:
         return f"it deepens {record.deepens!r}, which is no puzzle that comes before it"
     if not record.deepens and (deeper := [need for need in record.needs if PUZZLES[need].deepens]):
         return f"it is on the core path, and needs {deeper[0]!r}, which may be skipped"
@@ -163,9 +163,9 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
             problem = outcome.notes[0]
     yield Finding(record.stem, "reference", problem)
     if record.hidden and not isinstance(function, str) and not record.is_function:
-        outcomes = {size: _outcome(function, record, root, **size.given()) for size in record.hidden}
-        wrong = {size: why for size, why in outcomes.items() if isinstance(why, str)}
-        said = [f"{at.ranks} ranks, {at.layers} layers, {at.batches} batches: {why}" for at, why in wrong.items()]
+        outcomes = [(size, _outcome(function, record, root, **size.given())) for size in record.hidden]
+        sizes = "{0.ranks} ranks, {0.layers} layers, {0.batches} batches: {1}"
+        said = [sizes.format(size, why) for size, why in outcomes if isinstance(why, str)]
         said += [str(error)] if (error := wrong_with(function, record)) is not None else []
         yield Finding(record.stem, "hidden sizes", "\n".join(said))
 

@@ -22,18 +22,8 @@ from lib.suite.cli.console import fail, numbers, option, progress, say, show_tab
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
+from lib.suite.grade.intake import roster as tables
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.roster import (
-    DEADLINE,
-    SUBMITTED,
-    Roster,
-    TableError,
-    by_hand,
-    enrolled,
-    read_roster,
-    read_table,
-    to_fill_in,
-)
 from lib.suite.grade.intake.submission import Collected, Submission
 from lib.suite.grade.results import write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
@@ -86,16 +76,16 @@ def grade_(
             puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
         )
         config_.assignment(config_.puzzles or ())
-        listed = Roster() if roster is None else read_roster(roster)
+        listed = tables.Roster() if roster is None else tables.read_roster(roster)
         by_person = [path for path in marks or () if path.exists()]
         for path in by_person:
-            read_table(path)
+            tables.read_table(path)
         if column is not None and column not in listed.headings:
             there = ", ".join(listed.headings) or "no roster: name it with --roster"
-            raise TableError(f"--column {column}: the roster has no such column\n  got: {there}")
+            raise tables.TableError(f"--column {column}: the roster has no such column\n  got: {there}")
         collected, problems = _collected(submissions, listed, config_)
         assignment = config_.assignment(worked_on(collected) if config_.puzzles is None else config_.puzzles)
-    except (AssignmentError, TableError) as error:
+    except (AssignmentError, tables.TableError) as error:
         fail(str(error), status=2)
     except FileNotFoundError as error:
         fail(f"there is no file {error.filename}", status=2)
@@ -111,8 +101,8 @@ def grade_(
         with progress("Grading") as done:
             book = replace(grade(collected, assignment, out, jobs=jobs or cores, done=done), problems=problems)
         try:
-            book = by_hand(book, by_person, assignment.rules)
-        except (TableError, OSError) as error:  # a table without the columns of marks
+            book = tables.by_hand(book, by_person, assignment.rules)
+        except (tables.TableError, OSError) as error:  # a table without the columns of marks
             book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
         results = write_results(book, out)
         with progress("Drawing") as done:
@@ -127,7 +117,7 @@ def grade_(
         say(visible(f"To upload: {path}"))
     for path in marks or ():
         if path not in by_person:
-            to_fill_in(book, path)
+            tables.to_fill_in(book, path)
             say(visible(f"To fill in: {path}, which the next run reads and never changes"))
     say(visible(f"To show to the class: {out / LEADERBOARD}"))
     say(visible(f"The report: {index}"))
@@ -149,7 +139,7 @@ def _apart(submissions: list[Path], out: Path) -> None:
             fail(f"{out} and {path} lie in each other: keep the report apart, with --out", status=2)
 
 
-def _collected(paths: Sequence[Path], roster: Roster, config: Config) -> tuple[Collected, tuple[str, ...]]:
+def _collected(paths: Sequence[Path], roster: tables.Roster, config: Config) -> tuple[Collected, tuple[str, ...]]:
     """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
     collected, problems = collect(paths), tuple[str, ...]()
     if not collected.submissions:
@@ -157,7 +147,7 @@ def _collected(paths: Sequence[Path], roster: Roster, config: Config) -> tuple[C
         more = f", and {counted(len(others), 'file')} more that cannot be graded" if others else ""
         fail(f"there is no notebook (.ipynb) and no .py in {', '.join(map(str, paths))}{first}{more}", status=2)
     if roster.people:
-        collected, problems = enrolled(collected, roster)
+        collected, problems = tables.enrolled(collected, roster)
     known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
     unknown = [one for one in config.rules.extensions if one not in known]
     strangers = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
@@ -248,7 +238,7 @@ def _times(metadata: Path) -> tuple[tuple[str, str], ...]:
     """The times at which it was handed in and is due, from the file that Gradescope writes, if there is one."""
     try:
         data: Any = json.loads(metadata.read_text("utf-8"))
-        said = {SUBMITTED[0]: data["created_at"], DEADLINE: data["assignment"]["due_date"]}
+        said = {tables.SUBMITTED[0]: data["created_at"], tables.DEADLINE: data["assignment"]["due_date"]}
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     return tuple((name, text) for name, text in said.items() if isinstance(text, str))
