@@ -122,7 +122,8 @@ def reveal(
         if (standing is None or not standing.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
             standing = Standing(runs=1, passed=True)
     else:
-        standing = Standing.of(outcome(str(file), puzzle=puzzle, limit=limit).verdict)
+        judged = outcome(str(file), puzzle=puzzle, limit=limit).verdict
+        standing = judged and Standing.of(judged)
     if (missing := refusal(puzzle, standing)) is not None:
         say(missing)
         raise typer.Exit(1)
@@ -248,8 +249,8 @@ class Watcher:
         title(f"{puzzle} ({path.name})")
         if tried.printed:
             say(tried.printed.rstrip("\n"))
-        if tried.text:
-            say(tried.text)
+        if text := tried.text():
+            say(text)
         if tried.state == "passed":
             following = "All puzzles are solved."
             if (record := next_puzzle({str(puzzle), *solved()})) is not None:

@@ -17,7 +17,7 @@ from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, console, draw_thing, fail, numbers, option, say, show_table, title, width
-from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
+from lib.suite.course.subject import Attempt, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 
 COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
@@ -44,15 +44,15 @@ def run(
     if len(asked) > 1 and save is not None:
         raise typer.BadParameter("--save takes the Trace of one run")
     if is_one := len(asked) == 1 and not json:
-        attempts, first = [], outcome(whats[0], puzzle=puzzle, **given)
+        attempts = [(whats[0], outcome(whats[0], puzzle=puzzle, **given))]
     else:
         attempts = [(what, attempt(what, one, **given)) for what, one in asked]
-        first = attempts[0][1].outcome
-    if save is not None and first is not None:
+    first = attempts[0][1]
+    if save is not None and first.verdict is not None:
         if first.run is None:
             raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
         first.run.trace.save(save)
-    if is_one and first is not None:
+    if is_one:
         return _tell(first)
     passed = all(tried.state == "passed" for _, tried in attempts)
     if json:
@@ -62,16 +62,16 @@ def run(
     raise typer.Exit(0 if passed else 1)
 
 
-def _tell(result: Outcome) -> None:
-    say(result.text(width()))
-    if not result.passed:
+def _tell(tried: Attempt) -> None:
+    say(tried.text(width()))
+    if tried.state != "passed":
         raise typer.Exit(1)
 
 
 def _measured(tried: Attempt) -> tuple[Verdict, Run] | None:
     """The verdict on a correct run, and the run: any other has no figures to speak of."""
-    match tried.outcome:
-        case Outcome(Verdict(correct=True) as verdict, run=Run() as ran):
+    match tried:
+        case Attempt(verdict=Verdict(correct=True) as verdict, run=Run() as ran):
             return verdict, ran
         case _:
             return None
@@ -79,7 +79,7 @@ def _measured(tried: Attempt) -> tuple[Verdict, Run] | None:
 
 def _error(tried: Attempt, name: str) -> str:
     """What is said of an attempt without a verdict."""
-    return str(NotSolved(tried.puzzle or name)) if tried.state == "unsolved" else tried.text
+    return str(NotSolved(tried.puzzle or name)) if tried.state == "unsolved" else tried.text()
 
 
 def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
@@ -122,7 +122,7 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
 
     runs: list[dict[str, Any]] = []
     for file, tried in attempts:
-        verdict = tried.outcome and tried.outcome.verdict
+        verdict = tried.verdict
         row: dict[str, Any] = {"file": file, "puzzle": tried.puzzle, "state": tried.state}
         row |= {"passed": tried.state == "passed", "correct": verdict and verdict.correct, "goals": []}
         row |= dict.fromkeys(("best", "time", "memory", "rank", "sent"))

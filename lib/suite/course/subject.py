@@ -27,7 +27,7 @@ from lib.suite.submissions.locations import is_edition, is_source, located, note
 from lib.suite.submissions.table import Answer, Given, ask_here
 from lib.trace.trace import Trace
 
-R = TypeVar("R", "Run", "Outcome")
+R = TypeVar("R", "Run", "Attempt")
 PATIENCE = 30.0
 """Seconds that a function may run when the command runs it once; more, where somebody asks for another size."""
 
@@ -43,43 +43,34 @@ class Run:
     printed: str = ""
     sized: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of running something: the verdict, what was printed, and the run, which a plain function has not."""
-
-    verdict: Verdict | FunctionVerdict
-    printed: str = ""
-    run: Run | None = None
-
-    @property
-    def passed(self) -> bool:
-        """True where it reaches the first goal. At a size that was asked for there is none, and correct is enough."""
-        return self.verdict.passed and not self.aimless
-
     @property
     def aimless(self) -> bool:
         """True for a run of no puzzle, although nobody has asked for another size: then there is no goal to reach."""
-        return self.run is not None and self.run.puzzle is None and not self.run.sized
-
-    def text(self, width: int = 100) -> str:
-        """Return the verdict in words, with bars that leave room for their figures on lines of so many characters."""
-        bars = max(4, min(24, width - 42))
-        text = self.verdict.text(bars) if isinstance(self.verdict, Verdict) else self.verdict.text()
-        return text + "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." * self.aimless
+        return self.puzzle is None and not self.sized
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The state of running something: `state` is one of `lib.suite.submissions.source`. `text` says why there is
-    no verdict, or is the verdict's; `printed` is what the function printed. `puzzle` is None where it could not be
-    told."""
+    """What came of running something: `state` is one of `lib.suite.submissions.source`, "passed" where it reaches the
+    first goal; at a size that was asked for there is none, and correct is enough. `why` says why there is no verdict,
+    and `printed` is what the function printed. `puzzle` is None where it could not be told, and `run` for a plain
+    function."""
 
     puzzle: str | None
     state: str
-    text: str = ""
+    why: str = ""
     printed: str = ""
-    outcome: Outcome | None = None
+    verdict: Verdict | FunctionVerdict | None = None
+    run: Run | None = None
+
+    def text(self, width: int = 100) -> str:
+        """Return the verdict in words, with bars that leave room for their figures on lines of so many characters; or
+        why there is none."""
+        if not isinstance(self.verdict, Verdict):
+            return self.why if self.verdict is None else self.verdict.text()
+        aimless = self.run is not None and self.run.aimless
+        text = self.verdict.text(max(4, min(24, width - 42)))
+        return text + "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." * aimless
 
 
 class Failed(PuzzleError):
@@ -113,7 +104,7 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, pri
     return _printed(subject.run) if prints else subject.run()
 
 
-def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome:
+def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Attempt:
     """Run it as `run` does, and judge it. What is solved is recorded as progress."""
     return _printed(_Subject(what, puzzle, limit, size).outcome)
 
@@ -137,7 +128,7 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
     try:
         subject = _Subject(str(what), puzzle, limit, size, exact=True)
         name = subject.puzzle
-        found = subject.outcome()
+        return subject.outcome()
     except Stub:
         return Attempt(name, "unsolved")
     except Failed as failed:
@@ -146,8 +137,6 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
         return Attempt(name, _state_of(Path(what), name, error), str(error))
     except (PuzzleError, TraceError, BuildError, OSError) as error:
         return Attempt(name, "failed", str(error))
-    state = "passed" if found.passed else "missed" if found.verdict.correct else "failed"
-    return Attempt(name, state, found.text(), found.printed, found)
 
 
 def _state_of(path: Path, puzzle: str | None, error: SourceError) -> str:
@@ -235,7 +224,7 @@ class _Subject:
         about = puzzle if record.fits(found.trace) and "mesh" not in size else None
         return replace(found, trace=replace(found.trace, puzzle=about), puzzle=about)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Attempt:
         """The verdict on it. One on your own function, at the size of its puzzle, is recorded as progress."""
         found = None
         if self.is_function:
@@ -246,7 +235,10 @@ class _Subject:
             verdict = check(found.trace, found.puzzle)
         if self.is_own:
             progress.checked(verdict, found and found.trace)
-        return Outcome(verdict, found.printed if found else "".join(self.printed[:1]), found)
+        passed = verdict.passed and not (found is not None and found.aimless)
+        state = "passed" if passed else "missed" if verdict.correct else "failed"
+        printed = "".join(self.printed[:1]) if found is None else found.printed
+        return Attempt(self.puzzle, state, printed=printed, verdict=verdict, run=found)
 
     def ask(self, inputs: Sequence[Given]) -> Sequence[Answer]:
         """Ask the plain function; that of a file in a process of its own, and what it printed is kept."""

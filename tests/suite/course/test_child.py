@@ -32,7 +32,7 @@ def tried(path: Path, body: str, limit: float = 30) -> tuple[str, str, str]:
     path.write_text(f"{HEAD}def basic(model):\n    {body}\n", "utf-8")
     found = attempt(path, "basic", limit)
     assert found.puzzle == "basic"
-    return found.state, found.text, found.printed
+    return found.state, found.text(), found.printed
 
 
 def test_a_solution_passes_and_is_recorded(file: Path, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_solution_passes_and_is_recorded(file: Path, tmp_path: Path) -> None:
     mine.write_text(reference("ddp").read_text("utf-8"), "utf-8")
     found = attempt(mine, "ddp")
     assert found.state == "passed"
-    assert found.text.startswith("Correct!\nTime 5.6,")
+    assert found.text().startswith("Correct!\nTime 5.6,")
     assert load() == {"ddp": Standing(1, True, "as good as our reference", 5.6, 1_572_864.0)}
 
 
@@ -96,12 +96,12 @@ def test_a_file_called_as_a_module_of_pythons_is_in_nobodys_way(write: Path) -> 
     for name in ("random", "json", "lib"):
         (write.parent / f"{name}.py").write_text("raise RuntimeError\n", "utf-8")
     write.write_text("def basic(model):\n    model.get_activation([0])\n", "utf-8")
-    assert attempt(write, "basic", 30).text.startswith("Not one correct training step.")
+    assert attempt(write, "basic", 30).text().startswith("Not one correct training step.")
 
 
 def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
     found = attempt(tmp_path / "01_basic.ipynb", "basic", 30)
-    assert (found.state, found.text) == ("failed", f"there is no file {tmp_path / '01_basic.ipynb'}")
+    assert (found.state, found.text()) == ("failed", f"there is no file {tmp_path / '01_basic.ipynb'}")
 
 
 FORGED = encode(Trace.of(run(wrong)))
