@@ -103,7 +103,7 @@ def test_the_run_command_has_the_same_words(tmp_path: Path) -> None:
         path = next(folder(tmp_path / how, {name: content}).iterdir())
         found = attempt(path, "ddp" if "ddp" in name else None, 10)
         assert found.state == STATE[how], (how, found)
-        assert why.rstrip(";") in found.text() or how in ("unsolved", "unreadable", "picture", "unrelated"), found.text()
+        assert why.rstrip(";") in found.text() or how in ("unsolved", "unreadable", "picture", "unrelated"), found
 
 
 def test_a_renamed_function_is_refused_once_where_the_puzzle_is_nowhere_else(tmp_path: Path) -> None:
