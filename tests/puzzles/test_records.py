@@ -1,4 +1,5 @@
-"""The records: chapters in order, numbers that follow from it, and nothing in a record that is of no use."""
+"""The records: chapters in order, numbers that follow from it, and nothing in a record that is of no use; the
+glossary: each word is taught by a puzzle that there is, and stands in its notebook."""
 
 import re
 from dataclasses import replace
@@ -14,7 +15,9 @@ from lib.checker.checker import check
 from lib.cluster.mesh import Mesh
 from lib.puzzles import records
 from lib.puzzles.puzzle import Puzzle, Row
-from lib.puzzles.records import Chapter, by_chapter, chapters, puzzle_of_file, schedule_record
+from lib.puzzles.records import Chapter, by_chapter, chapters, glossary, puzzle_of_file, schedule_record
+from lib.suite.notebooks.shared_cells import glossary_page
+from lib.suite.submissions.locations import home, reference
 from tests.support.said import Said
 
 SCHEDULE = {
@@ -192,3 +195,19 @@ def test_stages_divide_what_they_share(family: Family) -> None:
     assert family.layers % family.stages == 0
     assert family.ranks % family.stages == 0
     assert family.batches % family.replicas == 0
+
+
+@pytest.mark.parametrize("word", glossary())
+def test_a_word_stands_in_the_notebook_that_teaches_it(word: str) -> None:
+    text = reference(PUZZLES[glossary()[word].puzzle].notebook).read_text("utf-8")
+    said = " ".join(re.sub(r"^#", " ", text, flags=re.MULTILINE).split())
+    assert re.search(rf"(?<![a-z]){re.escape(word)}", said, re.IGNORECASE)
+
+
+def test_each_of_our_words_is_another() -> None:
+    assert not [word for word, term in glossary().items() if term.ours.strip("`").lower() == word.lower()]
+
+
+def test_the_page_has_the_words_of_the_records() -> None:
+    page = (home() / "docs" / "glossary.md").read_text("utf-8")
+    assert glossary_page(page) == page

@@ -3,7 +3,7 @@
 import pytest
 
 from lib import PUZZLES
-from lib.suite.course.exercises import QUANTITIES
+from lib.suite.course.exercises import QUANTITIES, measured
 from lib.suite.course.solutions import alternatives, files_of, run_of_file
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES, judged, way
@@ -34,6 +34,6 @@ def test_no_puzzle_is_left_out() -> None:
 
 @pytest.mark.parametrize("puzzle", [puzzle for puzzle in SCHEDULES if PUZZLES[puzzle].predicts])
 def test_one_of_our_ways_is_what_a_page_asks_to_predict(puzzle: str) -> None:
-    runs = [run_of_file(path, puzzle) for path in files_of(puzzle).values()]
-    for quantity, figure in ((QUANTITIES[name], figure) for name, figure in PUZZLES[puzzle].predicts):
-        assert "right" in [quantity.verdict(figure, quantity.measure(run)) for run in runs], quantity.name
+    runs = [measured(run_of_file(path, puzzle)) for path in files_of(puzzle).values()]
+    for name, figure in PUZZLES[puzzle].predicts:
+        assert "right" in [QUANTITIES[name].verdict(figure, run[name]) for run in runs], name

@@ -178,7 +178,6 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
 
 
 def _figures(order: Order) -> str:
-    """Describe how good an order is."""
     timed, passes = orders.at_equal_costs(order), compute_only(order)
     sizes = {"rank": len(order), "stage": len(places(passes)), "microbatch": batches_of(passes)}
     size = ", ".join(counted(number, name) for name, number in sizes.items())

@@ -128,7 +128,6 @@ def _show(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> 
 
 
 def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -> None:
-    """Say what the step of a plan is made of, what fills its memory, and what each choice costs one step away."""
     say(f"\n{best.plan.mesh}: {one.seconds:.2f} s.")
     for name, time in sorted(one.parts.items(), key=lambda part: -part[1]):
         if time > 0.001 * one.seconds:

@@ -83,7 +83,6 @@ def _error(tried: Attempt, name: str) -> str:
 
 
 def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
-    """What came of each file, and a table of all."""
     from rich.table import Column, Table
     from rich.text import Text
 

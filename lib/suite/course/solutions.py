@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
@@ -108,13 +108,11 @@ def run_of(puzzle: str) -> tuple[Trace, bool]:
     if (here := passed_here.get(puzzle)) is not None:
         return here, True
     if known().get(puzzle, Standing()).passed:
-        try:
-            with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
-                run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
+        # A notebook that was emptied since says so where it is opened.
+        with suppress(SourceError, PuzzleError, OSError), redirect_stdout(StringIO()):
+            run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
             if check(run, puzzle).correct:
                 return run, True
-        except (SourceError, PuzzleError, OSError):
-            pass
     return schedule_of(puzzle), False
 
 

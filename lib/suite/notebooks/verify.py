@@ -171,7 +171,6 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
 
 
 def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:
-    """Say what is wrong with the other ways to do a puzzle."""
     for path in alternatives(record.id, root):
         outcome = _outcome(_function(path, record.id), record, root, record.id)
         if isinstance(outcome, str):

@@ -116,16 +116,12 @@ def _cell(puzzle: ClassPuzzle, score: Score) -> dict[str, Any]:
     """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
     state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
     order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
-    more: list[str] = []
-    if score.correct and puzzle.asked.goals:
-        more.append(f"{goals}/{len(puzzle.asked.goals)} goals")
-    if score.correct and score.hidden:
-        more.append(f"{score.hidden_passed}/{len(score.hidden)} sizes")
-    return {"puzzle": puzzle.asked.puzzle, "state": state, "order": order, "more": " · ".join(more)}
+    counts = (goals, puzzle.asked.goals, "goals"), (score.hidden_passed, score.hidden, "sizes")
+    more = " · ".join(f"{have}/{len(all_)} {what}" for have, all_, what in counts if score.correct and all_)
+    return {"puzzle": puzzle.asked.puzzle, "state": state, "order": order, "more": more}
 
 
 def _whole(student: Student) -> str:
-    """All points of a student in words."""
     return f"{amount(student.points)} of {amount(student.of)} points"
 
 
