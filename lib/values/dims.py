@@ -6,8 +6,10 @@ are a set by its runs, so that a million rows that lie together cost as much as 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, starmap
 from typing import Final, NamedTuple, TypeVar, cast
@@ -339,31 +341,22 @@ def listed_numbers(pieces: Pieces) -> int:
     return len(pieces.runs) if isinstance(pieces, RunSet) else len(pieces)
 
 
-class Relation:
-    """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked
-    out once.
+@dataclass(frozen=True)
+class Relation(ABC):
+    """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked out
+    once.
 
-    Two of a subclass that say the same (`said`) are equal: layers that are alike then have one schema, and one table of
-    what is known.
+    Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
     """
 
-    def __init__(self, needs: Callable[[int], Iterable[int]], *said: object) -> None:
-        self.needs, self.said = needs, said
-        self._known: dict[Pieces, RunSet] = {}
-
-    def __eq__(self, other: object) -> bool:
-        # A bare Relation is known by its function alone, and two lambdas that say the same are not equal to Python.
-        return self is other or (type(other) is type(self) is not Relation and self.said == cast(Relation, other).said)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.said))
+    _known: dict[Pieces, RunSet] = field(init=False, compare=False, repr=False, default_factory=dict[Pieces, RunSet])
 
     def __call__(self, items: Pieces) -> RunSet:
         found = self._known.get(items)
         if found is None:
-            found = self._known[items] = self.union(RunSet.of(items))
+            found = self._known[items] = self.needed(RunSet.of(items))
         return found
 
-    def union(self, items: RunSet) -> RunSet:
-        """Return what all of them need."""
-        return RunSet.of({one for item in items for one in self.needs(item)})
+    @abstractmethod
+    def needed(self, items: RunSet) -> RunSet:
+        """Return what any of them needs."""

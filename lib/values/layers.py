@@ -161,7 +161,7 @@ class Shape:
         are alike."""
         first = self.descriptions[0]
         data = {"batch": self.items, **first.space, "features": LAYER_KINDS[first.kind].kind.width(first)}
-        edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data.items())]
+        edges: list[Dims] = [{role: dim(role, size) for role, size in data.items()}]
         kinds: list[LayerKind] = []
         for number, layer in enumerate(self.descriptions):
             cls, of = LAYER_KINDS[layer.kind].kind, self.of(number)
@@ -171,7 +171,7 @@ class Shape:
             if not all(0 <= one <= number for one in of):
                 raise ValueError(f"layer {number} takes activations from 0 to {number}; got of={of}")
             dims = [edges[one] for one in of]
-            sizes = {role: one.size for role, one in dims[0] if role in (*SPACE, "features")}
+            sizes = {role: one.size for role, one in dims[0].items() if role in (*SPACE, "features")}
             if sizes != (takes := {**layer.space, "features": cls.width(layer)}):
                 raise ValueError(f"layer {number} takes {_size_words(takes)}, and is given {_size_words(sizes)}")
             try:
@@ -179,7 +179,7 @@ class Shape:
             except ValueError as error:
                 raise ValueError(f"layer {number}: {error}") from None
             edges.append(kinds[-1].gives)
-        if "experts" in dict(edges[-1]):
+        if "experts" in edges[-1]:
             raise ValueError(
                 "tokens that are dispatched to experts are combined again: give a layer of the kind combine"
             )
@@ -206,9 +206,10 @@ class Shape:
         for number, (dims, uses) in enumerate(zip(edges, used, strict=True)):
             before = kinds[number - 1] if number or alike else None
             owes = [one for kind, place in uses for one in kind.owes[place]]
-            owes += [Sum("uses", dim("uses", len(uses)))] if len(uses) > 1 else []
-            activations.append(once(dims, before.opens if before else (), before.running if before else 0))
-            gradients.append(once(dims, tuple(owes), 0))
+            owes += [Sum(dim("uses", len(uses)))] if len(uses) > 1 else []
+            spaces = tuple(dims.values())
+            activations.append(once(spaces, before.opens if before else (), before.running if before else 0))
+            gradients.append(once(spaces, tuple(owes), 0))
         # One layer stands for all, so its output is the next one's input: one schema, with one table.
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
@@ -226,7 +227,7 @@ class Shape:
             ]
             # Layers that are alike are one, with one table of places.
             wired = *kind.activations, *kind.gradients, *kind.uses, kind.output, kind.output_gradient
-            kinds[number] = known.setdefault((replace(kind.layer, of=()), kind.dims, kind.other, *wired), kind)
+            kinds[number] = known.setdefault((replace(kind.layer, of=()), *wired), kind)
         give(self, activations=activations, gradients=gradients)
 
     def schema_of(self, tensor: str, layer: int) -> Schema | None:

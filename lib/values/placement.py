@@ -318,7 +318,7 @@ def union(parts: Iterable[Part]) -> Part:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
-    """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim).
+    """A kind of tensor: its dims, and the dims over which it may be a partial sum. The name of each is its role.
 
     `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
     dims need is done, and what they do not need is not in it. `running`: what a partial sum has besides, for each of
@@ -342,21 +342,22 @@ class Schema:
 
     def __init__(
         self,
-        dims: Sequence[tuple[str, Dim]],
-        sums: Sequence[tuple[str, Dim]] = (),
+        dims: Sequence[Dim],
+        sums: Sequence[Dim] = (),
         related: Iterable[tuple[str, str, Relation]] = (),
         running: Fraction | int = 0,
     ) -> None:
-        roles, spaces = zip(*dims, *sums, strict=True)
+        spaces = *dims, *sums
+        roles = tuple([dim.name for dim in spaces])
         # `shards` and `batches` are what the original's students know; both are views of one dim each.
         split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
-        route = next((dim.route for _, dim in dims if dim.route is not None), None)
+        route = next((dim.route for dim in dims if dim.route is not None), None)
         give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
         give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
         give(self, unions={}, _rest=None, _places={})
-        give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
+        give(self, size=prod(dim.size for dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
         """Return the place with these parts, of the dims and then of the sums."""

@@ -285,7 +285,7 @@ class Swept(Math):
         wide: list[int] = []
         for role, size in layer.space.items():
             here = items(at.part(role)).tolist()
-            of = [self.taken(role, q) for q in range(dict(self.kind.gives)[role].size)]
+            of = [self.taken(role, q) for q in range(self.kind.gives[role].size)]
             inside = [[one if one is not None and 0 <= one < size else None for one in taken] for taken in of]
             given = [taken for taken in inside if all(one is None or one in here for one in taken)]
             lines.append([[None if one is None else here.index(one) for one in taken] for taken in given])
@@ -307,7 +307,7 @@ class Swept(Math):
         """Zeros for what is not here of what the input gives."""
         for axis, (role, size) in enumerate(self.kind.layer.space.items(), 2):
             here, mine = items(at.part(role)).tolist(), items(place.part(role)).tolist()
-            of = [self.taken(role, q) for q in range(dict(self.kind.gives)[role].size)]
+            of = [self.taken(role, q) for q in range(self.kind.gives[role].size)]
             every = [
                 q
                 for q, taken in enumerate(of)
