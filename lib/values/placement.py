@@ -368,8 +368,8 @@ class Schema:
 
     def at(self, parts: Mapping[str, Part]) -> Place:
         """Return the place with parts by their roles, each the same pieces of its dim here; others are whole."""
-        here = zip(self.roles, self.spaces, strict=True)
-        return self.place(*[dim.like(part) if (part := parts.get(role)) else dim.whole for role, dim in here])
+        found = [dim.like(parts[dim.name]) if dim.name in parts else dim._whole or dim.whole for dim in self.spaces]
+        return self.place(*found)
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import AVERAGED, OUTPUTS, SPACE, Pieces, Relation, Run, RunSet
-from lib.values.kinds.kind import GRID, LayerKind, Sum, fits, fraction, part, same
+from lib.values.kinds.kind import GRID, LayerKind, Sum, fits, fraction, part
 from lib.values.kinds.linear import Linear
 from lib.values.placement import Dim, Part, Place
 
@@ -222,19 +222,19 @@ class Convolution(Swept, Linear):
     def output_of(self, inp: Value, other: Any) -> Place:
         _has_all_taps(other)
         fits("input of forward", inp, other, "in")
-        parts = {**same(inp), **self.given("forward", inp)}
+        parts = {**inp.place.named, **self.given("forward", inp)}
         return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         sums = self.fits_outputs(op, inp, grad)
         # By the grid of the output: the halo makes rows of the input overlap, and those of the output do not.
-        by_weight = self.by_weight({**same(grad), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        by_weight = self.by_weight({**grad.place.named, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
         _has_all_taps(other)
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
-        parts = {**same(inp), "features": part(other, "in"), "terms": part(other, "out")}
+        parts = {**inp.place.named, "features": part(other, "in"), "terms": part(other, "out")}
         return by_weight, self.back(0, {**parts, **sums})
 
 

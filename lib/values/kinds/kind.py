@@ -238,18 +238,17 @@ class LayerKind(ABC):
             if inp is not grad and inp.place.batches != grad.place.batches:
                 raise RuleError(facts.OtherBatches(op, inp, grad))
             self._done(op, inp, grad, other)
-            self.alike(op, inp, grad, *[role for role in inp.place.named if role not in self.free])
+            if inp.place is not grad.place:  # else all of it is alike
+                self.alike(op, inp, grad, *[role for role in inp.place.named if role not in self.free])
             self.fit(op, inp, other)
             keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
         return self.known_back[key]
 
     def _done(self, op: str, inp: Value, grad: Value | None, other: Value | None) -> None:
         """Check that nothing that a layer is given waits for the rest of a sum; a weight never does."""
-        done(f"input of {op}", inp)
-        if grad is not None:
-            done(f"gradient given to {op}", grad)
-        if other is not None and not other.place.sharded:
-            done(f"{self.takes} of {op}", other)
+        for value, role in (inp, "input of"), (grad, "gradient given to"), (other, f"{self.takes} of"):
+            if value is not None and value.place.open:
+                done(f"{role} {op}", value)
 
     def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
         """Return what an operation on so many batches costs, in batches of a layer of the unit's size."""
@@ -323,11 +322,6 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
 def part(value: Any, role: str) -> Part:
     """Return which part of a dim a value has."""
     return value.place.part(role)
-
-
-def same(value: Value) -> dict[str, Part]:
-    """Return the parts that a value has of all dims but the features."""
-    return dict(zip(value.place.schema.roles, value.place.dims[:-1], strict=False))
 
 
 def fraction_of_grid(place: Place) -> Fraction:

@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from lib.values.dims import DIMS
-from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, fraction_of_grid, part, same
-from lib.values.placement import Place, Schema
+from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, fraction_of_grid, part
+from lib.values.placement import Place
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -38,15 +38,13 @@ class Linear(LayerKind):
         self.work *= outputs
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        if _uncut(inp, other, self.output):
-            return inp.place
+        if other.place.complete and inp.place.plain and inp.place.schema is self.output:
+            return inp.place  # nothing is cut: by far the most common case
         fits("input of forward", inp, other, "in")
-        return self.output.at({**same(inp), "features": part(other, "out"), "terms": part(other, "in")})
+        return self.output.at({**inp.place.named, "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        parts = same(inp)
-        if inp.place is grad.place and _uncut(grad, other, self.gradients[0]):
-            return self.by_weight(parts), grad.place
+        parts = inp.place.named
         # dW = x^T dy has the rows that x has as features, and the columns that dy has.
         by_weight = self.by_weight({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
@@ -66,12 +64,6 @@ class Linear(LayerKind):
         return fraction_of_grid(places[0])
 
 
-def _uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
-    """Tell whether all of a weight meets all features, and gives as many: what comes of it has the value's own
-    place."""
-    return weight is not None and weight.place.complete and value.place.plain and value.place.schema is gives
-
-
 class Norm(LayerKind):
     """Each row divided by the root of the mean of its squares, times a gain for each feature."""
 
@@ -87,7 +79,7 @@ class Norm(LayerKind):
             fits(f"input of {op}", inp, other, "in")
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        return self.by_weight(same(inp)), self.back(0, inp.place.named)
+        return self.by_weight(inp.place.named), self.back(0, inp.place.named)
 
 
 class LayerNorm(Norm):
@@ -130,12 +122,12 @@ class Embedding(LayerKind):
         self.work = self.layer.points * features
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        return self.output.at({**same(inp), "features": part(other, "out"), "vocabulary": part(other, "in")})
+        return self.output.at({**inp.place.named, "features": part(other, "out"), "vocabulary": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
         rows = {} if other is None else {"in": part(other, "in")}
         # Only rows of the table that are here have been looked up, so the gradient has these.
-        return self.by_weight({**same(inp), "out": grad.place.dims[-1], **rows}), None
+        return self.by_weight({**inp.place.named, "out": grad.place.dims[-1], **rows}), None
 
 
 class CrossEntropy(LayerKind):
@@ -152,7 +144,8 @@ class CrossEntropy(LayerKind):
         self.work = 0
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        return self.output.at({**same(inp), "vocabulary": part(inp, "features")})
+        logits = part(inp, "features")
+        return self.output.at({**inp.place.named, "features": self.gives["features"].whole, "vocabulary": logits})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
