@@ -368,7 +368,7 @@ class Schema:
 
     def at(self, parts: Mapping[str, Part]) -> Place:
         """Return the place with parts by their roles, each the same pieces of its dim here; others are whole."""
-        found = [dim.like(parts[dim.name]) if dim.name in parts else dim._whole or dim.whole for dim in self.spaces]
+        found = [dim.like(parts[dim.name]) if dim.name in parts else dim.whole for dim in self.spaces]
         return self.place(*found)
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:

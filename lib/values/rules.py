@@ -8,6 +8,7 @@ it makes, once nothing can go wrong any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain
@@ -24,8 +25,6 @@ from lib.values.values import Activation, ActivationGrad, Home, OptState, Value,
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
 """What a kind of layer takes beside its input."""
-ENOUGH = 40
-"""Batches that are not there, after which no more are looked at."""
 
 
 def need(kind: type[T], value: Any, role: str, op: str) -> T:
@@ -88,58 +87,38 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
     weight = kind.weight
     if weight is None:
         raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
-    first = weight.spaces[0]
-    # Experts stay whole: a shard is some of them, and not a piece of each.
-    if not dim and first.counted:
-        if first.size % total:
-            raise RuleError(facts.Undivided(None, DIMS[first.name].plural, first.size, total))
-        each = first.size // total
-        return weight.cut(first.piece(first.size, RunSet.span(shard * each, (shard + 1) * each)))
-    if not dim:
-        return weight.cut(first.shard(shard, total))
-    if "out" not in weight.roles:
+    if dim and "out" not in weight.roles:
         raise RuleError(facts.NotCut(made(Weight, layer, shape.layers, weight.whole), "out", None))
-    columns = weight.spaces[weight.roles.index("out")]
-    if columns.size % total:
-        raise RuleError(facts.Undivided(None, "columns", columns.size, total))
-    return weight.whole.having("out", columns.shard(shard, total))
+    cut = weight.spaces[weight.roles.index("out") if dim else 0]
+    # Only shards of a weight's first dim may end within a row; experts stay whole, and a shard is some of them.
+    if (dim or cut.counted) and cut.size % total:
+        raise RuleError(facts.Undivided(None, DIMS[cut.name].plural, cut.size, total))
+    if not cut.counted:
+        return weight.whole.having(cut.name, cut.shard(shard, total))
+    each = cut.size // total
+    return weight.cut(cut.piece(cut.size, RunSet.span(shard * each, (shard + 1) * each)))
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
-    """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
+    """The batches that are asked for. Takes no more of them than there can be, as an iterator may go on for ever."""
     most = 2 * shape.items + 1000  # they may be repeated
-    # A step of n microbatches may ask for sets of n batches: where Python's own list or range has nothing but plain
-    # numbers that there are, the set is made without a step of ours for each of them.
-    kind = cast("type[Any]", type(batches))
-    given = cast("Sequence[int]", batches)
-    if kind is range:
-        plainly = max(map(abs, (cast(range, batches).start, cast(range, batches).stop))) <= most  # len has an end, too
-    else:
-        plainly = kind in (list, tuple) and len(given) <= most and {*map(type, given)} == {int}
-    if plainly and given and 0 <= min(given) <= max(given) < shape.items:
-        numbers = frozenset(given)
-        shape.activations[0].spaces[0].may_make(numbers)
-        return numbers
-    found: set[Any] = set()
-    wrong: set[Any] = set()
     try:
-        for number, item in enumerate(batches):
-            batch = plain(item)
-            found.add(batch)
-            if type(batch) is not int or not 0 <= batch < shape.items:
-                wrong.add(batch)
-                # An iterator may go on for ever; of a list what is wrong is told whole, up to a bound.
-                if len(wrong) > ENOUGH or not isinstance(batches, Collection):
-                    break
-            if number >= most:
-                raise RuleError(facts.EndlessBatches(shape.items, most))
+        given = list(islice(batches, most + 1))
+        # A step of n microbatches may ask for sets of n batches: no step of ours for each plain number.
+        if not {*map(type, given)} <= {int}:
+            given = [*map(plain, given)]
+        numbers = frozenset(given)
     except TypeError:
         raise RuleError(facts.NotBatches(batches)) from None
-    if wrong:
-        raise RuleError(facts.NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
-    made = frozenset(found)
-    shape.activations[0].spaces[0].may_make(made)
-    return made
+    if numbers and not ({*map(type, numbers)} == {int} and 0 <= min(numbers) <= max(numbers) < shape.items):
+        wrong = [one for one in given if type(one) is not int or not 0 <= one < shape.items]
+        if not isinstance(batches, Collection):  # of what may go on for ever the first one will do
+            numbers, wrong = frozenset(given[: given.index(wrong[0]) + 1]), wrong[:1]
+        raise RuleError(facts.NoBatch(frozenset(wrong), numbers, shape.batches, shape.padding))
+    if len(given) > most:
+        raise RuleError(facts.EndlessBatches(shape.items, most))
+    shape.activations[0].spaces[0].may_make(numbers)
+    return numbers
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
