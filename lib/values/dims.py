@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, starmap
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from lib.errors.wording import runs
 from lib.values.table import table
@@ -28,106 +28,100 @@ Run = tuple[int, int]
 N = TypeVar("N", int, int | Fraction)
 
 
-class DimKind(NamedTuple):
+@dataclass(frozen=True)
+class DimKind:
     """A kind of dim.
 
-    `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several.
-    `counted`: it is made of whole elements, and a part of it is a set of these; any other is cut into n equal pieces,
-    which may end within an element. `field`: what the classic values call its pieces. `partial`: tensors are only
-    summed over it, never split along it.
+    `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several: where
+    nothing is said, the role without its s, and with it. `counted`: it is made of whole elements, and a part of it is a
+    set of these; any other is cut into n equal pieces, which may end within an element. `partial`: tensors are only
+    summed over it, never split along it. `field`: what the classic values call its pieces.
 
     The rest is advice: how to get values that are `alike` in it, how to count each of its pieces `once`, and what a sum
     that lacks some of them is `owed`.
     """
 
     role: str
-    noun: str
-    plural: str
     counted: bool = False
-    field: str | None = None
     partial: bool = False
+    noun: str = ""
+    plural: str = ""
+    field: str | None = None
     alike: str = ""
     once: str = ""
     owed: str = ""
 
+    def __post_init__(self) -> None:
+        plural = self.plural or self.role.replace("_", " ")
+        object.__setattr__(self, "plural", plural)
+        object.__setattr__(self, "noun", self.noun or plural.removesuffix("s"))
 
-def _of_a_grid(role: str) -> DimKind:
+
+def _of_a_grid(of: str) -> DimKind:
     """A dim of a grid beside its rows."""
-    what = role[:-1]
     return DimKind(
-        role,
-        f"grid {what}",
-        f"grid {what}s",
+        of,
         counted=True,
-        alike=f"put together along one dim of a grid at a time: parts of the same {what}s that differ in their rows",
-        once=f"each rank has {what}s of its own: cut them off where others have them, too",
+        plural=f"grid {of}",
+        alike=f"put together along one dim of a grid at a time: parts of the same {of} that differ in their rows",
+        once=f"each rank has {of} of its own: cut them off where others have them, too",
         owed="sum it over all ranks that have a part of the grid: await model.allreduce(gradient, layer)",
     )
 
 
 def _outputs(of: str) -> DimKind:
     """The row of OUTPUTS for a dim of a grid."""
-    what = of[:-1]
     return DimKind(
         OUTPUTS[of],
-        f"output {what}",
-        f"output {what}s",
         counted=True,
         partial=True,
-        alike=f"the gradient of a {what} that several ranks took is a sum: each brings what its own {what}s of the "
+        plural=f"output {of}",
+        alike=f"the gradient of a {of[:-1]} that several ranks took is a sum: each brings what its own {of} of the "
         "output gave",
-        once=f"each {what} of the output counts once: look for a halo that was added twice, and for two ranks that "
-        f"worked out\nthe same {what}",
-        owed=f"the gradient of a halo goes home: cut it off, send it to the rank that has these {what}s, and there "
-        f"add it\nto the edge. Inner {what}s are done by themselves",
+        once=f"each {of[:-1]} of the output counts once: look for a halo that was added twice, and for two ranks that "
+        f"worked out\nthe same {of[:-1]}",
+        owed=f"the gradient of a halo goes home: cut it off, send it to the rank that has these {of}, and there "
+        f"add it\nto the edge. Inner {of} are done by themselves",
     )
 
 
 def _averaged(of: str) -> DimKind:
     """The row of AVERAGED for a dim of a grid."""
-    what = of[:-1]
     return DimKind(
         AVERAGED[of],
-        f"averaged {what}",
-        f"averaged {what}s",
         counted=True,
         partial=True,
-        alike=f"parts of a mean are added once each, over other {what}s each",
-        once=f"each {what} counts once: each rank brings what its own {what}s gave",
-        owed=f"it knows nothing of the other {what}s. Sum it over the ranks that have these: "
+        plural=f"averaged {of}",
+        alike=f"parts of a mean are added once each, over other {of} each",
+        once=f"each {of[:-1]} counts once: each rank brings what its own {of} gave",
+        owed=f"it knows nothing of the other {of}. Sum it over the ranks that have these: "
         "await model.allreduce(value, layer)",
     )
 
 
 _ROWS = (
-    DimKind("batch", "batch", "batches", counted=True, field="batches"),
-    DimKind("in", "shard", "shards", field="shards"),
+    DimKind("batch", counted=True, noun="batch", plural="batches", field="batches"),
+    DimKind("in", plural="shards", field="shards"),
     DimKind(
         "out",
-        "column shard",
-        "columns",
+        noun="column shard",
+        plural="columns",
         alike="put together what has the same columns; give load_weights the same total and dim everywhere",
         once="each rank loads columns of its own, with its place in the group as the shard",
     ),
     DimKind(
         "features",
-        "feature",
-        "features",
         alike="put together one thing at a time: batches of the same features, or features of the same batches",
     ),
     DimKind(
         "terms",
-        "part",
-        "part",  # as in "part 0-1 of 4 of a sum"
         partial=True,
+        plural="part",  # as in "part 0-1 of 4 of a sum"
         alike="a partial sum is added to the other parts of the same sum, once each: by an all-reduce or a "
-        "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it "
-        "is",
+        "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it is",
         once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
     ),
     DimKind(
-        "rows",
-        "row",
         "rows",
         counted=True,
         alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
@@ -136,8 +130,6 @@ _ROWS = (
         owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
     ),
     DimKind(
-        "keys",
-        "key",
         "keys",
         counted=True,
         partial=True,
@@ -148,18 +140,15 @@ _ROWS = (
     ),
     DimKind(
         "queries",
-        "query",
-        "queries",
         counted=True,
         partial=True,
+        noun="query",
         alike="gradients that different queries gave stay apart, and are put together when all queries are in each",
         once="each block of queries counts once: look for a step of the ring that is made twice, and for two "
         "ranks\nwith the same tokens",
         owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
     ),
     DimKind(
-        "uses",
-        "use",
         "uses",
         counted=True,
         partial=True,
@@ -168,9 +157,8 @@ _ROWS = (
     ),
     DimKind(
         "vocabulary",
-        "part of the vocabulary",
-        "vocabulary",
         partial=True,
+        noun="part of the vocabulary",
         alike="what part of the vocabulary each rank has is a part of a sum, which is added and not put together: "
         "with an\nall-reduce over the ranks that have the rest of the vocabulary",
         once="each part of the vocabulary counts once: each rank brings what its own shard gave",
@@ -178,8 +166,6 @@ _ROWS = (
         "the\nrest of the vocabulary: await model.allreduce(value, layer)",
     ),
     DimKind(
-        "experts",
-        "expert",
         "experts",
         counted=True,
         alike="each rank has its own experts, which see the tokens of all ranks: what is of one expert is put "
@@ -190,12 +176,10 @@ _ROWS = (
         "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
         "reduce-scatter",
     ),
-    DimKind("taps", "tap", "taps", counted=True),
+    DimKind("taps", counted=True),
     _outputs("rows"),
-    _of_a_grid("columns"),
-    _of_a_grid("planes"),
-    _outputs("columns"),
-    _outputs("planes"),
+    *map(_of_a_grid, SPACE[1:]),
+    *map(_outputs, SPACE[1:]),
     *map(_averaged, SPACE),
 )
 # Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
