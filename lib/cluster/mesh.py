@@ -167,12 +167,10 @@ class Mesh(Given):
         """Return the rank at the given coordinates, one for each axis."""
         if set(coordinates) != set(self.axes):
             raise ValueError(f"give one coordinate for each of {list(self.axes)}; got {list(coordinates)}")
-        place = 0
         for axis, size in self.axes.items():
             if not 0 <= coordinates[axis] < size:
                 raise ValueError(f"axis {axis!r} has coordinates 0 to {size - 1}; got {coordinates[axis]}")
-            place = place * size + coordinates[axis]
-        return self.ranks[place]
+        return self.ranks[self._number(coordinates, self.axes)]
 
     def group(self, rank: int, *axes: str) -> tuple[int, ...]:
         """Return the ranks that differ from `rank` along `axes` only, ordered by coordinate."""
@@ -186,9 +184,13 @@ class Mesh(Given):
         """Return the number of the row of data that a rank works on, where the data is split along `axes`, the last of
         which varies fastest. Ranks that differ along other axes only work on the same row."""
         self._along(axes)
-        mine, number = self.coordinates(rank), 0
+        return self._number(self.coordinates(rank), axes)
+
+    def _number(self, coordinates: Mapping[str, int], axes: Iterable[str]) -> int:
+        """The place along axes, of which the last varies fastest."""
+        number = 0
         for axis in axes:
-            number = number * self.axes[axis] + mine[axis]
+            number = number * self.axes[axis] + coordinates[axis]
         return number
 
     def rows(self, *axes: str) -> tuple[tuple[int, ...], ...]:

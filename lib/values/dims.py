@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, starmap
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from lib.errors.wording import runs
 from lib.values.table import table
@@ -221,9 +221,7 @@ class RunSet(Set[int]):
 
     def rest(self, size: int) -> RunSet:
         """Return the numbers below `size` that are not in it."""
-        # A gap lies between the end of one run and the beginning of the next: pair the ends one place further on.
-        ends = [0, *chain.from_iterable(self.runs), size]
-        return RunSet(*[(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
+        return RunSet(*gaps(self.runs, size))
 
     def nth(self, low: int, high: int) -> RunSet:
         """Return the numbers from the one at place `low`, in order, to the one before place `high`."""
@@ -264,19 +262,7 @@ class RunSet(Set[int]):
         return isinstance(other, frozenset) and self == RunSet.of(cast("frozenset[int]", other))
 
     def __and__(self, other: Iterable[int]) -> RunSet:
-        mine, theirs = self.runs, RunSet.of(other).runs
-        found: list[Run] = []
-        # As in a merge: whichever run ends first has met all that it can meet.
-        at = to = 0
-        while at < len(mine) and to < len(theirs):
-            first, after = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
-            if first < after:
-                found.append((first, after))
-            if mine[at][1] < theirs[to][1]:
-                at += 1
-            else:
-                to += 1
-        return RunSet(*found)
+        return RunSet(*common(self.runs, RunSet.of(other).runs))
 
     __rand__ = __and__
 
@@ -308,6 +294,29 @@ def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
         elif low < high:
             found.append((low, high))
     return tuple(found)
+
+
+def common(mine: Sequence[tuple[N, N]], theirs: Sequence[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
+    """Return what two unions of ranges have in common. In each they are in order, and no two touch."""
+    found: list[tuple[N, N]] = []
+    # As in a merge: whichever range ends first has met all that it can meet.
+    at = to = 0
+    while at < len(mine) and to < len(theirs):
+        low, high = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
+        if low < high:
+            found.append((low, high))
+        if mine[at][1] < theirs[to][1]:
+            at += 1
+        else:
+            to += 1
+    return tuple(found)
+
+
+def gaps(ranges: Iterable[tuple[N, N]], size: int) -> tuple[tuple[N, N], ...]:
+    """Return what lies between ranges that are in order, from 0 to a size."""
+    # A gap is from the end of one range to the beginning of the next: pair the ends one place further on.
+    ends: list[Any] = [0, *chain.from_iterable(ranges), size]
+    return tuple([(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
 
 Pieces = frozenset[int] | RunSet

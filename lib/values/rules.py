@@ -93,10 +93,11 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
     # Only shards of a weight's first dim may end within a row; experts stay whole, and a shard is some of them.
     if (dim or cut.counted) and cut.size % total:
         raise RuleError(facts.Undivided(None, DIMS[cut.name].plural, cut.size, total))
-    if not cut.counted:
-        return weight.whole.having(cut.name, cut.shard(shard, total))
     each = cut.size // total
-    return weight.cut(cut.piece(cut.size, RunSet.span(shard * each, (shard + 1) * each)))
+    mine = (
+        cut.piece(cut.size, RunSet.span(shard * each, (shard + 1) * each)) if cut.counted else cut.shard(shard, total)
+    )
+    return weight.whole.having(cut.name, mine)
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
