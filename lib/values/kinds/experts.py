@@ -247,9 +247,6 @@ class Combine(_Moved):
         self.opens = (Sum(self.dims["experts"]),)
         self.work = 0
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        return None, self.back(0, inp.place.named)  # of the gradient alone comes that of all experts
-
 
 class Experts(Linear):
     """A linear layer for each expert, on the tokens that go to it."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import AVERAGED, OUTPUTS, SPACE, Pieces, Relation, Run, RunSet
-from lib.values.kinds.kind import GRID, LayerKind, Sum, fits, fraction, part
+from lib.values.kinds.kind import GRID, LayerKind, Sum, part
 from lib.values.kinds.linear import Linear
 from lib.values.placement import Dim, Part, Place
 
@@ -191,8 +191,7 @@ class Swept(LayerKind):
             found[role] = self.gives[role].piece(stencil.outputs, given)
         return found
 
-    def fits_outputs(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
-        """Return the parts of a gradient over which that of the input is a sum, if they follow of the input."""
+    def sums_of(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
         for role, given in self.given(op, inp, grad).items():
             if not given.covers(given.dim.like(part(grad, role))):
                 raise RuleError(facts.OtherRows(op, inp, grad, self.stencils[role], role))
@@ -219,23 +218,9 @@ class Convolution(Swept, Linear):
         super().describe()
         self.weight_dims = (*self.weight_dims, self.dim("taps", self.layer.kernel ** len(self.stencils)))
 
-    def output_of(self, inp: Value, other: Any) -> Place:
-        _has_all_taps(other)
-        fits("input of forward", inp, other, "in")
-        parts = {**inp.place.named, **self.given("forward", inp)}
-        return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        sums = self.fits_outputs(op, inp, grad)
-        # By the grid of the output: the halo makes rows of the input overlap, and those of the output do not.
-        by_weight = self.by_weight({**grad.place.named, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
-        if other is None:  # the weight half alone
-            return by_weight, inp.place
-        _has_all_taps(other)
-        fits(f"input of {op}", inp, other, "in")
-        fits(f"gradient given to {op}", grad, other, "out")
-        parts = {**inp.place.named, "features": part(other, "in"), "terms": part(other, "out")}
-        return by_weight, self.back(0, {**parts, **sums})
+    def fit(self, op: str, inp: Value, other: Any) -> None:
+        if other is not None and not part(other, "taps").whole:
+            raise RuleError(facts.Incomplete(other))
 
 
 class TransposedConvolution(Convolution):
@@ -268,21 +253,6 @@ class Pooling(Swept):
     def describe(self) -> None:
         super().describe()
         self.work //= self.layer.inputs
-
-    def output_of(self, inp: Value, other: Any) -> Place:
-        return self.output.at({**inp.place.named, **self.given("forward", inp)})
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        return None, self.back(0, {**inp.place.named, **self.fits_outputs(op, inp, grad)})
-
-    def share(self, places: Sequence[Place]) -> Fraction:
-        return self.share_of_points(places) * fraction(places[0].part("features"))
-
-
-def _has_all_taps(weight: Any) -> None:
-    """Check that a weight is there for every place of the stencil."""
-    if not part(weight, "taps").whole:
-        raise RuleError(facts.Incomplete(weight))
 
 
 class _Averages(LayerKind):
@@ -330,7 +300,7 @@ class Moments(_Averages):
             )
 
     def fit(self, op: str, inp: Value, other: Any) -> None:
-        self.unbroken("forward", inp, "features", self.groups, "group")
+        self.unbroken(op, inp, "features", self.groups, "group")
 
     def output_of(self, inp: Value, other: Any) -> Place:
         parts = {role: part(inp, role) for role in ("batch", "features")}
@@ -394,6 +364,3 @@ class Transform(LayerKind):
     def fit(self, op: str, inp: Value, other: Any) -> None:
         # Every row of the output needs every row of the line, so the line has to be there whole: transpose first.
         self.unbroken(op, inp, self.layer.along, 1)
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        return None, self.back(0, grad.place.named)

@@ -204,19 +204,31 @@ class LayerKind(ABC):
         """Check that it can work on an input, with what it takes besides: None where that is a weight that half of
         backward does without."""
 
+    def given(self, op: str, inp: Value) -> dict[str, Part]:
+        """Return the parts of a grid that follow of an input, where these are others than its own."""
+        return {}
+
+    def sums_of(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
+        """Return the parts of a gradient over which that of the input is a sum, if they follow of the input."""
+        return {}
+
     def output_of(self, inp: Value, other: Any) -> Place:
         """Return the place of what forward gives: where nothing else is said that of its input."""
-        return self.output.at(inp.place.named)
+        return self.output.at({**inp.place.named, **self.given("forward", inp)})
 
-    @abstractmethod
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
         """Return the places of what backward gives: the gradients of what it takes besides, and of its input. None
         where there is no such gradient."""
+        return None, self.back(0, {**inp.place.named, **self.sums_of(op, inp, grad)})
 
     def share(self, places: Sequence[Place]) -> Fraction:
         """Return which part of the work on a batch there is with such values: its input, perhaps a gradient, and
         perhaps what it takes besides."""
-        return fraction_of_grid(places[0]) * fraction(places[0].part("features"))
+        return self.share_of_points(places) * fraction(places[0].part("features"))
+
+    def share_of_points(self, places: Sequence[Place]) -> Fraction:
+        """Return which part of the points of a grid there is to work on."""
+        return prod([fraction(places[0].part(role)) for role in SPACE], start=Fraction(1))
 
     # -- asked by the rules: everything once, and then looked up by its places
 
@@ -322,11 +334,6 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
 def part(value: Any, role: str) -> Part:
     """Return which part of a dim a value has."""
     return value.place.part(role)
-
-
-def fraction_of_grid(place: Place) -> Fraction:
-    """Return which part of the points of a grid a value has."""
-    return prod([fraction(place.part(role)) for role in SPACE], start=Fraction(1))
 
 
 def fraction(here: Part | None) -> Fraction:

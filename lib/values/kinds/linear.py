@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from lib.values.dims import DIMS
-from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, fraction_of_grid, part
+from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, part
 from lib.values.placement import Place
 
 if TYPE_CHECKING:
@@ -41,27 +41,26 @@ class Linear(LayerKind):
         if other.place.complete and inp.place.plain and inp.place.schema is self.output:
             return inp.place  # nothing is cut: by far the most common case
         fits("input of forward", inp, other, "in")
-        return self.output.at({**inp.place.named, "features": part(other, "out"), "terms": part(other, "in")})
+        parts = {**inp.place.named, **self.given("forward", inp)}
+        return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        parts = inp.place.named
-        # dW = x^T dy has the rows that x has as features, and the columns that dy has.
-        by_weight = self.by_weight({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        sums = self.sums_of(op, inp, grad)
+        # dW = x^T dy has the rows that x has as features, and the columns that dy has. It is a sum over what dy has of
+        # a grid: a halo makes rows of x overlap, and those of dy do not.
+        by_weight = self.by_weight({**grad.place.named, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
-        return by_weight, self.back(0, {**parts, "features": part(other, "in"), "terms": part(other, "out")})
+        parts = {**inp.place.named, **sums, "features": part(other, "in"), "terms": part(other, "out")}
+        return by_weight, self.back(0, parts)
 
     def share(self, places: Sequence[Place]) -> Fraction:
         weight = places[-1]
         columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
         return self.share_of_points(places) * fraction(rows) * fraction(columns)
-
-    def share_of_points(self, places: Sequence[Place]) -> Fraction:
-        """Return which part of the grid there is to work on."""
-        return fraction_of_grid(places[0])
 
 
 class Norm(LayerKind):
@@ -147,6 +146,4 @@ class CrossEntropy(LayerKind):
         logits = part(inp, "features")
         return self.output.at({**inp.place.named, "features": self.gives["features"].whole, "vocabulary": logits})
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
-        return None, self.back(0, inp.place.named)
+    # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
