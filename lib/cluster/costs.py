@@ -178,14 +178,11 @@ class Costs:
         """Return how long a rank computes, compared with what an operation costs. Here all ranks are alike."""
         return Fraction(1)
 
-    def least(self, elements: Elements) -> Fraction:
-        """Return the least time until a rank has that many elements from others, who may be beside it."""
+    def least(self, elements: Elements, outside: bool = False) -> Fraction:
+        """Return the least time until a rank has that many elements from others, who may be beside it, or are all
+        outside its host."""
         # A message takes its price at both ends. Costs know no size here, so neither does the bound.
         return min(as_written(self.collective), 2 * as_written(self.p2p))
-
-    def least_between(self, elements: Elements) -> Fraction:
-        """Return the same where the others are on another host."""
-        return self.least(elements)
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
         """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
@@ -270,11 +267,9 @@ class Links(Costs):
     def message(self, elements: Elements, source: int, target: int) -> int:
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)
 
-    def least(self, elements: Elements) -> Fraction:
-        return elements * min(1, as_written(self.ratio)) * as_written(self.p2p) / PRICED.batch
-
-    def least_between(self, elements: Elements) -> Fraction:
-        return elements * self._through(self.cards or 1) * as_written(self.p2p) / PRICED.batch
+    def least(self, elements: Elements, outside: bool = False) -> Fraction:
+        pace = self._through(self.cards or 1) if outside else min(1, as_written(self.ratio))
+        return elements * pace * as_written(self.p2p) / PRICED.batch
 
     def passes(self, members: Sequence[int]) -> Shares:
         hosts = Counter(map(self._host, members))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, starmap
+from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 from lib.errors.wording import runs
@@ -248,7 +249,7 @@ class RunSet(Set[int]):
         if not isinstance(item, int):
             return False
         # Runs are in order and apart, so only the last one that begins no later can have it.
-        at = bisect_right(self.runs, item, key=_first)
+        at = bisect_right(self.runs, item, key=itemgetter(0))
         return at > 0 and item < self.runs[at - 1][1]
 
     def __hash__(self) -> int:
@@ -278,10 +279,6 @@ class RunSet(Set[int]):
 
     def __repr__(self) -> str:
         return f"{{{', '.join([f'{first}-{after - 1}' for first, after in self.runs])}}}"
-
-
-def _first(run: Run) -> int:
-    return run[0]
 
 
 def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:

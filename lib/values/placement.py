@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice, pairwise, product
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from lib.errors.arguments import described, plain
@@ -603,20 +604,16 @@ class Owners(Generic[T]):
         met: list[tuple[Elements, Elements, int, T]] = []
         for low, high in ranges:
             # The range before may reach into this one.
-            begin = bisect_right(self._ranges, low, key=_low)
+            begin = bisect_right(self._ranges, low, key=itemgetter(0))
             begin -= begin > 0 and self._ranges[begin - 1][1] > low
             # A copy of these ranges: what is inserted below lies in the gaps between them.
-            inside = self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
+            inside = self._ranges[begin : bisect_left(self._ranges, high, key=itemgetter(0))]
             met += inside
             for held in inside:
                 if low < held[0]:
-                    insort(self._ranges, (low, held[0], self._count, owner), key=_low)
+                    insort(self._ranges, (low, held[0], self._count, owner), key=itemgetter(0))
                 low = held[1]
             if low < high:
-                insort(self._ranges, (low, high, self._count, owner), key=_low)
+                insort(self._ranges, (low, high, self._count, owner), key=itemgetter(0))
         # Of all that it overlaps the one that came first, in whatever order ranges are asked for.
         return min(met, key=lambda held: held[2])[3] if met else None
-
-
-def _low(item: tuple[Elements, Elements, int, object]) -> Elements:
-    return item[0]

@@ -91,7 +91,7 @@ class Route:
             )
         if min(groups, default=0) < 1:
             raise ValueError(f"a group has at least 1 token; got groups={tuple(groups)}")
-        self.choices, self.rows, self.tokens, self.capacity = choices, rows, rows * batches, capacity
+        self.choices, self.rows, self.tokens, self.capacity = choices, rows, rows * batches, capacity or rows * batches
         turns: dict[int, dict[int, list[int]]] = {}
         for token, chosen in enumerate(choices):
             for rank, expert in enumerate(chosen):
@@ -135,9 +135,6 @@ class Route:
     def _taken(self, expert: int, batch: int, rows: RunSet) -> Iterator[tuple[_Turn, int, int]]:
         """The ranges of tokens of which an expert takes all that want it, choice by choice."""
         for first, after in [(batch * self.rows + low, batch * self.rows + high) for low, high in rows.runs]:
-            if self.capacity is None:
-                yield from ((turn, first, after) for turn in self._turns.get(expert, ()))
-                continue
             for low, high in self._groups_at(first, after):
                 # First choices of the whole group before second ones, as GShard fills its experts.
                 room = self.capacity
