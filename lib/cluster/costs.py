@@ -375,18 +375,15 @@ class Uneven(Costs):
 
 
 def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:
-    """Links in both directions, each with the same share."""
     # In a ring each member receives from one side while it sends to the other.
     return {(way, *link): share for link in links for way in ("in", "out")}
 
 
 def _are_numbers(values: object) -> bool:
-    """Tell whether these are numbers in a list."""
     return isinstance(values, list | tuple) and all(map(_is_number, cast("Sequence[object]", values)))
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether a cost can be that."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
 
 

@@ -213,7 +213,6 @@ class Network:
         heapq.heappush(self._due, (flow.due, flow.number, flow))
 
     def _foresee(self, bundle: _Bundle) -> None:
-        """Says when the first flow of a bundle is over."""
         done, number, _ = bundle.flows[0]
         time = bundle.when(done)
         if time != bundle.due:

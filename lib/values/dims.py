@@ -59,7 +59,6 @@ class DimKind:
 
 
 def _of_a_grid(of: str) -> DimKind:
-    """A dim of a grid beside its rows."""
     return DimKind(
         of,
         counted=True,

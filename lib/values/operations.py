@@ -264,7 +264,6 @@ OPERATIONS: Final = table(
 
 
 def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:
-    """The operations of which something holds."""
     return frozenset(name for name, row in OPERATIONS.items() if holds(row))
 
 

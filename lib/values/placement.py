@@ -280,7 +280,6 @@ def simplest(fraction: Fraction | int) -> Elements:
 
 
 def _size(size: int, pieces: int, grid: int) -> Elements:
-    """Elements of some pieces of a grid."""
     return size * pieces // grid if size * pieces % grid == 0 else Fraction(size * pieces, grid)
 
 

@@ -263,7 +263,6 @@ def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad
 
 
 def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
-    """A layer that has a weight."""
     kind = shape.kinds[layer]
     if kind.weight is None:
         raise RuleError(facts.Unweighted(op, layer, kind.name))
@@ -361,9 +360,10 @@ class Member(NamedTuple):
 def agree(members: Sequence[Member | None]) -> None:
     """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
     first, *others = [m for m in members if m is not None]
+    kind = cast("type[Any]", type(first.value))
+    said = first.op, first.layer, first.said, kind, first.group
     for other in others:
-        same = (first.op, first.layer, first.said, first.group) == (other.op, other.layer, other.said, other.group)
-        if not same or type(first.value) is not type(other.value):
+        if (other.op, other.layer, other.said, type(other.value), other.group) != said:
             raise _between(facts.Disagree(first, other), first, other)
 
 
@@ -375,21 +375,10 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
-    # Compared in line and by identity first: of 10^5 members each is looked at once. `agree` finds the words.
-    _, op, layer, value, said, group = members[0]
-    kind, values = cast("type[Any]", type(value)), list[Any]()
-    for _, its_op, its_layer, its_value, its_said, its_group in members:
-        if (
-            its_op != op
-            or its_layer != layer
-            or its_said != said
-            or type(its_value) is not kind
-            or (its_group is not group and its_group != group)
-        ):
-            agree(members)
-        values.append(its_value)
+    agree(members)
+    values = [member.value for member in members]
     try:
-        return row.results(values, said)
+        return row.results(values, members[0].said)
     except PuzzleError as error:
         raise _spread(error, row, members) from None
 
