@@ -160,7 +160,7 @@ def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
         raise RuleError(facts.NothingBeside(op, kind.name, other))
 
 
-def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None) -> None:
+def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None = None) -> None:
     """Check that the input, and what is given beside it, are those of a layer: activations those that it takes."""
     of = shape.of(layer)
     if other is not None:
@@ -181,22 +181,17 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) -> int:
     """The layer as a plain int, if what goes into backward, or half of it, belongs to it and to the same batches."""
-    if type(layer) is not int or not 0 <= layer < shape.layers:
-        layer = need_layer(shape, layer, op)
+    layer = need_layer(shape, layer, op)
     takes = OPERANDS[shape.kinds[layer].takes]
     if inp is None and not shape.kinds[layer].keeps:  # what is missing is the gradient, which would do alone
         need(ActivationGrad, grad, f"gradient given to {op}", op)
-    if type(inp) is not Activation:
-        inp = need(Activation, inp, f"input of {op}", op)
-    if type(grad) is not ActivationGrad:
-        need(ActivationGrad, grad, f"gradient given to {op}", op)
-    other = None
+    inp = need(Activation, inp, f"input of {op}", op)
+    need(ActivationGrad, grad, f"gradient given to {op}", op)
     for other in others:
         if type(other) is not takes:
             _need_other(op, shape, layer, other)
-    if inp.layer != layer or grad.layer != layer or other is None or other.layer != layer:
-        _on_its_layers(op, shape, layer, inp, other)
-        _on_layer(op, f"gradient given to {op}", grad, layer)
+    _on_its_layers(op, shape, layer, inp, *others)
+    _on_layer(op, f"gradient given to {op}", grad, layer)
     return layer
 
 
