@@ -46,9 +46,8 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
     # One of numpy's integers, say: what Python would take as an index is a number here.
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
-    raise RuleError(
-        facts.NoLayer(layer, shape.layers) if type(layer) is int else facts.NotALayer(op, layer, shape.layers)
-    )
+    is_number = type(layer) is int
+    raise RuleError(facts.NoLayer(layer, shape.layers) if is_number else facts.NotALayer(op, layer, shape.layers))
 
 
 def named_layer(shape: Shape, layer: Any, op: str) -> None:
@@ -75,9 +74,8 @@ def load_weights(
         raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
     # All layers of a kind load the same few places, on every rank of the run.
-    place = kind.known_loads.get((shard, total, dim)) or keep(
-        kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim)
-    )
+    key = shard, total, dim
+    place = kind.known_loads.get(key) or keep(kind.known_loads, key, _loaded(shape, layer, *key))
     return made(Weight, layer, shape.layers, place, 0, home), made(OptState, layer, shape.layers, place, 0, home)
 
 
@@ -93,11 +91,10 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
     # Only shards of a weight's first dim may end within a row; experts stay whole, and a shard is some of them.
     if (dim or cut.counted) and cut.size % total:
         raise RuleError(facts.Undivided(None, DIMS[cut.name].plural, cut.size, total))
+    if not cut.counted:
+        return weight.whole.having(cut.name, cut.shard(shard, total))
     each = cut.size // total
-    mine = (
-        cut.piece(cut.size, RunSet.span(shard * each, (shard + 1) * each)) if cut.counted else cut.shard(shard, total)
-    )
-    return weight.whole.having(cut.name, mine)
+    return weight.whole.having(cut.name, cut.piece(cut.size, RunSet.span(shard * each, (shard + 1) * each)))
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
