@@ -46,36 +46,28 @@ def collectives(known: Mapping[str, Any]) -> Iterable[Any]:
     from lib.values.laws import reduce, total_elements
 
     yield Collective(
-        name="reduce_to",
-        word="RT",
-        title="reduce",
-        signature="await model.reduce_to(gradient, layer, root)",
-        results=lambda values, root: [reduce(*values) if i == root else None for i in range(len(values))],
-        law=reduce,
-        apart=lambda value: value.batches,
+        "reduce_to",
+        "RT",
+        "reduce",
+        "gradient, layer, root",
+        lambda values, root=0, size=total_elements: size(values[:1]),
+        CHAIN,
+        reduce,
+        lambda values, root: [reduce(*values) if i == root else None for i in range(len(values))],
         root=("that gets the sum", "that gets the sum"),
-        size=lambda values, root=0, size=total_elements: size(values[:1]),
-        travel=CHAIN,
     )
     yield Collective(
-        name="permute",
-        word="PM",
-        title="permute",
-        signature="await model.permute(value, layer)",
-        results=lambda values, root: [values[i - 1].at(values[i - 1].place) for i in range(len(values))],
-        law=lambda *values: None,
+        "permute",
+        "PM",
+        "permute",
+        "value, layer",
+        lambda values, root=0, size=total_elements: max(size([value]) for value in values),
+        STEP,
+        gives=lambda values, root: [values[i - 1].at(values[i - 1].place) for i in range(len(values))],
         origins=lambda member, members, root: ((member - 1) % members,),
-        size=lambda values, root=0, size=total_elements: max(size([value]) for value in values),
-        travel=STEP,
         sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
     )
-    yield replace(
-        known["allgather"],
-        name="gather_unequal",
-        word="AU",
-        title="unequal all-gather",
-        signature="await model.gather_unequal(shard, layer)",
-    )
+    yield replace(known["allgather"], name="gather_unequal", word="AU", title="unequal all-gather")
 
 
 MORE = {"Operation": operations, "Collective": collectives}

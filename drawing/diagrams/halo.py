@@ -75,7 +75,7 @@ class _Grid:
         self.trace, self.layer, self.number = trace, layer, trace.shape.of(layer)[0]
         kind = trace.shape.kinds[layer]
         self.sums = [one for one in kind.owes[0] if one.relation and one.of in ROLES]
-        self.sizes = [next((int(dim.size) for role, dim in kind.dims if role == name), 1) for name in ROLES]
+        self.sizes = [int(kind.dims[name].size) if name in kind.dims else 1 for name in ROLES]
         every = [value for program in trace.programs for value in program.values_of(range(len(program.values)))]
         cuts = [self._runs(value) for value in every if value.layer == self.number - isinstance(value, ActivationGrad)]
         self.ends = [sorted({end for runs in cuts for run in runs[axis] for end in run}) for axis in (0, 1)]
@@ -173,7 +173,7 @@ class _Grid:
         for value in self.gradients[owner, batch]:
             here = self._cells(self._runs(value)) & missing
             for one in self.sums:
-                part, rows = value.place.part(one.role), [place[ROLES.index(one.of)] for place in self._areas(here)]
+                part, rows = value.place.part(one.dim.name), [place[ROLES.index(one.of)] for place in self._areas(here)]
                 if part and not part.whole and one.relation:
                     due = one.relation(RunSet.union(RunSet.span(*run) for run in rows))
                     both = RunSet.union(self.worked[rank, batch, one.of] for rank in (owner, borrower))

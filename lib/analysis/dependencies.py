@@ -181,7 +181,7 @@ class Causes:
         if event.op in COLLECTIVES:
             return list(prices.passes(event.group))
         peer = here.rank if event.peer is None else event.peer
-        return list(prices.passes_out(here.rank, peer) if event.op == "pass_to" else prices.passes_in(peer, here.rank))
+        return list(prices.passes_at("out" if event.op == "pass_to" else "in", here.rank, peer))
 
     def kept(self, here: At) -> At | None:
         """Return what the rank was in, on its compute clock, until it came to this event."""

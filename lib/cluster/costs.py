@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from copy import copy
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -76,13 +75,9 @@ class Streams:
 
     # As torch's NCCL backend has it: one CUDA stream for each communicator, in the order of the calls. Simplified: in
     # truth streams of one GPU take multiprocessors from its kernels, and here communication slows no computation.
-    def meet(self, stream: Hashable, issued: Sequence[int], length: int) -> int:
-        """Give a collective its stream, when its last member has issued it; return the start."""
-        return self.carry(stream, max(issued), length)
-
     def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
-        """One end of a message takes its stream, when it has been issued: a receive, when it has been `sent` besides.
-        Returns the start."""
+        """Give its stream to a collective that its last member has issued, or to one end of a message: a receive has to
+        be `sent` besides. Return the start."""
         # Two comparisons instead of max(): this is asked for every message.
         start = issued if issued > sent else sent
         free = self._free.get(stream, 0)
@@ -183,14 +178,11 @@ class Costs:
         """Return how long a rank computes, compared with what an operation costs. Here all ranks are alike."""
         return Fraction(1)
 
-    def least(self, elements: Elements) -> Fraction:
-        """Return the least time until a rank has that many elements from others, who may be beside it."""
+    def least(self, elements: Elements, outside: bool = False) -> Fraction:
+        """Return the least time until a rank has that many elements from others, who may be beside it, or are all
+        outside its host."""
         # A message takes its price at both ends. Costs know no size here, so neither does the bound.
         return min(as_written(self.collective), 2 * as_written(self.p2p))
-
-    def least_between(self, elements: Elements) -> Fraction:
-        """Return the same where the others are on another host."""
-        return self.least(elements)
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
         """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
@@ -209,12 +201,8 @@ class Costs:
         shared."""
         return {}
 
-    def passes_out(self, source: int, target: int) -> Shares:
-        """Return the links that a message passes when it is sent."""
-        return {}
-
-    def passes_in(self, source: int, target: int) -> Shares:
-        """Return the links that a message passes when it is received."""
+    def passes_at(self, way: str, rank: int, other: int) -> Shares:
+        """Return the links that a message passes at a rank that sends it "out" to another, or takes it "in"."""
         return {}
 
     def on(self, mesh: Mesh | None) -> Costs:
@@ -259,7 +247,6 @@ class Links(Costs):
     1.0
     """
 
-    _mesh: ClassVar[Mesh | None] = None
     shared: ClassVar[bool] = True
 
     host_size: int | None = None
@@ -280,11 +267,9 @@ class Links(Costs):
     def message(self, elements: Elements, source: int, target: int) -> int:
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)
 
-    def least(self, elements: Elements) -> Fraction:
-        return elements * min(1, as_written(self.ratio)) * as_written(self.p2p) / PRICED.batch
-
-    def least_between(self, elements: Elements) -> Fraction:
-        return elements * self._through(self.cards or 1) * as_written(self.p2p) / PRICED.batch
+    def least(self, elements: Elements, outside: bool = False) -> Fraction:
+        pace = self._through(self.cards or 1) if outside else min(1, as_written(self.ratio))
+        return elements * pace * as_written(self.p2p) / PRICED.batch
 
     def passes(self, members: Sequence[int]) -> Shares:
         hosts = Counter(map(self._host, members))
@@ -293,37 +278,23 @@ class Links(Costs):
         beside = [("inside", rank) for rank in members if hosts[self._host(rank)] > 1]
         return _both_ways(beside, 1 / max(Fraction(1), self._pace(members))) | _both_ways(map(self._card, members))
 
-    def passes_out(self, source: int, target: int) -> Shares:
-        return {("out", *self._link(source, target)): 1}
-
-    def passes_in(self, source: int, target: int) -> Shares:
-        return {("in", *self._link(target, source)): 1}
-
-    def _link(self, rank: int, other: int) -> tuple[Hashable, ...]:
-        return ("inside", rank) if self._host(rank) == self._host(other) else self._card(rank)
+    def passes_at(self, way: str, rank: int, other: int) -> Shares:
+        link = ("inside", rank) if self._host(rank) == self._host(other) else self._card(rank)
+        return {(way, *link): 1}
 
     def _card(self, rank: int) -> tuple[Hashable, ...]:
-        size = self._host_size
+        size = self.host_size
         # Cards enough for all: each rank has its own.
         if size is None or self.cards is None or self.cards >= size:
             return "card", rank
         # Neighbours share a card: 8 ranks on 4 cards are 0-1, 2-3, and so on.
         return "card", self._host(rank), rank % size * self.cards // size
 
-    @property
-    def _host_size(self) -> int | None:
-        return self.host_size if self._mesh is None else self._mesh.host_size
-
     def on(self, mesh: Mesh | None) -> Costs:
-        if mesh is None or mesh.host_size is None:
-            return self
-        placed = copy(self)
-        object.__setattr__(placed, "_mesh", mesh)
-        return placed
+        return self if mesh is None or mesh.host_size is None else replace(self, host_size=mesh.host_size)
 
     def _host(self, rank: int) -> int:
-        size = self._host_size
-        return 0 if size is None else rank // size
+        return 0 if self.host_size is None else rank // self.host_size
 
     def _straight(self, part: Fraction, members: Sequence[int]) -> Fraction:
         """Time in which each member sends a part to each other: that of the busiest link inside a host, or card."""
@@ -404,18 +375,15 @@ class Uneven(Costs):
 
 
 def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:
-    """Links in both directions, each with the same share."""
     # In a ring each member receives from one side while it sends to the other.
     return {(way, *link): share for link in links for way in ("in", "out")}
 
 
 def _are_numbers(values: object) -> bool:
-    """Tell whether these are numbers in a list."""
     return isinstance(values, list | tuple) and all(map(_is_number, cast("Sequence[object]", values)))
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether a cost can be that."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
 
 

@@ -167,12 +167,10 @@ class Mesh(Given):
         """Return the rank at the given coordinates, one for each axis."""
         if set(coordinates) != set(self.axes):
             raise ValueError(f"give one coordinate for each of {list(self.axes)}; got {list(coordinates)}")
-        place = 0
         for axis, size in self.axes.items():
             if not 0 <= coordinates[axis] < size:
                 raise ValueError(f"axis {axis!r} has coordinates 0 to {size - 1}; got {coordinates[axis]}")
-            place = place * size + coordinates[axis]
-        return self.ranks[place]
+        return self.ranks[self._number(coordinates, self.axes)]
 
     def group(self, rank: int, *axes: str) -> tuple[int, ...]:
         """Return the ranks that differ from `rank` along `axes` only, ordered by coordinate."""
@@ -186,9 +184,13 @@ class Mesh(Given):
         """Return the number of the row of data that a rank works on, where the data is split along `axes`, the last of
         which varies fastest. Ranks that differ along other axes only work on the same row."""
         self._along(axes)
-        mine, number = self.coordinates(rank), 0
+        return self._number(self.coordinates(rank), axes)
+
+    def _number(self, coordinates: Mapping[str, int], axes: Iterable[str]) -> int:
+        """The place along axes, of which the last varies fastest."""
+        number = 0
         for axis in axes:
-            number = number * self.axes[axis] + mine[axis]
+            number = number * self.axes[axis] + coordinates[axis]
         return number
 
     def rows(self, *axes: str) -> tuple[tuple[int, ...], ...]:
@@ -231,24 +233,22 @@ def named_twice(names: Iterable[str]) -> str | None:
 
 
 def _axes(given: Any) -> dict[str, int]:
-    """The size of each axis."""
     wrong = f'a mesh has named axes, such as Mesh({{"data": 2, "stage": 4}}); got {given!r}'
     try:
         items: Iterable[Any] = cast("Mapping[Any, Any]", given).items() if isinstance(given, Mapping) else given
-        pairs: list[tuple[Any, Any]] = [(name, size) for name, size in items]
+        pairs: list[tuple[Any, Any]] = [
+            (name_of(name), size if isinstance(size, bool) else plain(size)) for name, size in items
+        ]
     except (TypeError, ValueError):
         raise ValueError(wrong) from None
     if not pairs and not isinstance(given, Mapping):
         raise ValueError(wrong)
     if not all(isinstance(name, str) for name, _ in pairs):
         raise ValueError(f'the axes of a mesh have names, such as "data"; got {[name for name, _ in pairs]}')
-    named: list[tuple[str, Any]] = [
-        (name_of(name), size if isinstance(size, bool) else plain(size)) for name, size in pairs
-    ]
-    if (twice := named_twice(name for name, _ in named)) is not None:
-        sizes = [size for name, size in named if name == twice]
+    if (twice := named_twice(name for name, _ in pairs)) is not None:
+        sizes = [size for name, size in pairs if name == twice]
         raise ValueError(f"axis {twice!r} is named twice, of sizes {sizes}: give each axis a name of its own")
-    sizes = dict(named)
+    sizes = dict(pairs)
     if any(type(n) is float for n in sizes.values()):
         raise ValueError(f"the size of an axis is a whole number, which `//` gives and `/` does not; got {sizes}")
     if not sizes or any(type(n) is not int or n < 1 for n in sizes.values()):
@@ -259,7 +259,6 @@ def _axes(given: Any) -> dict[str, int]:
 
 
 def _order(axes: dict[str, int], ranks: Any) -> tuple[int, ...]:
-    """The rank at each place of the mesh."""
     size = prod(axes.values())
     if ranks is None:
         return tuple(range(size))

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 # Ranks choose by what has arrived, so at one moment the network goes first.
 BEFORE = -1
@@ -41,8 +41,7 @@ class Routes(Protocol):
     """The links that a collective passes, and a message when it is sent and when it is received."""
 
     def passes(self, members: Sequence[int]) -> Shares: ...
-    def passes_out(self, source: int, target: int) -> Shares: ...
-    def passes_in(self, source: int, target: int) -> Shares: ...
+    def passes_at(self, way: str, rank: int, other: int) -> Shares: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -134,40 +133,36 @@ class Network:
     def meet(self, stream: Hashable, ranks: Sequence[int], members: Sequence[Timed], length: int, then: Then) -> None:
         """Begin a collective. It begins when its last member has issued it, and those before it on its stream are over.
         `then` is called when it is over."""
-        if stream not in self._streams:
-            self._streams[stream] = self._bundle(self._routes.passes(ranks)), deque()
-        self._queue(stream, max([one.issued for one in members]), length, members, then)
-        self._promise()
+        ready = max([one.issued for one in members])
+        self._queue(stream, ready, length, members, then, self._routes.passes, ranks)
 
     def send(self, source: int, target: int, one: Timed, length: int, then: Then) -> None:
         """Send a message. It is over when it is through and has room: the one before has begun to be received."""
-        stream = source, target, "send"
-        if stream not in self._streams:
-            self._streams[stream] = self._bundle(self._routes.passes_out(source, target)), deque()
         room = self._rooms.setdefault((source, target), _Room())
-        self._queue(stream, one.issued, length, [one], then).room = room, room.sent
+        ends = "out", source, target
+        self._queue(ends, one.issued, length, [one], then, self._routes.passes_at, *ends).room = room, room.sent
         room.sent += 1
-        self._promise()
 
     def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Then) -> None:
         """Receive a message that was `sent`. It leaves its room when it begins to come in."""
-        stream = source, target, "receive"
-        if stream not in self._streams:
-            self._streams[stream] = self._bundle(self._routes.passes_in(source, target)), deque()
-        flow = self._queue(stream, max(one.issued, sent), length, [one], then)
+        ends = "in", target, source
+        flow = self._queue(ends, max(one.issued, sent), length, [one], then, self._routes.passes_at, *ends)
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
-        self._promise()
 
-    def _bundle(self, links: Shares) -> _Bundle:
-        return self._bundles.setdefault(frozenset(links.items()), _Bundle(links))
-
-    def _queue(self, stream: Hashable, ready: int, length: int, timed: Sequence[Timed], then: Then) -> Flow:
+    def _queue(
+        self, stream: Hashable, ready: int, length: int, timed: Sequence[Timed], then: Then, passes: Any, *ends: Any
+    ) -> Flow:
+        if stream not in self._streams:
+            links: Shares = passes(*ends)
+            bundle = self._bundles.setdefault(frozenset(links.items()), _Bundle(links))
+            self._streams[stream] = bundle, deque()
         _, queue = self._streams[stream]
         flow = Flow(self._count, stream, length, timed, then)
         self._count += 1
         queue.append((ready, flow))
         if len(queue) == 1:
             self._expect(flow, ready)
+        self._promise()
         return flow
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -218,7 +213,6 @@ class Network:
         heapq.heappush(self._due, (flow.due, flow.number, flow))
 
     def _foresee(self, bundle: _Bundle) -> None:
-        """Says when the first flow of a bundle is over."""
         done, number, _ = bundle.flows[0]
         time = bundle.when(done)
         if time != bundle.due:

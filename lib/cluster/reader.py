@@ -8,6 +8,7 @@ device copies all that it asked for, on a link of its own. The only copy of the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,29 +39,25 @@ def process_of(mesh: Mesh | None, rank: int) -> int:
     return rank if mesh is None else mesh.process(rank)
 
 
-class Asked:
+class Asked(NamedTuple):
     """A rank's wait for some examples that it has asked its reader for. Nobody keeps it waiting for ever."""
 
-    kind = "read"
-    __slots__ = ("batches",)
-
-    def __init__(self, batches: frozenset[int]) -> None:
-        self.batches = batches
+    batches: frozenset[int]
+    kind: str = "read"
 
     def awaits(self, rank: int) -> list[int]:
         """Nobody."""
         return []
 
 
+@dataclass(slots=True)
 class _Process:
     """The reader of a process: when it is free, and which request brought each example, and when."""
 
-    __slots__ = ("free", "last", "served", "there")
-
-    def __init__(self) -> None:
-        self.free, self.served = 0, 0
-        self.last: int | None = None
-        self.there: dict[int, tuple[int, int]] = {}
+    free: int = 0
+    served: int = 0
+    last: int | None = None
+    there: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
 
 
 class Readers:

@@ -315,7 +315,7 @@ class _Routed(RealLayer):
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         super().__init__(kind, classes)
-        self.experts = dict(kind.dims).get("experts") or dict(kind.gives)["experts"]
+        self.experts = kind.dims.get("experts") or kind.gives["experts"]
         self.route = cast(Route, self.experts.route)
 
     def gate(self, token: int, expert: int) -> float:

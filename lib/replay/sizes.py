@@ -110,7 +110,7 @@ class Sizes:
     @property
     def output_points(self) -> int:
         """Rows of one batch after the last layer, or points where they are a grid."""
-        return prod(dim.size for role, dim in self.shape.kinds[-1].gives if role in SPACE)
+        return prod(dim.size for role, dim in self.shape.kinds[-1].gives.items() if role in SPACE)
 
     def weight(self, layer: int) -> int:
         """Return the elements of the weight of a layer, 0 where it has none."""

@@ -181,7 +181,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
         takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]
         if kind.weight is not None:
             takes.append(held(weights[number], kind.weight))
-        found.append(layer.whole(takes[0], takes[-1]).reshape(-1, dict(kind.gives)["features"].size))
+        found.append(layer.whole(takes[0], takes[-1]).reshape(-1, kind.gives["features"].size))
     return found
 
 

@@ -258,7 +258,7 @@ class _Grid:
 
     async def summed(self, value: Any, sums: Sequence[Sum], layer: int) -> Any:
         """Return a value that is of the whole grid, with what all ranks of the domain have of it."""
-        of_the_grid = self.axes and any(one.role in AVERAGED.values() for one in sums)
+        of_the_grid = self.axes and any(one.dim.name in AVERAGED.values() for one in sums)
         return await self.model.allreduce(value, layer, self.axes) if of_the_grid else value
 
     async def borrow(self, value: Activation, layer: int) -> Activation:
@@ -277,7 +277,7 @@ class _Grid:
         for role, edges in reversed(self.edges[layer].items()):
             if self.exchange == "allgather":
                 stencils, here = self._stencils(self.model.shape.kinds[layer]), grad.place.named
-                if all(not here[one].pieces or stencil.users(here[one].pieces) for one, stencil in stencils.items()):
+                if all(not here[one].pieces or stencil(here[one].pieces) for one, stencil in stencils.items()):
                     grad = await self.model.allreduce(grad, layer, self.model.group(role))
                 grad = self.cut(grad, {role: edges.own})
                 continue

@@ -357,7 +357,7 @@ class Dist(Given):
             over = partial(self.engine.fire, pending, results)
             self.network.meet(communicator, communicator.ranks, events, length, over)
             return
-        start = self.streams.meet(communicator, [event.issued for event in events], length)
+        start = self.streams.carry(communicator, max([event.issued for event in events]), length)
         for event in events:
             event.start = start
             event.length = length

@@ -268,7 +268,7 @@ class Plan:
             else:
                 took = _known(lengths[number], events[number].group[0], events[number])
                 # Of a meeting `rank` is the number of its group: groups of the same ranks share a stream.
-                begin = streams.meet(rank, [issued[n] for n in others], took)
+                begin = streams.carry(rank, max([issued[n] for n in others]), took)
                 for n in others:
                     start[n], length[n] = begin, took
 

@@ -64,17 +64,22 @@ STEP = Travel(1, lambda members: min(members - 1, 1), lambda members: min(member
 """One message from each member to one other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+def _nothing(*values: object) -> None:
+    """Members of an exchange need not fit each other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Collective:
     """One collective.
 
-    `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it.
+    `name` is Model's method, `word` its short form in text and pictures, `arguments` what a student writes between the
+    brackets.
 
     What the members bring is a value each, or of `many` a list of values each, one for each member, or where there are
     `origins` for each of these; in a `bucket` it is a list as long as they agree on, of values of several layers.
-    `results` maps that, in group order, to what each member gets: a value, a list of them, or None. `law` is what is
-    done to values, of whatever number of members, and complains where they do not fit; `apart` is what no two may have
-    in common.
+    `law` is what is done to values, of whatever number of members, and complains where they do not fit. All members get
+    what comes of it, unless `gives` maps what they bring, in group order, to what each gets: a value, a list of them,
+    or None.
     `along`: the call may name a dim of a tensor, by its number, which then stands where a root does. `root` says what
     the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
     number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
@@ -88,20 +93,28 @@ class Collective:
     name: str
     word: str
     title: str
-    signature: str
-    results: Callable[[Sequence[Any], int], Results]
-    law: Callable[..., object]
-    apart: Callable[[Any], Iterable[object]] = lambda value: ()
+    arguments: str
+    size: Whole
+    travel: Travel = RING
+    law: Callable[..., object] = _nothing
+    gives: Callable[[Sequence[Any], int], Results] | None = None
     many: bool = False
     bucket: bool = False
     root: tuple[str, str] | None = None
     along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
-    size: Whole
     pace: Whole | None = None
-    travel: Travel = RING
     sends: Callable[[Sequence[Any], int, Size], list[Elements]] | None = None
     in_place: bool = False
+
+    @property
+    def signature(self) -> str:
+        """Return how a student writes it."""
+        return f"await model.{self.name}({self.arguments})"
+
+    def results(self, values: Sequence[Any], said: int = 0) -> Results:
+        """Return what each member gets, of what all bring and of what their calls say besides."""
+        return [self.law(*values)] * len(values) if self.gives is None else self.gives(values, said)
 
     def said(self, arg: Sequence[int]) -> int:
         """Return what its call says besides, in the argument of an event: the place of its root, or a dim; 0 for
@@ -127,10 +140,6 @@ class Collective:
         members = len(values)
         return [self.travel.rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
 
-    def busiest(self, whole: Elements, members: int) -> Elements:
-        """Return what the busiest link carries, of a whole of that size."""
-        return self.travel.rounds * self.travel.share(members) * whole
-
     def messages(self, members: int) -> int:
         """Return how many messages each member sends, whose latencies are on the critical path."""
         return self.travel.rounds * self.travel.messages(members)
@@ -147,8 +156,9 @@ class Collective:
         # something, and the first that had it is one of them.
         owners: dict[object, int] = {}
         shared: set[tuple[int, int]] = set()
+        apart = _APART.get(self.law)
         for place, value in enumerate(values):
-            for item in self.apart(value):
+            for item in apart(value) if apart else ():
                 owner = owners.setdefault(item, place)
                 if owner != place:
                     shared.add((owner, place))
@@ -161,11 +171,6 @@ def values_in(result: Any) -> list[Value]:
     return [result] if isinstance(result, Value) else [*(result or ())]
 
 
-def _for_each(law: Callable[..., Value]) -> Callable[[Sequence[Any], int], Results]:
-    """Each member gets what a law makes of all values."""
-    return lambda values, root: [law(*values)] * len(values)
-
-
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     """The sums of the first values of all buckets, of the second ones, and so on."""
     first = buckets[0]
@@ -176,17 +181,13 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     return [reduce(*values) for values in zip(*buckets, strict=True)]
 
 
-def _bucket_sums(values: Sequence[Sequence[Value]], root: int) -> Results:
-    return [_bucket_sum(*values)] * len(values)
-
-
-def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
+def _scattered(values: Sequence[Any], dim: int) -> Results:
     # Dim 0 of NAMES is no dim: cut where classic values are cut.
     total, role = reduce(*values), NAMES[dim] or None
     return [cut(total, i, len(values), role) for i in range(len(values))]
 
 
-def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
+def _transposed(values: Sequence[Sequence[Value]], root: int) -> Results:
     return [[row[i] for row in values] for i in range(len(values))]
 
 
@@ -203,20 +204,11 @@ def _as_large(first: Value, *others: Value) -> None:
             raise RuleError(facts.NotSized(value, first))
 
 
-def _shift(values: Sequence[Any], root: int) -> Results:
-    # i - 1 of the first is -1, the last: a ring.
-    return [values[i - 1] for i in range(len(values))]
-
-
 def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
     # Ends of a line, and no ring: a grid does not wrap round, so the outer members have one neighbour.
     after, before = [one[-1:] for one in values[:-1]], [one[:1] for one in values[1:]]
     pairs = zip(([], *after), (*before, []), strict=True)
     return [[*left, *right] for left, right in pairs]
-
-
-def _nothing(*values: object) -> None:
-    """Members of an exchange need not fit each other."""
 
 
 def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
@@ -225,17 +217,33 @@ def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
 
 
 def _summed(value: Any) -> Iterable[tuple[int, ...]]:
-    """Return what is in a sum: batches and rows of a gradient, the terms of a partial sum."""
+    """What is in a sum: batches and rows of a gradient, the terms of a partial sum."""
     return _cells(value.place.sums)
 
 
-def _split(value: Any) -> Iterable[tuple[int, ...]]:
-    """Along what values of a kind are gathered, as pieces of all dims."""
-    return _cells(value.place.dims)
+_APART: dict[Callable[..., object], Callable[[Any], Iterable[object]]] = {
+    gather: lambda value: _cells(value.place.dims),
+    reduce: _summed,
+    average: _summed,
+    _bucket_sum: lambda bucket: ((at, batch) for at, value in enumerate(bucket) for batch in value.place.batches),
+}
+"""What no two members may have in common, by the law: the pieces along which values are gathered, or added up."""
+
+
+def _all(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    return size(values)
 
 
 def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[:1])
+
+
+def _first_bucket(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    return size(values[0])
+
+
+def _roots(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    return size(values[root : root + 1])
 
 
 def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
@@ -248,7 +256,7 @@ def _largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) 
     return max(size([value]) for value in values)
 
 
-def _all_as_the_largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+def _padded(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     """In each step of a ring all wait for the largest part that is on its way."""
     return len(values) * _largest(values, root, size)
 
@@ -263,15 +271,17 @@ def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = to
         column = [value for other in values for value in other[i : i + 1]]
         # Full duplex: sending and receiving go on at once, so the larger one counts. The own piece moves nowhere.
         most = max(most, max(size(row), size(column)) - size(row[i : i + 1]))
-    # Undoes the (n - 1)/n that `busiest` takes of a whole: what comes out is what the busiest member moves.
+    # Undoes the (n - 1)/n that a link carries of a whole: what comes out is what the busiest member moves.
     return simplest(Fraction(members, members - 1) * most)
 
 
-def _all_pieces_as_the_largest(
-    values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements
-) -> Elements:
+def _padded_pieces(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
     """The even exchange in which each piece has the size of the largest of all."""
     return len(values) * _largest([value for row in values for value in row], root, size)
+
+
+def _busiest_edge(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
+    return max(map(size, (*values, *_halo(values, root))))
 
 
 def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
@@ -282,143 +292,90 @@ def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elem
 
 COLLECTIVES = table(
     (
-        Collective(
-            name="allreduce",
-            word="AR",
-            title="all-reduce",
-            signature="await model.allreduce(gradient, layer)",
-            results=_for_each(reduce),
-            law=reduce,
-            apart=_summed,
-            size=_first,
-            travel=TWICE_ROUND,
-            in_place=True,
-        ),
+        Collective("allreduce", "AR", "all-reduce", "gradient, layer", _first, TWICE_ROUND, reduce, in_place=True),
         # DDP's buckets: many small gradients pay the latency of one call (Li et al. 2020).
         Collective(
-            name="allreduce_bucket",
-            word="BA",
-            title="bucketed all-reduce",
-            signature="await model.allreduce_bucket(gradients)",
-            results=_bucket_sums,
-            law=_bucket_sum,
-            apart=lambda bucket: ((at, batch) for at, value in enumerate(bucket) for batch in value.place.batches),
+            "allreduce_bucket",
+            "BA",
+            "bucketed all-reduce",
+            "gradients",
+            _first_bucket,
+            TWICE_ROUND,
+            _bucket_sum,
             many=True,
             bucket=True,
-            size=lambda values, root=0, size=total_elements: size(values[0]),
-            travel=TWICE_ROUND,
             in_place=True,
         ),
         Collective(
-            name="allgather",
-            word="AG",
-            title="all-gather",
-            signature="await model.allgather(shard, layer)",
-            results=_for_each(gather),
-            law=gather,
-            apart=_split,
-            size=lambda values, root=0, size=total_elements: size(values),
-            pace=_all_as_the_largest,
-            sends=_all_but_the_next,
+            "allgather", "AG", "all-gather", "shard, layer", _all, RING, gather, pace=_padded, sends=_all_but_the_next
         ),
         Collective(
-            name="scatterreduce",
-            word="RS",
-            title="reduce-scatter",
-            signature="await model.scatterreduce(gradient, layer)",
-            results=_reduce_scatter,
-            along=True,
-            law=reduce,
-            apart=_summed,
-            size=_first,
+            "scatterreduce", "RS", "reduce-scatter", "gradient, layer", _first, RING, reduce, _scattered, along=True
         ),
         Collective(
-            name="alltoall",
-            word="AA",
-            title="all-to-all",
-            signature="await model.alltoall(values, layer)",
-            results=_all_to_all,
-            law=_nothing,
+            "alltoall",
+            "AA",
+            "all-to-all",
+            "values, layer",
+            _exchanged,
+            STRAIGHT,
+            gives=_transposed,
             many=True,
-            size=_exchanged,
-            travel=STRAIGHT,
             sends=lambda values, root, size: [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)],
         ),
         Collective(
-            name="broadcast",
-            word="BC",
-            title="broadcast",
-            signature="await model.broadcast(value, layer, root)",
-            results=_broadcast,
-            law=_as_large,
+            "broadcast",
+            "BC",
+            "broadcast",
+            "value, layer, root",
+            _roots,
+            CHAIN,
+            _as_large,
+            _broadcast,
             root=("whose value everybody gets", "that has what all others get"),
             # What the others brought is overwritten, so its flaws are, too.
             origins=lambda member, members, root: (root,),
-            size=lambda values, root=0, size=total_elements: size(values[root : root + 1]),
-            travel=CHAIN,
             in_place=True,
         ),
         # A step of ring attention (Liu et al. 2023): blocks that go round need not fit each other.
         Collective(
-            name="shift",
-            word="SH",
-            title="shift",
-            signature="await model.shift(value, layer)",
-            results=_shift,
-            law=_nothing,
+            "shift",
+            "SH",
+            "shift",
+            "value, layer",
+            _largest,
+            STEP,
+            gives=lambda values, root: [values[i - 1] for i in range(len(values))],  # of the first the last: a ring
             origins=lambda member, members, root: ((member - 1) % members,),
-            size=_largest,
-            travel=STEP,
             sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
         ),
         # NCCL's all-gather takes parts of one size only, so uneven shards are padded to the largest.
-        Collective(
-            name="allgather_padded",
-            word="GP",
-            title="padded all-gather",
-            signature="await model.allgather_padded(shard, layer)",
-            results=_for_each(gather),
-            law=gather,
-            apart=_split,
-            size=_all_as_the_largest,
-        ),
+        Collective("allgather_padded", "GP", "padded all-gather", "shard, layer", _padded, RING, gather),
         # Slots of an expert that no token takes travel as well, as with GShard's fixed capacity (Lepikhin et al. 2020).
         Collective(
-            name="alltoall_padded",
-            word="AP",
-            title="padded all-to-all",
-            signature="await model.alltoall_padded(values, layer)",
-            results=_all_to_all,
-            law=_nothing,
+            "alltoall_padded",
+            "AP",
+            "padded all-to-all",
+            "values, layer",
+            _padded_pieces,
+            STRAIGHT,
+            gives=_transposed,
             many=True,
-            size=_all_pieces_as_the_largest,
-            travel=STRAIGHT,
         ),
         Collective(
-            name="halo",
-            word="HX",
-            title="halo exchange",
-            signature="await model.halo(edges, layer)",
-            results=_halo,
-            origins=lambda member, members, root: [one for one in (member - 1, member + 1) if 0 <= one < members],
-            law=_nothing,
+            "halo",
+            "HX",
+            "halo exchange",
+            "edges, layer",
+            _busiest_edge,
+            NEIGHBOURS,
+            gives=_halo,
             many=True,
-            size=lambda values, root=0, size=total_elements: max(map(size, (*values, *_halo(values, root)))),
-            travel=NEIGHBOURS,
+            origins=lambda member, members, root: [one for one in (member - 1, member + 1) if 0 <= one < members],
             sends=lambda values, root, size: [*map(size, values)],
         ),
         # Means of parts of a grid, as a norm needs them: averaging is right only where all parts are equally large.
-        Collective(
-            name="allreduce_mean",
-            word="AM",
-            title="averaging all-reduce",
-            signature="await model.allreduce_mean(mean, layer)",
-            results=_for_each(average),
-            law=average,
-            apart=_summed,
-            size=_first_alone,
-            travel=TWICE_ROUND,
-        ),
+        Collective("allreduce_mean", "AM", "averaging all-reduce", "mean, layer", _first_alone, TWICE_ROUND, average),
     )
 )
 

@@ -6,11 +6,14 @@ are a set by its runs, so that a million rows that lie together cost as much as 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, starmap
-from typing import Final, NamedTuple, TypeVar, cast
+from operator import itemgetter
+from typing import Any, Final, TypeVar, cast
 
 from lib.errors.wording import runs
 from lib.values.table import table
@@ -26,106 +29,99 @@ Run = tuple[int, int]
 N = TypeVar("N", int, int | Fraction)
 
 
-class DimKind(NamedTuple):
+@dataclass(frozen=True)
+class DimKind:
     """A kind of dim.
 
-    `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several.
-    `counted`: it is made of whole elements, and a part of it is a set of these; any other is cut into n equal pieces,
-    which may end within an element. `field`: what the classic values call its pieces. `partial`: tensors are only
-    summed over it, never split along it.
+    `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several: where
+    nothing is said, the role without its s, and with it. `counted`: it is made of whole elements, and a part of it is a
+    set of these; any other is cut into n equal pieces, which may end within an element. `partial`: tensors are only
+    summed over it, never split along it. `field`: what the classic values call its pieces.
 
     The rest is advice: how to get values that are `alike` in it, how to count each of its pieces `once`, and what a sum
     that lacks some of them is `owed`.
     """
 
     role: str
-    noun: str
-    plural: str
     counted: bool = False
-    field: str | None = None
     partial: bool = False
+    noun: str = ""
+    plural: str = ""
+    field: str | None = None
     alike: str = ""
     once: str = ""
     owed: str = ""
 
+    def __post_init__(self) -> None:
+        plural = self.plural or self.role.replace("_", " ")
+        object.__setattr__(self, "plural", plural)
+        object.__setattr__(self, "noun", self.noun or plural.removesuffix("s"))
 
-def _of_a_grid(role: str) -> DimKind:
-    """A dim of a grid beside its rows."""
-    what = role[:-1]
+
+def _of_a_grid(of: str) -> DimKind:
     return DimKind(
-        role,
-        f"grid {what}",
-        f"grid {what}s",
+        of,
         counted=True,
-        alike=f"put together along one dim of a grid at a time: parts of the same {what}s that differ in their rows",
-        once=f"each rank has {what}s of its own: cut them off where others have them, too",
+        plural=f"grid {of}",
+        alike=f"put together along one dim of a grid at a time: parts of the same {of} that differ in their rows",
+        once=f"each rank has {of} of its own: cut them off where others have them, too",
         owed="sum it over all ranks that have a part of the grid: await model.allreduce(gradient, layer)",
     )
 
 
 def _outputs(of: str) -> DimKind:
     """The row of OUTPUTS for a dim of a grid."""
-    what = of[:-1]
     return DimKind(
         OUTPUTS[of],
-        f"output {what}",
-        f"output {what}s",
         counted=True,
         partial=True,
-        alike=f"the gradient of a {what} that several ranks took is a sum: each brings what its own {what}s of the "
+        plural=f"output {of}",
+        alike=f"the gradient of a {of[:-1]} that several ranks took is a sum: each brings what its own {of} of the "
         "output gave",
-        once=f"each {what} of the output counts once: look for a halo that was added twice, and for two ranks that "
-        f"worked out\nthe same {what}",
-        owed=f"the gradient of a halo goes home: cut it off, send it to the rank that has these {what}s, and there "
-        f"add it\nto the edge. Inner {what}s are done by themselves",
+        once=f"each {of[:-1]} of the output counts once: look for a halo that was added twice, and for two ranks that "
+        f"worked out\nthe same {of[:-1]}",
+        owed=f"the gradient of a halo goes home: cut it off, send it to the rank that has these {of}, and there "
+        f"add it\nto the edge. Inner {of} are done by themselves",
     )
 
 
 def _averaged(of: str) -> DimKind:
     """The row of AVERAGED for a dim of a grid."""
-    what = of[:-1]
     return DimKind(
         AVERAGED[of],
-        f"averaged {what}",
-        f"averaged {what}s",
         counted=True,
         partial=True,
-        alike=f"parts of a mean are added once each, over other {what}s each",
-        once=f"each {what} counts once: each rank brings what its own {what}s gave",
-        owed=f"it knows nothing of the other {what}s. Sum it over the ranks that have these: "
+        plural=f"averaged {of}",
+        alike=f"parts of a mean are added once each, over other {of} each",
+        once=f"each {of[:-1]} counts once: each rank brings what its own {of} gave",
+        owed=f"it knows nothing of the other {of}. Sum it over the ranks that have these: "
         "await model.allreduce(value, layer)",
     )
 
 
 _ROWS = (
-    DimKind("batch", "batch", "batches", counted=True, field="batches"),
-    DimKind("in", "shard", "shards", field="shards"),
+    DimKind("batch", counted=True, noun="batch", plural="batches", field="batches"),
+    DimKind("in", plural="shards", field="shards"),
     DimKind(
         "out",
-        "column shard",
-        "columns",
+        noun="column shard",
+        plural="columns",
         alike="put together what has the same columns; give load_weights the same total and dim everywhere",
         once="each rank loads columns of its own, with its place in the group as the shard",
     ),
     DimKind(
         "features",
-        "feature",
-        "features",
         alike="put together one thing at a time: batches of the same features, or features of the same batches",
     ),
     DimKind(
         "terms",
-        "part",
-        "part",  # as in "part 0-1 of 4 of a sum"
         partial=True,
+        plural="part",  # as in "part 0-1 of 4 of a sum"
         alike="a partial sum is added to the other parts of the same sum, once each: by an all-reduce or a "
-        "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it "
-        "is",
+        "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it is",
         once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
     ),
     DimKind(
-        "rows",
-        "row",
         "rows",
         counted=True,
         alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
@@ -134,8 +130,6 @@ _ROWS = (
         owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
     ),
     DimKind(
-        "keys",
-        "key",
         "keys",
         counted=True,
         partial=True,
@@ -146,18 +140,15 @@ _ROWS = (
     ),
     DimKind(
         "queries",
-        "query",
-        "queries",
         counted=True,
         partial=True,
+        noun="query",
         alike="gradients that different queries gave stay apart, and are put together when all queries are in each",
         once="each block of queries counts once: look for a step of the ring that is made twice, and for two "
         "ranks\nwith the same tokens",
         owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
     ),
     DimKind(
-        "uses",
-        "use",
         "uses",
         counted=True,
         partial=True,
@@ -166,9 +157,8 @@ _ROWS = (
     ),
     DimKind(
         "vocabulary",
-        "part of the vocabulary",
-        "vocabulary",
         partial=True,
+        noun="part of the vocabulary",
         alike="what part of the vocabulary each rank has is a part of a sum, which is added and not put together: "
         "with an\nall-reduce over the ranks that have the rest of the vocabulary",
         once="each part of the vocabulary counts once: each rank brings what its own shard gave",
@@ -176,8 +166,6 @@ _ROWS = (
         "the\nrest of the vocabulary: await model.allreduce(value, layer)",
     ),
     DimKind(
-        "experts",
-        "expert",
         "experts",
         counted=True,
         alike="each rank has its own experts, which see the tokens of all ranks: what is of one expert is put "
@@ -188,12 +176,10 @@ _ROWS = (
         "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
         "reduce-scatter",
     ),
-    DimKind("taps", "tap", "taps", counted=True),
+    DimKind("taps", counted=True),
     _outputs("rows"),
-    _of_a_grid("columns"),
-    _of_a_grid("planes"),
-    _outputs("columns"),
-    _outputs("planes"),
+    *map(_of_a_grid, SPACE[1:]),
+    *map(_outputs, SPACE[1:]),
     *map(_averaged, SPACE),
 )
 # Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
@@ -235,9 +221,7 @@ class RunSet(Set[int]):
 
     def rest(self, size: int) -> RunSet:
         """Return the numbers below `size` that are not in it."""
-        # A gap lies between the end of one run and the beginning of the next: pair the ends one place further on.
-        ends = [0, *chain.from_iterable(self.runs), size]
-        return RunSet(*[(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
+        return RunSet(*gaps(self.runs, size))
 
     def nth(self, low: int, high: int) -> RunSet:
         """Return the numbers from the one at place `low`, in order, to the one before place `high`."""
@@ -264,7 +248,7 @@ class RunSet(Set[int]):
         if not isinstance(item, int):
             return False
         # Runs are in order and apart, so only the last one that begins no later can have it.
-        at = bisect_right(self.runs, item, key=_first)
+        at = bisect_right(self.runs, item, key=itemgetter(0))
         return at > 0 and item < self.runs[at - 1][1]
 
     def __hash__(self) -> int:
@@ -278,19 +262,7 @@ class RunSet(Set[int]):
         return isinstance(other, frozenset) and self == RunSet.of(cast("frozenset[int]", other))
 
     def __and__(self, other: Iterable[int]) -> RunSet:
-        mine, theirs = self.runs, RunSet.of(other).runs
-        found: list[Run] = []
-        # As in a merge: whichever run ends first has met all that it can meet.
-        at = to = 0
-        while at < len(mine) and to < len(theirs):
-            first, after = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
-            if first < after:
-                found.append((first, after))
-            if mine[at][1] < theirs[to][1]:
-                at += 1
-            else:
-                to += 1
-        return RunSet(*found)
+        return RunSet(*common(self.runs, RunSet.of(other).runs))
 
     __rand__ = __and__
 
@@ -308,10 +280,6 @@ class RunSet(Set[int]):
         return f"{{{', '.join([f'{first}-{after - 1}' for first, after in self.runs])}}}"
 
 
-def _first(run: Run) -> int:
-    return run[0]
-
-
 def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
     """Return the union of ranges, given in any order."""
     found: list[tuple[N, N]] = []
@@ -322,6 +290,29 @@ def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
         elif low < high:
             found.append((low, high))
     return tuple(found)
+
+
+def common(mine: Sequence[tuple[N, N]], theirs: Sequence[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
+    """Return what two unions of ranges have in common. In each they are in order, and no two touch."""
+    found: list[tuple[N, N]] = []
+    # As in a merge: whichever range ends first has met all that it can meet.
+    at = to = 0
+    while at < len(mine) and to < len(theirs):
+        low, high = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
+        if low < high:
+            found.append((low, high))
+        if mine[at][1] < theirs[to][1]:
+            at += 1
+        else:
+            to += 1
+    return tuple(found)
+
+
+def gaps(ranges: Iterable[tuple[N, N]], size: int) -> tuple[tuple[N, N], ...]:
+    """Return what lies between ranges that are in order, from 0 to a size."""
+    # A gap is from the end of one range to the beginning of the next: pair the ends one place further on.
+    ends: list[Any] = [0, *chain.from_iterable(ranges), size]
+    return tuple([(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
 
 Pieces = frozenset[int] | RunSet
@@ -339,31 +330,22 @@ def listed_numbers(pieces: Pieces) -> int:
     return len(pieces.runs) if isinstance(pieces, RunSet) else len(pieces)
 
 
-class Relation:
-    """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked
-    out once.
+@dataclass(frozen=True)
+class Relation(ABC):
+    """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked out
+    once.
 
-    Two of a subclass that say the same (`said`) are equal: layers that are alike then have one schema, and one table of
-    what is known.
+    Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
     """
 
-    def __init__(self, needs: Callable[[int], Iterable[int]], *said: object) -> None:
-        self.needs, self.said = needs, said
-        self._known: dict[Pieces, RunSet] = {}
-
-    def __eq__(self, other: object) -> bool:
-        # A bare Relation is known by its function alone, and two lambdas that say the same are not equal to Python.
-        return self is other or (type(other) is type(self) is not Relation and self.said == cast(Relation, other).said)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.said))
+    _known: dict[Pieces, RunSet] = field(init=False, compare=False, repr=False, default_factory=dict[Pieces, RunSet])
 
     def __call__(self, items: Pieces) -> RunSet:
         found = self._known.get(items)
         if found is None:
-            found = self._known[items] = self.union(RunSet.of(items))
+            found = self._known[items] = self.needed(RunSet.of(items))
         return found
 
-    def union(self, items: RunSet) -> RunSet:
-        """Return what all of them need."""
-        return RunSet.of({one for item in items for one in self.needs(item)})
+    @abstractmethod
+    def needed(self, items: RunSet) -> RunSet:
+        """Return what any of them needs."""

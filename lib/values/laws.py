@@ -197,7 +197,6 @@ def piece(value: V, role: str, low: int, high: int) -> V:
 
 
 def _dim_of(value: Value, role: str) -> Part:
-    """Return what a value has of a dim along which it may be cut."""
     found = value.place.named.get(role) if isinstance(role, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if found is None:
         raise RuleError(facts.NotCut(value, role, None))

@@ -6,57 +6,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple, cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from lib.errors.wording import counted
 from lib.values.dims import SPACE
 from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.placement import MOST, Dim, Schema, give, keep
-from lib.values.table import table
 
-
-class KindRow(NamedTuple):
-    """A kind of layer by its name, and the module of its class, which is loaded for the first layer of the kind."""
-
-    name: str
-    module: str
-
-    @property
-    def kind(self) -> type[LayerKind]:
-        """The class: that of the kind group_norm is GroupNorm."""
-        return getattr(import_module(f"lib.values.kinds.{self.module}"), self.name.title().replace("_", ""))
-
-
-LAYER_KINDS: Final = table(
-    (
-        KindRow("linear", "linear"),
-        KindRow("attention", "attention"),
-        KindRow("norm", "linear"),
-        KindRow("layer_norm", "linear"),
-        KindRow("add", "linear"),
-        KindRow("embedding", "linear"),
-        KindRow("cross_entropy", "linear"),
-        KindRow("dispatch", "experts"),
-        KindRow("experts", "experts"),
-        KindRow("combine", "experts"),
-        KindRow("convolution", "grid"),
-        KindRow("transposed_convolution", "grid"),
-        KindRow("pooling", "grid"),
-        KindRow("neighborhood_attention", "attention"),
-        KindRow("mean", "grid"),
-        KindRow("moments", "grid"),
-        KindRow("group_norm", "grid"),
-        KindRow("transform", "grid"),
-    )
-)
+_MODULES = {
+    "linear": "linear norm layer_norm add embedding cross_entropy",
+    "attention": "attention neighborhood_attention",
+    "experts": "dispatch experts combine",
+    "grid": "convolution transposed_convolution pooling mean moments group_norm transform",
+}
+LAYER_KINDS: Final = MappingProxyType({name: module for module, names in _MODULES.items() for name in names.split()})
+"""The module of `kinds` with the class of each kind of layer, which is loaded for the first layer of the kind."""
 LISTS = ("of", "route", "groups")
 
 
 def _kind(name: object) -> type[LayerKind]:
-    row = LAYER_KINDS.get(name) if isinstance(name, str) else None
-    if row is None:
+    """The class of a kind of layer: that of the kind group_norm is GroupNorm."""
+    if not isinstance(name, str) or name not in LAYER_KINDS:
         raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
-    return row.kind
+    return getattr(import_module(f"lib.values.kinds.{LAYER_KINDS[name]}"), name.title().replace("_", ""))
 
 
 def layer_from(data: object) -> Layer:
@@ -154,24 +127,24 @@ class Shape:
     def of(self, number: int) -> tuple[int, ...]:
         """Return the activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
         layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
-        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].kind.takes == "activation"))
+        return layer.of or (number,) * (1 + (_kind(layer.kind).takes == "activation"))
 
     def _made(self, dim: Callable[[str, int], Dim]) -> tuple[list[LayerKind], list[Dims]]:
         """The layers, each with the dims of what it takes, and those of all activations. One stands for all where all
         are alike."""
         first = self.descriptions[0]
-        data = {"batch": self.items, **first.space, "features": LAYER_KINDS[first.kind].kind.width(first)}
-        edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data.items())]
+        data = {"batch": self.items, **first.space, "features": _kind(first.kind).width(first)}
+        edges: list[Dims] = [{role: dim(role, size) for role, size in data.items()}]
         kinds: list[LayerKind] = []
         for number, layer in enumerate(self.descriptions):
-            cls, of = LAYER_KINDS[layer.kind].kind, self.of(number)
+            cls, of = _kind(layer.kind), self.of(number)
             if len(of) != 1 + (cls.takes == "activation"):
                 raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
             # Only what an earlier layer gave: so the graph has no cycle, and layers in their order are a schedule.
             if not all(0 <= one <= number for one in of):
                 raise ValueError(f"layer {number} takes activations from 0 to {number}; got of={of}")
             dims = [edges[one] for one in of]
-            sizes = {role: one.size for role, one in dims[0] if role in (*SPACE, "features")}
+            sizes = {role: one.size for role, one in dims[0].items() if role in (*SPACE, "features")}
             if sizes != (takes := {**layer.space, "features": cls.width(layer)}):
                 raise ValueError(f"layer {number} takes {_size_words(takes)}, and is given {_size_words(sizes)}")
             try:
@@ -179,7 +152,7 @@ class Shape:
             except ValueError as error:
                 raise ValueError(f"layer {number}: {error}") from None
             edges.append(kinds[-1].gives)
-        if "experts" in dict(edges[-1]):
+        if "experts" in edges[-1]:
             raise ValueError(
                 "tokens that are dispatched to experts are combined again: give a layer of the kind combine"
             )
@@ -206,9 +179,10 @@ class Shape:
         for number, (dims, uses) in enumerate(zip(edges, used, strict=True)):
             before = kinds[number - 1] if number or alike else None
             owes = [one for kind, place in uses for one in kind.owes[place]]
-            owes += [Sum("uses", dim("uses", len(uses)))] if len(uses) > 1 else []
-            activations.append(once(dims, before.opens if before else (), before.running if before else 0))
-            gradients.append(once(dims, tuple(owes), 0))
+            owes += [Sum(dim("uses", len(uses)))] if len(uses) > 1 else []
+            spaces = tuple(dims.values())
+            activations.append(once(spaces, before.opens if before else (), before.running if before else 0))
+            gradients.append(once(spaces, tuple(owes), 0))
         # One layer stands for all, so its output is the next one's input: one schema, with one table.
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
@@ -226,7 +200,7 @@ class Shape:
             ]
             # Layers that are alike are one, with one table of places.
             wired = *kind.activations, *kind.gradients, *kind.uses, kind.output, kind.output_gradient
-            kinds[number] = known.setdefault((replace(kind.layer, of=()), kind.dims, kind.other, *wired), kind)
+            kinds[number] = known.setdefault((replace(kind.layer, of=()), *wired), kind)
         give(self, activations=activations, gradients=gradients)
 
     def schema_of(self, tensor: str, layer: int) -> Schema | None:

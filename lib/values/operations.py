@@ -7,7 +7,7 @@ ask for its properties, never for its name. The collectives have a table of thei
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from lib.values import rules
@@ -26,7 +26,8 @@ class Operation:
 
     `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (without a title its name;
     labels longest first, and none: the batches, with `letter` before them where there is room, or its name), `colour` a
-    row of the pictures' palette (what takes time has one of its own), `signature` how a student writes it.
+    row of the pictures' palette (what takes time has one of its own), `signature` how a student writes it: a method of
+    the model with these `arguments`, where nothing else is said.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
     a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
@@ -36,30 +37,31 @@ class Operation:
     about: "call" as it says, "input" or "output" that of its first value. Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches, or `per_weight` by the
-    size of its layer's weight; without one it takes no time. `as_loaded`: the weights that it uses must not have been
-    updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where that
-    costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`: what
-    it gives comes from nowhere; what happened, what would be right, and how to get there.
+    size of its layer's weight; without one it takes no time. `as_loaded`: it computes through a weight, which must not
+    have been updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where
+    that costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`:
+    what it gives comes from nowhere; what happened, what would be right, and how to get there.
     `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 
     name: str
     word: str
-    signature: str
+    arguments: str
     rule: Callable[..., Any] | None = None
     takes: tuple[type[Value], ...] = ()
     gives: tuple[type[Value], ...] = ()
     says: str = ""
-    by_kind: bool = False
     about: str = "call"
+    by_kind: bool = False
     cost: str | float | None = None
     per_batch: bool = False
     per_weight: bool = False
-    as_loaded: bool = False
+    as_loaded: bool = field(init=False)
     loads: bool = False
     free_of: str | None = None
     hands_in: bool = False
     made_up: tuple[str, str, str] | None = None
+    signature: str = ""
     title: str = ""
     labels: tuple[str, ...] = ()
     letter: str = ""
@@ -70,6 +72,9 @@ class Operation:
         # What takes no time is no more than a mark in a picture: all of that has one colour.
         own = self.name if self.cost is not None or self.kind != "local" else "other"
         give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
+        call = f"{'' if self.kind == 'local' else 'await '}model.{self.name}({self.arguments})"
+        computes = self.cost is not None and Weight in self.takes and Weight not in self.gives
+        give(self, signature=self.signature or call, as_loaded=computes)
 
     @property
     def has_batches(self) -> bool:
@@ -143,25 +148,32 @@ def _shard(shape: Shape, _: Any, shard: int, total: int, *rest: Any) -> Value:
     return cut(rest[-1], shard, total, NAMES[cast(int, rest[0])] if len(rest) > 1 else None)
 
 
+BACK = "layer, activation, gradient"
+PASS = Activation, ActivationGrad, Weight
+
+
+def _timed(
+    name: str, word: str, arguments: str, rule: Any, takes: tuple[type[Value], ...], gives: Any, **more: Any
+) -> Operation:
+    """An operation of a layer, as long as the field of Costs with its name says, for each batch."""
+    by_kind = Weight in takes
+    return Operation(name, word, arguments, rule, takes, gives, cost=name, per_batch=True, by_kind=by_kind, **more)
+
+
 OPERATIONS: Final = table(
     (
         Operation(
-            "load_weights",
-            "W",
-            "model.load_weights(layer, shard, total)",
-            rules.load_weights,
-            gives=(Weight, OptState),
-            says="shard",
-            loads=True,
+            "load_weights", "W", "layer, shard, total", rules.load_weights, (), (Weight, OptState), "shard", loads=True
         ),
         Operation(
             "get_activation",
             "I",
-            "model.get_activation(batches)",
+            "batches",
             _get_activation,
-            gives=(Activation,),
-            says="batches",
-            about="output",
+            (),
+            (Activation,),
+            "batches",
+            "output",
             cost="to_device",
             per_batch=True,
             loads=True,
@@ -170,84 +182,39 @@ OPERATIONS: Final = table(
         ),
         # No time on the rank's own clock: the reader works beside it, as a data loader's processes do.
         Operation(
-            "read",
-            "D",
-            "await model.read(batches)",
-            _get_activation,
-            gives=(Activation,),
-            says="batches",
-            about="output",
-            loads=True,
-            kind="read",
+            "read", "D", "batches", _get_activation, (), (Activation,), "batches", "output", loads=True, kind="read"
         ),
-        Operation(
-            "forward",
-            "F",
-            "model.forward(layer, activation, weight)",
-            rules.forward,
-            takes=(Activation, Weight),
-            gives=(Activation,),
-            cost="forward",
-            per_batch=True,
-            by_kind=True,
-            as_loaded=True,
-        ),
-        Operation(
-            "loss",
-            "X",
-            "model.loss(activation)",
-            _loss,
-            takes=(Activation,),
-            gives=(ActivationGrad,),
-            about="input",
-            cost="loss",
-        ),
-        Operation(
-            "backward",
-            "B",
-            "model.backward(layer, activation, gradient, weight)",
-            rules.backward,
-            takes=(Activation, ActivationGrad, Weight),
-            gives=(WeightGrad, ActivationGrad),
-            cost="backward",
-            per_batch=True,
-            by_kind=True,
-            as_loaded=True,
-        ),
+        _timed("forward", "F", "layer, activation, weight", rules.forward, (Activation, Weight), (Activation,)),
+        Operation("loss", "X", "activation", _loss, (Activation,), (ActivationGrad,), about="input", cost="loss"),
+        _timed("backward", "B", f"{BACK}, weight", rules.backward, PASS, (WeightGrad, ActivationGrad)),
         # Zero bubble's B and W (Qi et al. 2023): only the first of the halves keeps the stage before waiting.
-        Operation(
+        _timed(
             "backward_input",
             "BI",
-            "model.backward_input(layer, activation, gradient, weight)",
+            f"{BACK}, weight",
             rules.backward_input,
+            PASS,
+            (ActivationGrad,),
             title="input half",
-            takes=(Activation, ActivationGrad, Weight),
-            gives=(ActivationGrad,),
-            cost="backward_input",
-            per_batch=True,
-            by_kind=True,
-            as_loaded=True,
             letter="I",
         ),
-        Operation(
+        _timed(
             "backward_weight",
             "BW",
-            "model.backward_weight(layer, activation, gradient)",
+            BACK,
             rules.backward_weight,
+            PASS[:2],
+            (WeightGrad,),
             title="weight half",
-            takes=(Activation, ActivationGrad),
-            gives=(WeightGrad,),
-            cost="backward_weight",
-            per_batch=True,
             letter="W",
         ),
         Operation(
             "update",
             "U",
-            "model.update(layer, weight_gradient, weight, opt_state)",
+            "layer, weight_gradient, weight, opt_state",
             rules.update,
-            takes=(WeightGrad, Weight, OptState),
-            gives=(Weight, OptState),
+            (WeightGrad, Weight, OptState),
+            (Weight, OptState),
             cost="update",
             per_weight=True,
             labels=("update", "U"),
@@ -255,45 +222,48 @@ OPERATIONS: Final = table(
         Operation(
             "fake_grad",
             "Z",
-            "model.fake_grad(layer, batches)",
+            "layer, batches",
             rules.fake_grad,
-            gives=(WeightGrad,),
-            says="batches",
+            (),
+            (WeightGrad,),
+            "batches",
             made_up=(
                 "a gradient was made up with fake_grad",
                 "gradients that backward gives",
                 "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
             ),
         ),
+        Operation("set_final_weight", "E", "layer, weight", _final, (Weight,), hands_in=True),
+        Operation("add", "P", "", _add, (Value, Value), (Value,), about="input", signature="one + other"),
         Operation(
-            "set_final_weight", "E", "model.set_final_weight(layer, weight)", _final, takes=(Weight,), hands_in=True
+            "combine", "C", "", _combine, (Value, Value), (Value,), about="input", signature="one.combine(other)"
         ),
-        Operation("add", "P", "one + other", _add, (Value, Value), (Value,), about="input"),
-        Operation("combine", "C", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
-        Operation("shard", "K", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"),
-        Operation("cut", "KC", "value.cut(dim, low, high)", _cut, (Value,), (Value,), says="part", about="input"),
+        Operation(
+            "shard", "K", "", _shard, (Value,), (Value,), "shard", "input", signature="value.shard(shard, total)"
+        ),
+        Operation("cut", "KC", "", _cut, (Value,), (Value,), "part", "input", signature="value.cut(dim, low, high)"),
         # No rule can make it, so a Trace has to state its value; what comes of it counts in a sandbox alone.
         Operation(
             "foreign",
             "Q",
-            "Weight(layer, ...)",
+            "",
             gives=(Value,),
             about="output",
+            signature="Weight(layer, ...)",
             made_up=(
                 "a value was made by hand",
                 "values that come from the operations of the model",
                 "take it from an operation: load_weights, forward, backward, update or a collective",
             ),
         ),
-        Operation("wait", "=", "await work", kind="wait"),
-        Operation("pass_to", "S", "await model.pass_to(rank, value)", title="send", labels=("send",), kind="message"),
-        Operation("receive", "R", "await model.receive(rank)", labels=("recv",), kind="message"),
+        Operation("wait", "=", "", kind="wait", signature="await work"),
+        Operation("pass_to", "S", "rank, value", title="send", labels=("send",), kind="message"),
+        Operation("receive", "R", "rank", labels=("recv",), kind="message"),
     )
 )
 
 
 def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:
-    """The operations of which something holds."""
     return frozenset(name for name, row in OPERATIONS.items() if holds(row))
 
 

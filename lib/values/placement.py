@@ -23,12 +23,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice, pairwise, product
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
-from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, joined, listed_numbers, united
+from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, common, gaps, joined, listed_numbers, united
 
 if TYPE_CHECKING:
     from lib.values.kinds.experts import Route
@@ -228,21 +229,7 @@ class Part:
 
     def minus(self, other: Part) -> Part:
         """Return the part that is in this one and not in the other."""
-        left: list[Range] = []
-        # Both are in order, so what ends before this range is never looked at again.
-        at, cuts = 0, other.ranges
-        for low, high in self.ranges:
-            while at < len(cuts) and cuts[at][1] <= low:
-                at += 1
-            here = at
-            while here < len(cuts) and cuts[here][0] < high:
-                if low < cuts[here][0]:
-                    left.append((low, cuts[here][0]))
-                low = max(low, cuts[here][1])
-                here += 1
-            if low < high:
-                left.append((low, high))
-        return self.dim.part(*left)
+        return self.dim.part(*common(self.ranges, gaps(other.ranges, self.dim.size)))
 
     def covers(self, other: Part) -> bool:
         """Tell whether all of the other part lies in this one, whatever each is cut into."""
@@ -251,14 +238,13 @@ class Part:
         if self.grid and self.grid == other.grid:
             return other.pieces <= self.pieces
         # Numbers of two grids say nothing of each other: 1 of 2 covers 2 and 3 of 4. Ends in elements do.
-        return not other.minus(self).size
+        return common(self.ranges, other.ranges) == other.ranges
 
     def meets(self, other: Part) -> bool:
         """Tell whether the two have an element in common."""
         if self.grid and self.grid == other.grid:
             return not self.pieces.isdisjoint(other.pieces)
-        # Nothing was taken away: they have nothing in common.
-        return self.minus(other).size != self.size
+        return bool(common(self.ranges, other.ranges))
 
     def shards(self, total: int) -> list[tuple[int, int]] | None:
         """Return it as runs of shards [first, after the last) of `total`; None where it is not made of those."""
@@ -294,7 +280,6 @@ def simplest(fraction: Fraction | int) -> Elements:
 
 
 def _size(size: int, pieces: int, grid: int) -> Elements:
-    """Elements of some pieces of a grid."""
     return size * pieces // grid if size * pieces % grid == 0 else Fraction(size * pieces, grid)
 
 
@@ -318,7 +303,7 @@ def union(parts: Iterable[Part]) -> Part:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
-    """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim).
+    """A kind of tensor: its dims, and the dims over which it may be a partial sum. The name of each is its role.
 
     `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
     dims need is done, and what they do not need is not in it. `running`: what a partial sum has besides, for each of
@@ -337,26 +322,26 @@ class Schema:
     route: Route | None
     adds: bool
     unions: dict[tuple[str, tuple[Place, ...]], Place]
-    _rest: tuple[Part, ...] | None
     _places: dict[tuple[Part, ...], Place]
 
     def __init__(
         self,
-        dims: Sequence[tuple[str, Dim]],
-        sums: Sequence[tuple[str, Dim]] = (),
+        dims: Sequence[Dim],
+        sums: Sequence[Dim] = (),
         related: Iterable[tuple[str, str, Relation]] = (),
         running: Fraction | int = 0,
     ) -> None:
-        roles, spaces = zip(*dims, *sums, strict=True)
+        spaces = *dims, *sums
+        roles = tuple([dim.name for dim in spaces])
         # `shards` and `batches` are what the original's students know; both are views of one dim each.
         split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
-        route = next((dim.route for _, dim in dims if dim.route is not None), None)
+        route = next((dim.route for dim in dims if dim.route is not None), None)
         give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
         give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
-        give(self, unions={}, _rest=None, _places={})
-        give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
+        give(self, unions={}, _places={})
+        give(self, size=prod(dim.size for dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
         """Return the place with these parts, of the dims and then of the sums."""
@@ -367,8 +352,8 @@ class Schema:
 
     def at(self, parts: Mapping[str, Part]) -> Place:
         """Return the place with parts by their roles, each the same pieces of its dim here; others are whole."""
-        here = zip(self.roles, self.spaces, strict=True)
-        return self.place(*[dim.like(part) if (part := parts.get(role)) else dim.whole for role, dim in here])
+        found = [dim.like(parts[dim.name]) if dim.name in parts else dim.whole for dim in self.spaces]
+        return self.place(*found)
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
@@ -395,7 +380,7 @@ class Schema:
     @property
     def whole(self) -> Place:
         """All of it."""
-        return self.cut(self.spaces[0].whole)
+        return self.place(*[dim.whole for dim in self.spaces])
 
     def held(self, batches: frozenset[int] | None, shards: frozenset[int] | None = None, total: int = 1) -> Place:
         """Return the place of some batches, be they a dim or a sum, or of some of so many shards, or both."""
@@ -406,17 +391,6 @@ class Schema:
             batch = self.spaces[cast(int, self.batch)]
             parts["batch"] = batch.piece(batch.size, batches)
         return self.at(parts)
-
-    @property
-    def rest(self) -> tuple[Part, ...]:
-        """All of its dims and sums but the first dim."""
-        if self._rest is None:
-            _set(self, "_rest", tuple(dim.whole for dim in self.spaces[1:]))
-        return cast("tuple[Part, ...]", self._rest)
-
-    def cut(self, first: Part) -> Place:
-        """Return the place with this part of its first dim and all of the others: what a shard of a weight is."""
-        return self.place(first, *(self._rest or self.rest))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -604,14 +578,12 @@ def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
         ends = sorted({end for cut in (part, *cuts) for both in cut.ranges for end in both})
         inside = (strip for both in pairwise(ends) if part.meets(strip := part.dim.part(both)))
         strips.append([part] if all(cut.whole for cut in cuts) else [*inside])
-    none = places[0].first.dim.part()
-    common: Part | None = None
+    dim = places[0].first.dim
+    found: tuple[Range, ...] = ((0, dim.size),)
     for cell in product(*strips):
         there = [place for place in places if all(map(Part.covers, place.parts[1:], cell))]
-        here = union(place.first for place in there) if there else none
-        # A & B as A - (A - B): parts have no intersection of their own.
-        common = here if common is None else common.minus(common.minus(here))
-    return common or none
+        found = common(found, union(place.first for place in there).ranges if there else ())
+    return dim.part(*found)
 
 
 class Owners(Generic[T]):
@@ -631,20 +603,16 @@ class Owners(Generic[T]):
         met: list[tuple[Elements, Elements, int, T]] = []
         for low, high in ranges:
             # The range before may reach into this one.
-            begin = bisect_right(self._ranges, low, key=_low)
+            begin = bisect_right(self._ranges, low, key=itemgetter(0))
             begin -= begin > 0 and self._ranges[begin - 1][1] > low
             # A copy of these ranges: what is inserted below lies in the gaps between them.
-            inside = self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
+            inside = self._ranges[begin : bisect_left(self._ranges, high, key=itemgetter(0))]
             met += inside
             for held in inside:
                 if low < held[0]:
-                    insort(self._ranges, (low, held[0], self._count, owner), key=_low)
+                    insort(self._ranges, (low, held[0], self._count, owner), key=itemgetter(0))
                 low = held[1]
             if low < high:
-                insort(self._ranges, (low, high, self._count, owner), key=_low)
+                insort(self._ranges, (low, high, self._count, owner), key=itemgetter(0))
         # Of all that it overlaps the one that came first, in whatever order ranges are asked for.
         return min(met, key=lambda held: held[2])[3] if met else None
-
-
-def _low(item: tuple[Elements, Elements, int, object]) -> Elements:
-    return item[0]

@@ -8,6 +8,7 @@ it makes, once nothing can go wrong any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain
@@ -24,8 +25,6 @@ from lib.values.values import Activation, ActivationGrad, Home, OptState, Value,
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
 """What a kind of layer takes beside its input."""
-ENOUGH = 40
-"""Batches that are not there, after which no more are looked at."""
 
 
 def need(kind: type[T], value: Any, role: str, op: str) -> T:
@@ -47,9 +46,8 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
     # One of numpy's integers, say: what Python would take as an index is a number here.
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
-    raise RuleError(
-        facts.NoLayer(layer, shape.layers) if type(layer) is int else facts.NotALayer(op, layer, shape.layers)
-    )
+    is_number = type(layer) is int
+    raise RuleError(facts.NoLayer(layer, shape.layers) if is_number else facts.NotALayer(op, layer, shape.layers))
 
 
 def named_layer(shape: Shape, layer: Any, op: str) -> None:
@@ -76,9 +74,8 @@ def load_weights(
         raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
     # All layers of a kind load the same few places, on every rank of the run.
-    place = kind.known_loads.get((shard, total, dim)) or keep(
-        kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim)
-    )
+    key = shard, total, dim
+    place = kind.known_loads.get(key) or keep(kind.known_loads, key, _loaded(shape, layer, *key))
     return made(Weight, layer, shape.layers, place, 0, home), made(OptState, layer, shape.layers, place, 0, home)
 
 
@@ -88,58 +85,38 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
     weight = kind.weight
     if weight is None:
         raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
-    first = weight.spaces[0]
-    # Experts stay whole: a shard is some of them, and not a piece of each.
-    if not dim and first.counted:
-        if first.size % total:
-            raise RuleError(facts.Undivided(None, DIMS[first.name].plural, first.size, total))
-        each = first.size // total
-        return weight.cut(first.piece(first.size, RunSet.span(shard * each, (shard + 1) * each)))
-    if not dim:
-        return weight.cut(first.shard(shard, total))
-    if "out" not in weight.roles:
+    if dim and "out" not in weight.roles:
         raise RuleError(facts.NotCut(made(Weight, layer, shape.layers, weight.whole), "out", None))
-    columns = weight.spaces[weight.roles.index("out")]
-    if columns.size % total:
-        raise RuleError(facts.Undivided(None, "columns", columns.size, total))
-    return weight.whole.having("out", columns.shard(shard, total))
+    cut = weight.spaces[weight.roles.index("out") if dim else 0]
+    # Only shards of a weight's first dim may end within a row; experts stay whole, and a shard is some of them.
+    if (dim or cut.counted) and cut.size % total:
+        raise RuleError(facts.Undivided(None, DIMS[cut.name].plural, cut.size, total))
+    if not cut.counted:
+        return weight.whole.having(cut.name, cut.shard(shard, total))
+    each = cut.size // total
+    return weight.whole.having(cut.name, cut.piece(cut.size, RunSet.span(shard * each, (shard + 1) * each)))
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
-    """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
+    """The batches that are asked for. Takes no more of them than there can be, as an iterator may go on for ever."""
     most = 2 * shape.items + 1000  # they may be repeated
-    # A step of n microbatches may ask for sets of n batches: where Python's own list or range has nothing but plain
-    # numbers that there are, the set is made without a step of ours for each of them.
-    kind = cast("type[Any]", type(batches))
-    given = cast("Sequence[int]", batches)
-    if kind is range:
-        plainly = max(map(abs, (cast(range, batches).start, cast(range, batches).stop))) <= most  # len has an end, too
-    else:
-        plainly = kind in (list, tuple) and len(given) <= most and {*map(type, given)} == {int}
-    if plainly and given and 0 <= min(given) <= max(given) < shape.items:
-        numbers = frozenset(given)
-        shape.activations[0].spaces[0].may_make(numbers)
-        return numbers
-    found: set[Any] = set()
-    wrong: set[Any] = set()
     try:
-        for number, item in enumerate(batches):
-            batch = plain(item)
-            found.add(batch)
-            if type(batch) is not int or not 0 <= batch < shape.items:
-                wrong.add(batch)
-                # An iterator may go on for ever; of a list what is wrong is told whole, up to a bound.
-                if len(wrong) > ENOUGH or not isinstance(batches, Collection):
-                    break
-            if number >= most:
-                raise RuleError(facts.EndlessBatches(shape.items, most))
+        given = list(islice(batches, most + 1))
+        # A step of n microbatches may ask for sets of n batches: no step of ours for each plain number.
+        if not {*map(type, given)} <= {int}:
+            given = [*map(plain, given)]
+        numbers = frozenset(given)
     except TypeError:
         raise RuleError(facts.NotBatches(batches)) from None
-    if wrong:
-        raise RuleError(facts.NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
-    made = frozenset(found)
-    shape.activations[0].spaces[0].may_make(made)
-    return made
+    if numbers and not ({*map(type, numbers)} == {int} and 0 <= min(numbers) <= max(numbers) < shape.items):
+        wrong = [one for one in given if type(one) is not int or not 0 <= one < shape.items]
+        if not isinstance(batches, Collection):  # of what may go on for ever the first one will do
+            numbers, wrong = frozenset(given[: given.index(wrong[0]) + 1]), wrong[:1]
+        raise RuleError(facts.NoBatch(frozenset(wrong), numbers, shape.batches, shape.padding))
+    if len(given) > most:
+        raise RuleError(facts.EndlessBatches(shape.items, most))
+    shape.activations[0].spaces[0].may_make(numbers)
+    return numbers
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
@@ -180,7 +157,7 @@ def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
         raise RuleError(facts.NothingBeside(op, kind.name, other))
 
 
-def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None) -> None:
+def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None = None) -> None:
     """Check that the input, and what is given beside it, are those of a layer: activations those that it takes."""
     of = shape.of(layer)
     if other is not None:
@@ -201,22 +178,17 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) -> int:
     """The layer as a plain int, if what goes into backward, or half of it, belongs to it and to the same batches."""
-    if type(layer) is not int or not 0 <= layer < shape.layers:
-        layer = need_layer(shape, layer, op)
+    layer = need_layer(shape, layer, op)
     takes = OPERANDS[shape.kinds[layer].takes]
     if inp is None and not shape.kinds[layer].keeps:  # what is missing is the gradient, which would do alone
         need(ActivationGrad, grad, f"gradient given to {op}", op)
-    if type(inp) is not Activation:
-        inp = need(Activation, inp, f"input of {op}", op)
-    if type(grad) is not ActivationGrad:
-        need(ActivationGrad, grad, f"gradient given to {op}", op)
-    other = None
+    inp = need(Activation, inp, f"input of {op}", op)
+    need(ActivationGrad, grad, f"gradient given to {op}", op)
     for other in others:
         if type(other) is not takes:
             _need_other(op, shape, layer, other)
-    if inp.layer != layer or grad.layer != layer or other is None or other.layer != layer:
-        _on_its_layers(op, shape, layer, inp, other)
-        _on_layer(op, f"gradient given to {op}", grad, layer)
+    _on_its_layers(op, shape, layer, inp, *others)
+    _on_layer(op, f"gradient given to {op}", grad, layer)
     return layer
 
 
@@ -283,7 +255,6 @@ def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad
 
 
 def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
-    """A layer that has a weight."""
     kind = shape.kinds[layer]
     if kind.weight is None:
         raise RuleError(facts.Unweighted(op, layer, kind.name))
@@ -381,9 +352,10 @@ class Member(NamedTuple):
 def agree(members: Sequence[Member | None]) -> None:
     """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
     first, *others = [m for m in members if m is not None]
+    kind = cast("type[Any]", type(first.value))
+    said = first.op, first.layer, first.said, kind, first.group
     for other in others:
-        same = (first.op, first.layer, first.said, first.group) == (other.op, other.layer, other.said, other.group)
-        if not same or type(first.value) is not type(other.value):
+        if (other.op, other.layer, other.said, type(other.value), other.group) != said:
             raise _between(facts.Disagree(first, other), first, other)
 
 
@@ -395,21 +367,10 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
-    # Compared in line and by identity first: of 10^5 members each is looked at once. `agree` finds the words.
-    _, op, layer, value, said, group = members[0]
-    kind, values = cast("type[Any]", type(value)), list[Any]()
-    for _, its_op, its_layer, its_value, its_said, its_group in members:
-        if (
-            its_op != op
-            or its_layer != layer
-            or its_said != said
-            or type(its_value) is not kind
-            or (its_group is not group and its_group != group)
-        ):
-            agree(members)
-        values.append(its_value)
+    agree(members)
+    values = [member.value for member in members]
     try:
-        return row.results(values, said)
+        return row.results(values, members[0].said)
     except PuzzleError as error:
         raise _spread(error, row, members) from None
 

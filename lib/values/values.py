@@ -249,29 +249,23 @@ def _fill(value: Value, **fields: Any) -> None:
 
     This is the door: nobody looks at the fields of a value again.
     """
-    given = {name: numbers_in(item) if name in PIECES else plain(item) for name, item in fields.items()}
-    for name, item in given.items():
-        low, most = LOWEST.get(name, 0), MOST
-        if name not in PIECES:
-            possible = type(item) is int and low <= item <= most
-        elif possible := all(type(number) is int and number >= 0 for number in item):
+    given: dict[str, Any] = {}
+    for name, item in fields.items():
+        given[name] = numbers_in(item) if name in PIECES else plain(item)
+    # What these are some of is looked at first.
+    for name in sorted(given, key=PIECES.__contains__):
+        item, low, most = given[name], LOWEST.get(name, 0), MOST
+        if name in PIECES:
             low, most = None, given[PIECES[name]]
-            possible = type(most) is not int or max(item, default=0) < most
+            possible = all(type(number) is int and 0 <= number < most for number in item)
         else:
-            most = None
+            possible = type(item) is int and low <= item <= most
         if not possible:
             numbers = tuple([item for name, item in given.items() if name not in PIECES])
             raise RuleError(facts.NoValue(type(value), numbers, name, low, most)).here()
     place = _placed(type(value), by_hand(given.get("total_batches", 1)), given)
-    give(
-        value,
-        home=None,
-        number=-1,
-        layer=given["layer"],
-        layers=given["layers"],
-        place=place,
-        updates=given.get("step", 0),
-    )
+    give(value, home=None, number=-1, layer=given["layer"], layers=given["layers"])
+    give(value, place=place, updates=given.get("step", 0))
 
 
 def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> Place:

@@ -65,11 +65,8 @@ class Roads:
     def passes(self, members: Sequence[int]) -> Shares:
         return self.links[members[0]]
 
-    def passes_out(self, source: int, target: int) -> Shares:
-        return {("out", source): 1}
-
-    def passes_in(self, source: int, target: int) -> Shares:
-        return {("in", target): 1}
+    def passes_at(self, way: str, rank: int, other: int) -> Shares:
+        return {(way, rank): 1}
 
 
 def carried(links: Mapping[int, Shares], jobs: list[Job], order: Sequence[int] | None = None) -> Network:

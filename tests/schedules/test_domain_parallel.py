@@ -107,7 +107,7 @@ def net_of_chance(draw: Random, space: dict[str, Any]) -> list[Layer]:
         if kind == "moments":
             new = [Layer(kind, 2, 2, **space), Layer("group_norm", 2, 2, **space, of=(len(layers), len(layers) + 1))]
         try:
-            gives = dict(Shape(len(layers) + len(new), 1, [*layers, *new]).kinds[-1].gives)
+            gives = Shape(len(layers) + len(new), 1, [*layers, *new]).kinds[-1].gives
         except ValueError:
             continue
         if max(sizes := [gives[role].size for role in space]) <= 20:

@@ -110,12 +110,8 @@ class _Fuzz:
             return model.get_activation(self.some())
         if move == "shard":
             value = self.pick(Activation, ActivationGrad, WeightGrad, Weight)
-            dim, total = (
-                chance.choice(
-                    ["rows", "features", "batch", "in", "out", "columns" if self.grid else "experts", "taps"]
-                ),
-                chance.choice([2, 2, 3, 4]),
-            )
+            dims = ["rows", "features", "batch", "in", "out", "columns" if self.grid else "experts", "taps"]
+            dim, total = chance.choice(dims), chance.choice([2, 2, 3, 4])
             return tuple(model.shard(value, dim, i, total) for i in range(total))
         if move == "cut":
             ends = sorted(chance.sample(range(ROWS + 1), 2))

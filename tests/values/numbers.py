@@ -19,7 +19,7 @@ from lib.trace.order import order
 from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES, values_in
 from lib.values.kinds.kind import LayerKind
-from lib.values.layers import Shape
+from lib.values.layers import LAYER_KINDS, Shape
 from lib.values.placement import Part, Place
 from lib.values.values import Value
 
@@ -74,6 +74,10 @@ class Math:
     def finish(self, array: Array) -> Array:
         """What a sum that is done becomes."""
         return array
+
+    def flat(self, x: Array) -> Array:
+        """It with all points of the grid in one line."""
+        return x.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1])
 
 
 class Linear(Math):
@@ -166,13 +170,15 @@ class Attention(Math):
         by_scores = each * by_each * q.shape[-1] ** -0.5
         by_q = np.einsum("nbqkh,nbkhd->nbqhd", by_scores, k).reshape(x.shape)
         by_k, by_v = (np.einsum("nbqkh,nbqhd->nbkhd", a, b) for a, b in ((by_scores, q), (each, g)))
+        return self.by_other(by_k, by_v).reshape(other.shape), by_q
+
+    def by_other(self, by_k: Array, by_v: Array) -> Array:
+        """The gradient of keys and values, each of all queries that it serves."""
         layer = self.kind.layer
         if not layer.kv_heads:
-            return (by_k + by_v).reshape(other.shape), by_q
+            return by_k + by_v
         both = np.stack([by_k, by_v], 4)
-        group = layer.heads // layer.kv_heads
-        both = both.reshape(*both.shape[:3], -1, group, 2, both.shape[-1]).sum(4)
-        return both.reshape(other.shape), by_q
+        return both.reshape(*both.shape[:3], -1, layer.heads // layer.kv_heads, 2, both.shape[-1]).sum(4)
 
 
 class Embedding(Math):
@@ -277,6 +283,12 @@ class Swept(Math):
         layer = self.kind.layer
         return [q * layer.stride - layer.padding + tap * layer.dilation for tap in range(layer.kernel)]
 
+    def given(self, role: str, size: int, here: list[int]) -> dict[int, list[int | None]]:
+        """The rows of the output for which these will do, and what lies at each place of the kernel: None for zeros."""
+        of = {q: self.taken(role, q) for q in range(self.kind.gives[role].size)}
+        inside = {q: [one if one is not None and 0 <= one < size else None for one in of[q]] for q in of}
+        return {q: taken for q, taken in inside.items() if all(one is None or one in here for one in taken)}
+
     def taps(self, at: Place) -> list[tuple[Index, Index]]:
         """For each place of the kernel the numbers of the points it is taken from, and of those it is taken for: of all
         points of the output whose stencil has no point that is missing."""
@@ -285,9 +297,7 @@ class Swept(Math):
         wide: list[int] = []
         for role, size in layer.space.items():
             here = items(at.part(role)).tolist()
-            of = [self.taken(role, q) for q in range(dict(self.kind.gives)[role].size)]
-            inside = [[one if one is not None and 0 <= one < size else None for one in taken] for taken in of]
-            given = [taken for taken in inside if all(one is None or one in here for one in taken)]
+            given = self.given(role, size, here).values()
             lines.append([[None if one is None else here.index(one) for one in taken] for taken in given])
             wide.append(len(here))
         self.gives = [len(line) for line in lines]
@@ -306,21 +316,11 @@ class Swept(Math):
     def filled(self, grad: Array, place: Place, at: Place) -> Array:
         """Zeros for what is not here of what the input gives."""
         for axis, (role, size) in enumerate(self.kind.layer.space.items(), 2):
-            here, mine = items(at.part(role)).tolist(), items(place.part(role)).tolist()
-            of = [self.taken(role, q) for q in range(dict(self.kind.gives)[role].size)]
-            every = [
-                q
-                for q, taken in enumerate(of)
-                if all(one is None or not 0 <= one < size or one in here for one in taken)
-            ]
+            mine, every = items(place.part(role)).tolist(), [*self.given(role, size, items(at.part(role)).tolist())]
             wide = np.zeros((*grad.shape[:axis], len(every), *grad.shape[axis + 1 :]))
             wide[(slice(None),) * axis + ([every.index(q) for q in mine],)] = grad
             grad = wide
         return grad
-
-    def flat(self, x: Array) -> Array:
-        """It with all points of the grid in one line."""
-        return x.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1])
 
 
 class Convolution(Swept):
@@ -387,10 +387,7 @@ class NeighborhoodAttention(Attention):
     def each(self, x: Array, other: Array, at: Place, beside: Place | None) -> Any:
         """Queries, keys, values, and for each query its number, its keys and how much it attends to each."""
         assert beside is not None
-        q, (k, v) = (
-            self.heads(x.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1])),
-            self.heads(other.reshape(*other.shape[:2], prod(other.shape[2:-1]), other.shape[-1]), True),
-        )
+        q, (k, v) = self.heads(self.flat(x)), self.heads(self.flat(other), True)
         found = []
         for number, keys in self.windows(at, beside):
             scores = np.einsum("nbhd,nbkhd->nbkh", q[:, :, number], k[:, :, keys]) * q.shape[-1] ** -0.5
@@ -410,7 +407,7 @@ class NeighborhoodAttention(Attention):
 
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
         q, k, v, each = self.each(x, other, at, beside)
-        g = self.heads(grad.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1]))
+        g = self.heads(self.flat(grad))
         by_q, by_k, by_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
         for number, keys, weights in each:
             by_each = np.einsum("nbhd,nbkhd->nbkh", g[:, :, number], v[:, :, keys])
@@ -418,12 +415,7 @@ class NeighborhoodAttention(Attention):
             by_q[:, :, number] = np.einsum("nbkh,nbkhd->nbhd", by_scores, k[:, :, keys])
             by_k[:, :, keys] += by_scores[..., None] * q[:, :, number][:, :, None]
             by_v[:, :, keys] += weights[..., None] * g[:, :, number][:, :, None]
-        layer = self.kind.layer
-        if not layer.kv_heads:
-            return (by_k + by_v).reshape(other.shape), by_q.reshape(x.shape)
-        both = np.stack([by_k, by_v], 4)
-        both = both.reshape(*both.shape[:3], -1, layer.heads // layer.kv_heads, 2, both.shape[-1]).sum(4)
-        return both.reshape(other.shape), by_q.reshape(x.shape)
+        return self.by_other(by_k, by_v).reshape(other.shape), by_q.reshape(x.shape)
 
 
 class Averages(Math):
@@ -504,26 +496,7 @@ class Transform(Math):
         return None, self.along(grad, True)
 
 
-MATH: dict[str, Callable[..., Math]] = {
-    "linear": Linear,
-    "norm": Norm,
-    "layer_norm": LayerNorm,
-    "add": Add,
-    "attention": Attention,
-    "embedding": Embedding,
-    "cross_entropy": CrossEntropy,
-    "dispatch": Dispatch,
-    "experts": Experts,
-    "combine": Combine,
-    "convolution": Convolution,
-    "transposed_convolution": TransposedConvolution,
-    "pooling": Pooling,
-    "neighborhood_attention": NeighborhoodAttention,
-    "mean": Mean,
-    "moments": Moments,
-    "group_norm": GroupNorm,
-    "transform": Transform,
-}
+MATH: dict[str, Callable[..., Math]] = {name: globals()[name.title().replace("_", "")] for name in LAYER_KINDS}
 
 
 class Undivided:

@@ -53,11 +53,7 @@ def test_who_gives_how_many_rows_is_what_another_model_says(
     first, found = 0, list[int]()
     for size in sizes:
         own = RunSet.span(first, first + size)
-        mine = [
-            q
-            for q in range(stencil.outputs)
-            if min(max(stencil.needs(q)[(stencil.kernel - 1) // 2], 0), stencil.rows - 1) in own
-        ]
+        mine = [q for q in range(stencil.outputs) if stencil.centre(q) in own]
         halo = {row for q in mine for row in stencil.needs(q) if 0 <= row < stencil.rows}
         assert set(mine) <= set(stencil.given(RunSet.of(halo | {*own})))
         found.append(len(mine))

@@ -182,7 +182,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         name = "reduce-scatter" if family.sharded else "all-reduce"
         parts += [Part(told_in, f"{name} of the last gradient"), Part(costs.update, "update of that layer")]
     if family.state_copies < family.copies:
-        sent_on = float(costs.least_between(family.layer.weight * family.state_share))
+        sent_on = float(costs.least(family.layer.weight * family.state_share, outside=True))
         parts.append(Part(sent_on, "telling the other copies what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
     proof = _time_proof(family, updates >= told) + (_solved_time(family) if costs == UNIT else "")

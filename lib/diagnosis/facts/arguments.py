@@ -391,9 +391,7 @@ def NoKind(value: Value) -> Words:
 def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
     """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
     wrong = f"its {field} is a number from {low} to {most}"
-    if most is None:
-        wrong = f"its {field} are numbers from {low} up"
-    elif low is None:
+    if low is None:
         wrong = f"its {field} are some of {written(most)}"
     made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
     return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)

@@ -23,7 +23,7 @@ __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 def NoRows(op: str, inp: Value, stencil: Stencil, role: str) -> Words:
     """A layer needs several rows for one of its output, and has too few that lie together (`stencil`, of a dim)."""
     kind = DIMS[role]
-    row = min(stencil.users(inp.place.named[role].pieces), default=0)
+    row = min(stencil(inp.place.named[role].pieces), default=0)
     needs = f"all that a {kind.noun} of the output needs, as {kind.noun} {row} needs {_span(stencil, role, row)}"
     fix = f"put the {kind.plural} of the neighbours that it lacks, the halo, together with its own first: "
     fix += "x = x.combine(halo)"
@@ -275,7 +275,7 @@ def not_cut(fact: Fact, _: Running | None) -> Advice | None:
         return _of_others(program, fact.value, role, lacking)
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
-        if not stencil.users(RunSet.of(lacking)) & stencil.users(RunSet.of([lacking[0] - 1, lacking[-1] + 1])):
+        if not stencil(RunSet.of(lacking)) & stencil(RunSet.of([lacking[0] - 1, lacking[-1] + 1])):
             return f"layer {made.layer} needs no halo here, so there is none to give back: leave it out"
         why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
         return f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"

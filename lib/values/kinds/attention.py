@@ -12,13 +12,14 @@ whole window is, so queries need no halo; keys and values do, and the gradients 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import OUTPUTS, Relation, RunSet
-from lib.values.kinds.grid import Uses, Window
+from lib.values.kinds.grid import Window, uses_of
 from lib.values.kinds.kind import GRID, LayerKind, Sum, fraction, part
 from lib.values.placement import Place
 
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
 class Causal(Relation):
     """The keys that a row needs: all up to its own."""
 
-    def __init__(self) -> None:
-        super().__init__(lambda row: range(row + 1))
-
-    def union(self, items: RunSet) -> RunSet:
+    def needed(self, items: RunSet) -> RunSet:
         # The last row needs all that the others do.
         return RunSet.span(0, items.runs[-1][1] if items else 0)
 
@@ -52,14 +50,13 @@ def _up_to(rows: int, keys: int) -> int:
     return inside * (inside + 1) // 2 + max(rows - keys, 0) * keys
 
 
+@dataclass(frozen=True)
 class Seen(Relation):
     """The rows that need a key: its own, and all after it."""
 
-    def __init__(self, rows: int) -> None:
-        super().__init__(lambda key: range(key, rows), rows)
-        self.rows = rows
+    rows: int
 
-    def union(self, items: RunSet) -> RunSet:
+    def needed(self, items: RunSet) -> RunSet:
         return RunSet.span(items.runs[0][0] if items else self.rows, self.rows)
 
 
@@ -81,9 +78,9 @@ class Attention(LayerKind):
         if layer.kv_heads and layer.heads % layer.kv_heads:
             raise ValueError(f"{layer.heads} heads of queries cannot share {layer.kv_heads} of keys equally: kv_heads")
         width = layer.inputs // layer.heads * 2 * layer.kv_heads or layer.inputs
-        if (given := dict(self.other)["features"].size) != width:
+        if (given := self.other["features"].size) != width:
             raise ValueError(f"attention takes keys and values of {width} features, and is given {given}")
-        if self.dims[:-1] != self.other[:-1]:
+        if {**self.dims, "features": None} != {**self.other, "features": None}:
             raise ValueError("attention takes as many keys and values as queries")
         self.describe_sums()
 
@@ -91,25 +88,21 @@ class Attention(LayerKind):
         """Says what the output, and the gradients, are sums over."""
         rows = self.layer.rows
         self.causal = Causal()
-        self.opens = (Sum("keys", self.dim("keys", rows), self.causal, "rows"),)
+        self.opens = (Sum(self.dim("keys", rows), self.causal, "rows"),)
         # For each row and head the largest score and the sum of exponentials: an online softmax (Dao et al. 2022).
         self.running = Fraction(2 * self.layer.heads, self.layer.inputs)
-        self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
+        self.owes = (self.opens, (Sum(self.dim("queries", rows), Seen(rows), "rows"),))
         # rows (rows + 1) / 2 pairs that are not masked, each multiplied with the key and with the value.
         self.work *= rows + 1
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        self.fit("forward", inp, other)
         return self.output.at({**inp.place.named, "keys": part(other, "rows")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *inp.place.named)
-        self.fit(op, inp, other)
         by_keys = self.back(1, {**other.place.named, "queries": part(inp, "rows")})
         return by_keys, self.back(0, {**inp.place.named, "keys": part(other, "rows")})
 
     def fit(self, op: str, inp: Value, other: Value) -> None:
-        """Check that queries and keys are of the same batches, and of whole heads."""
         self.alike(op, inp, other, "batch", "features")
         # Whole heads of the one are whole heads of the other, as both are cut alike.
         self.unbroken(op, other, "features", self.layer.kv_heads or self.layer.heads)
@@ -125,7 +118,8 @@ class NeighborhoodAttention(Attention):
 
     name, options, optional = "neighborhood_attention", ("heads", "kernel"), ("kv_heads", *GRID)
     softmax: ClassVar[bool] = False
-    share = LayerKind.share  # each point has as large a window
+    # Each point has as large a window, and a sum for itself.
+    share, output_of = LayerKind.share, LayerKind.output_of
 
     def describe_sums(self) -> None:
         kernel, space = self.layer.kernel, self.layer.space
@@ -135,19 +129,10 @@ class NeighborhoodAttention(Attention):
             if size < kernel:
                 raise ValueError(f"a window of {kernel} {role} is wider than the {size} that there are")
         self.windows = {role: Window(size, kernel) for role, size in space.items()}
-        uses = [
-            Sum(OUTPUTS[role], self.dim(OUTPUTS[role], n), Uses(self.windows[role]), role) for role, n in space.items()
-        ]
-        self.owes = ((), tuple(uses))
+        self.owes = ((), uses_of(self.windows, self.dim))
         self.work *= 2 * kernel ** len(space)
 
-    def output_of(self, inp: Value, other: Any) -> Place:
-        self.fit("forward", inp, other)
-        return LayerKind.output_of(self, inp, other)
-
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *inp.place.named)
-        self.fit(op, inp, other)
         queries = {OUTPUTS[role]: part(inp, role) for role in self.windows}
         return self.back(1, {**other.place.named, **queries}), self.back(0, inp.place.named)
 

@@ -25,7 +25,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from lib.errors.wording import counted
-from lib.values.dims import Pieces, Run, RunSet
+from lib.values.dims import DIMS, Pieces, Run, RunSet
 from lib.values.kinds.kind import LayerKind, Sum, fraction
 from lib.values.kinds.linear import Linear
 from lib.values.placement import MOST, Dim, Place, keep
@@ -91,7 +91,7 @@ class Route:
             )
         if min(groups, default=0) < 1:
             raise ValueError(f"a group has at least 1 token; got groups={tuple(groups)}")
-        self.choices, self.rows, self.tokens, self.capacity = choices, rows, rows * batches, capacity
+        self.choices, self.rows, self.tokens, self.capacity = choices, rows, rows * batches, capacity or rows * batches
         turns: dict[int, dict[int, list[int]]] = {}
         for token, chosen in enumerate(choices):
             for rank, expert in enumerate(chosen):
@@ -135,9 +135,6 @@ class Route:
     def _taken(self, expert: int, batch: int, rows: RunSet) -> Iterator[tuple[_Turn, int, int]]:
         """The ranges of tokens of which an expert takes all that want it, choice by choice."""
         for first, after in [(batch * self.rows + low, batch * self.rows + high) for low, high in rows.runs]:
-            if self.capacity is None:
-                yield from ((turn, first, after) for turn in self._turns.get(expert, ()))
-                continue
             for low, high in self._groups_at(first, after):
                 # First choices of the whole group before second ones, as GShard fills its experts.
                 room = self.capacity
@@ -222,15 +219,15 @@ class _Moved(LayerKind):
 class Dispatch(_Moved):
     """Each token once for each of its experts."""
 
-    name = "dispatch"
+    name, free = "dispatch", tuple(DIMS)
     options, optional = ("experts", "route"), ("capacity", "groups")
 
     def describe(self) -> None:
-        layer, ((_, batch), *_) = self.layer, self.dims
+        layer, batch = self.layer, self.dims["batch"]
         route = Route(layer.route, layer.experts, layer.rows, batch.size, layer.capacity, layer.groups or (layer.rows,))
         experts = Dim("experts", layer.experts, route)
-        self.gives = (self.dims[0], ("experts", experts), *self.dims[1:])
-        self.owes = ((Sum("experts", experts),),)
+        self.gives = {"batch": batch, "experts": experts, **self.dims}
+        self.owes = ((Sum(experts),),)
         self.work = 0
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
@@ -240,17 +237,12 @@ class Dispatch(_Moved):
 class Combine(_Moved):
     """Each token again, as the sum of what its experts made of it, weighted by its gates."""
 
-    name, routed = "combine", True
+    name, routed, free = "combine", True, ("experts",)
 
     def describe(self) -> None:
-        self.gives = tuple([(role, dim) for role, dim in self.dims if role != "experts"])
-        self.opens = (Sum("experts", dict(self.dims)["experts"]),)
+        self.gives = {role: dim for role, dim in self.dims.items() if role != "experts"}
+        self.opens = (Sum(self.dims["experts"]),)
         self.work = 0
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        if inp is not grad:  # of the gradient alone comes that of all experts
-            self.alike(op, inp, grad, *grad.place.named)
-        return None, self.back(0, inp.place.named)
 
 
 class Experts(Linear):
@@ -261,24 +253,19 @@ class Experts(Linear):
 
     def describe(self) -> None:
         super().describe()
-        number, here = self.layer.experts, dict(self.dims)["experts"]
+        number, here = self.layer.experts, self.dims["experts"]
         if here.size != number:
             raise ValueError(f"these are {number} experts, and tokens are dispatched to {here.size}")
-        self.weight_dims = (("experts", self.dim("experts", number)), *self.weight_dims)
-        (_, batch), rows = self.dims[0], dict(self.dims)["rows"]
+        self.weight_dims = (self.dim("experts", number), *self.weight_dims)
+        batch, rows = self.dims["batch"], self.dims["rows"]
         # On average over the step: what a batch costs depends on where its tokens go.
         tokens = cast(Route, here.route).count(batch.whole.pieces, rows.whole.pieces, here.whole.pieces)
         self.tokens = Fraction(tokens, batch.size)
         self.work = self.tokens * self.layer.inputs * self.layer.outputs
 
-    def output_of(self, inp: Value, other: Any) -> Place:
-        self.alike("forward", inp, other, "experts")
-        return super().output_of(inp, other)
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+    def fit(self, op: str, inp: Value, other: Any) -> None:
         if other is not None:
             self.alike(op, inp, other, "experts")
-        return super().gradients_of(op, inp, grad, other)
 
     def share_of_points(self, places: Sequence[Place]) -> Fraction:
         """As many tokens as go to the experts that are here, of the average of a batch."""

@@ -14,8 +14,8 @@ groups of features waits for it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import AVERAGED, OUTPUTS, SPACE, Pieces, Relation, Run, RunSet
-from lib.values.kinds.kind import GRID, LayerKind, Sum, fits, fraction, part, same
+from lib.values.kinds.kind import GRID, LayerKind, Sum, part
 from lib.values.kinds.linear import Linear
-from lib.values.placement import Part, Place
+from lib.values.placement import Dim, Part, Place
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -36,8 +36,9 @@ MOST_TAPS = 4096
 
 
 @dataclass(frozen=True)
-class Stencil(ABC):
-    """A stencil: each row of the output takes `kernel` of `rows` rows; of those that lie outside, zeros."""
+class Stencil(Relation):
+    """A stencil: each row of the output takes `kernel` of `rows` rows; of those that lie outside, zeros. As a relation
+    it says which rows of the output a row of the input is needed for."""
 
     rows: int
     kernel: int
@@ -60,15 +61,15 @@ class Stencil(ABC):
     def _users(self, low: int, high: int) -> Iterable[Run]:
         """The rows of the output that need any row from `low` to before `high`, as runs that may be empty."""
 
-    def users(self, rows: Pieces) -> RunSet:
+    def needed(self, items: RunSet) -> RunSet:
         """Return the rows of the output that need any of these."""
-        found = [RunSet.span(*run) for ends in RunSet.of(rows).runs for run in self._users(*ends)]
+        found = [RunSet.span(*run) for ends in items.runs for run in self._users(*ends)]
         return RunSet.union(found) & RunSet.span(0, self.outputs)
 
     def given(self, rows: Pieces) -> RunSet:
         """Return the rows of the output for which these rows will do."""
         # All but those that need a row that is not here. Outside the grid are zeros, so there nothing is missing.
-        return self.users(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
+        return self.needed(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
 
 
 @dataclass(frozen=True)
@@ -142,15 +143,9 @@ class Window(Stencil):
         yield (first + half if first > 0 else 0, after + half + 1 if after < last else self.rows)
 
 
-class Uses(Relation):
-    """The rows of the output that a row of the input is needed for."""
-
-    def __init__(self, stencil: Stencil) -> None:
-        super().__init__(lambda row: stencil.users(RunSet.span(row, row + 1)), stencil)
-        self.stencil = stencil
-
-    def union(self, items: RunSet) -> RunSet:
-        return self.stencil.users(items)
+def uses_of(stencils: Mapping[str, Stencil], dim: Callable[[str, int], Dim]) -> tuple[Sum, ...]:
+    """Return the rows of the output, and what else it has of a grid, over which the gradient of an input is a sum."""
+    return tuple([Sum(dim(OUTPUTS[role], one.outputs), one, role) for role, one in stencils.items()])
 
 
 class Swept(LayerKind):
@@ -179,12 +174,8 @@ class Swept(LayerKind):
                     f"a kernel of {layer.kernel} {role}, {layer.dilation} apart, is wider than {layer.space[role]} "
                     f"{role} with a padding of {layer.padding}"
                 )
-        self.gives = tuple([(role, self.dim(role, sizes[role]) if role in sizes else dim) for role, dim in self.gives])
-        uses = [
-            Sum(OUTPUTS[role], self.dim(OUTPUTS[role], size), Uses(self.stencils[role]), role)
-            for role, size in sizes.items()
-        ]
-        self.owes = ((*self.owes[0], *uses), *self.owes[1:])
+        self.gives |= {role: self.dim(role, size) for role, size in sizes.items()}
+        self.owes = ((*self.owes[0], *uses_of(self.stencils, self.dim)), *self.owes[1:])
         # A multiplication for each point of the output and each element of the weight.
         self.work = prod(sizes.values()) * layer.weight
 
@@ -197,12 +188,10 @@ class Swept(LayerKind):
             given = stencil.given(here)
             if here and not given and (grad is None or part(grad, role).pieces):
                 raise RuleError(facts.NoRows(op, inp, stencil, role))
-            dim = dict(self.gives)[role]
-            found[role] = dim.piece(dim.size, given)
+            found[role] = self.gives[role].piece(stencil.outputs, given)
         return found
 
-    def fits_outputs(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
-        """Return the parts of a gradient over which that of the input is a sum, if they follow of the input."""
+    def sums_of(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
         for role, given in self.given(op, inp, grad).items():
             if not given.covers(given.dim.like(part(grad, role))):
                 raise RuleError(facts.OtherRows(op, inp, grad, self.stencils[role], role))
@@ -223,28 +212,15 @@ class Convolution(Swept, Linear):
     """Each row of the output is the sum of the rows around it, each times the weight for its place in the stencil."""
 
     name, options, optional = "convolution", ("kernel",), ("stride", "dilation", "padding", *GRID)
+    free = *SPACE, "features"
 
     def describe(self) -> None:
         super().describe()
-        self.weight_dims = (*self.weight_dims, ("taps", self.dim("taps", self.layer.kernel ** len(self.stencils))))
+        self.weight_dims = (*self.weight_dims, self.dim("taps", self.layer.kernel ** len(self.stencils)))
 
-    def output_of(self, inp: Value, other: Any) -> Place:
-        _has_all_taps(other)
-        fits("input of forward", inp, other, "in")
-        parts = {**same(inp), **self.given("forward", inp)}
-        return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        sums = self.fits_outputs(op, inp, grad)
-        # By the grid of the output: the halo makes rows of the input overlap, and those of the output do not.
-        by_weight = self.by_weight({**same(grad), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
-        if other is None:  # the weight half alone
-            return by_weight, inp.place
-        _has_all_taps(other)
-        fits(f"input of {op}", inp, other, "in")
-        fits(f"gradient given to {op}", grad, other, "out")
-        parts = {**same(inp), "features": part(other, "in"), "terms": part(other, "out")}
-        return by_weight, self.back(0, {**parts, **sums})
+    def fit(self, op: str, inp: Value, other: Any) -> None:
+        if other is not None and not part(other, "taps").whole:
+            raise RuleError(facts.Incomplete(other))
 
 
 class TransposedConvolution(Convolution):
@@ -272,27 +248,11 @@ class TransposedConvolution(Convolution):
 class Pooling(Swept):
     """Each row of the output is the mean of the rows around it, feature by feature."""
 
-    name, takes, square, options, optional = "pooling", "", True, ("kernel",), ("stride", *GRID)
+    name, takes, square, free, options, optional = "pooling", "", True, SPACE, ("kernel",), ("stride", *GRID)
 
     def describe(self) -> None:
         super().describe()
         self.work //= self.layer.inputs
-
-    def output_of(self, inp: Value, other: Any) -> Place:
-        return self.output.at({**inp.place.named, **self.given("forward", inp)})
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, "features")
-        return None, self.back(0, {**inp.place.named, **self.fits_outputs(op, inp, grad)})
-
-    def share(self, places: Sequence[Place]) -> Fraction:
-        return self.share_of_points(places) * fraction(places[0].part("features"))
-
-
-def _has_all_taps(weight: Any) -> None:
-    """Check that a weight is there for every place of the stencil."""
-    if not part(weight, "taps").whole:
-        raise RuleError(facts.Incomplete(weight))
 
 
 class _Averages(LayerKind):
@@ -304,7 +264,7 @@ class _Averages(LayerKind):
     @property
     def points(self) -> tuple[Sum, ...]:
         """The points of the grid, over which such a number is a sum."""
-        return tuple([Sum(AVERAGED[role], self.dim(AVERAGED[role], n)) for role, n in self.layer.space.items()])
+        return tuple([Sum(self.dim(AVERAGED[role], n)) for role, n in self.layer.space.items()])
 
     def averaged(self, inp: Value) -> dict[str, Part]:
         """The points that a value has, as what is averaged."""
@@ -322,10 +282,10 @@ class Moments(_Averages):
     `running` is what stands beside these numbers in a part of the sum.
     """
 
-    name, takes = "moments", ""
+    name, takes, free = "moments", "", SPACE
 
     def describe(self) -> None:
-        self.gives = tuple([(role, self.dim(role, 1) if role in SPACE else dim) for role, dim in self.gives])
+        self.gives |= {role: self.dim(role, 1) for role in self.layer.space}
         self.opens = self.points
         self.describe_groups()
 
@@ -339,14 +299,15 @@ class Moments(_Averages):
                 f"{self.layer.inputs} features equally; got outputs={self.layer.outputs}"
             )
 
+    def fit(self, op: str, inp: Value, other: Any) -> None:
+        self.unbroken(op, inp, "features", self.groups, "group")
+
     def output_of(self, inp: Value, other: Any) -> Place:
-        self.unbroken("forward", inp, "features", self.groups, "group")
         parts = {role: part(inp, role) for role in ("batch", "features")}
         # A part of the grid gives a mean over its own points: a partial sum, until all are in it.
         return self.output.at({**parts, **self.averaged(inp)})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, "batch", "features")
         self.of_the_grid(op, grad)
         return None, self.back(0, inp.place.named)
 
@@ -367,7 +328,7 @@ class GroupNorm(_Averages):
     name, takes, square = "group_norm", "activation", True
 
     def describe(self) -> None:
-        others = {role: dim.size for role, dim in self.other}
+        others = {role: dim.size for role, dim in self.other.items()}
         self.groups = others["features"] // 2
         one_point = all(others[role] == 1 for role in self.layer.space)
         if others["features"] % 2 or self.layer.inputs % self.groups or not one_point:
@@ -377,19 +338,13 @@ class GroupNorm(_Averages):
         # The moments went into every point, so their gradient is a sum over all of them, and a part has only its own.
         self.owes = ((), self.points)
 
-    def output_of(self, inp: Value, other: Any) -> Place:
-        self._fit("forward", inp, other)
-        return super().output_of(inp, other)
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *inp.place.named)
-        self._fit(op, inp, other)
-        return self.back(1, {**other.place.named, **self.averaged(inp)}), self.back(0, inp.place.named)
-
-    def _fit(self, op: str, inp: Value, other: Value) -> None:
+    def fit(self, op: str, inp: Value, other: Any) -> None:
         self.alike(op, inp, other, "batch", "features")
         self.unbroken(op, inp, "features", self.groups, "group")
         self.of_the_grid(op, other)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        return self.back(1, {**other.place.named, **self.averaged(inp)}), self.back(0, inp.place.named)
 
 
 class Transform(LayerKind):
@@ -406,12 +361,6 @@ class Transform(LayerKind):
             )
         self.work *= layer.space[layer.along]
 
-    def output_of(self, inp: Value, other: Any) -> Place:
+    def fit(self, op: str, inp: Value, other: Any) -> None:
         # Every row of the output needs every row of the line, so the line has to be there whole: transpose first.
-        self.unbroken("forward", inp, self.layer.along, 1)
-        return super().output_of(inp, other)
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *inp.place.named)
-        self.unbroken(op, grad, self.layer.along, 1)
-        return None, self.back(0, grad.place.named)
+        self.unbroken(op, inp, self.layer.along, 1)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from lib.values.kinds.experts import Choices
     from lib.values.values import Value
 
-Dims = tuple[tuple[str, Dim], ...]
+Dims = dict[str, Dim]
+"""The dims along which an activation extends, by their roles, in order: the features last."""
 GRID: Final = SPACE[1:]
 """What a description may say of a grid, beside its rows."""
 _set = object.__setattr__
@@ -112,7 +113,6 @@ class Sum(NamedTuple):
     """Something that a tensor may be a partial sum over. `relation`: which of it the elements of dim `of` need; without
     one they need all of it."""
 
-    role: str
     dim: Dim
     relation: Relation | None = None
     of: str = ""
@@ -123,16 +123,19 @@ class LayerKind(ABC):
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
     `keeps`: backward needs the input; else it may be given the gradient alone. `square`: it gives as many features as
-    it takes. `routed`: it takes tokens by the experts that they go to. `softmax`: backward needs the running sums of
-    its output, which no value has. `options` are the fields of the description that it has besides, and `optional`
-    those that it may have. `describe` says what its tensors are, and `output_of` and `gradients_of` what comes of what,
-    or raise a fact. What these are given beside the input is of the kind that `takes` says: the rules have seen to it.
+    it takes. `free`: the dims in which the gradient of its output may be of other parts than its input. `routed`: it
+    takes tokens by the experts that they go to. `softmax`: backward needs the running sums of its output, which no
+    value has. `options` are the fields of the description that it has besides, and `optional` those that it may have.
+    `describe` says what its tensors are, `output_of` and `gradients_of` what comes of what, and what it cannot work on
+    they or `fit` refuse with a fact. What these are given beside the input is of the kind that `takes` says: the rules
+    have seen to it.
     """
 
     name: ClassVar[str]
     takes: ClassVar[str] = "weight"
     keeps: ClassVar[bool] = True
     square: ClassVar[bool] = False
+    free: ClassVar[tuple[str, ...]] = ()
     routed: ClassVar[bool] = False
     softmax: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
@@ -145,7 +148,7 @@ class LayerKind(ABC):
     """What its output has besides while it is one, for each of its elements."""
     owes: tuple[tuple[Sum, ...], ...] = ((), ())
     """What the gradients of its input, and of the other activation that it takes, may be partial sums over."""
-    weight_dims: Dims = ()
+    weight_dims: tuple[Dim, ...] = ()
     """Of its weight, if it has one. The gradient of that is a sum over all else that its input extends along."""
     work: Fraction | int
     """Multiplications for one batch, on the average."""
@@ -161,7 +164,7 @@ class LayerKind(ABC):
 
     def __init__(self, layer: Layer, dims: Sequence[Dims], dim: Callable[[str, int], Dim]) -> None:
         self.layer, self.dims, self.other, self.dim = layer, dims[0], dims[-1], dim
-        if any(self.routed != ("experts" in dict(one)) for one in dims):
+        if any(self.routed != ("experts" in one) for one in dims):
             taken, given = ("by expert", "row by row") if self.routed else ("row by row", "by expert")
             raise ValueError(
                 f"a layer of the kind {self.name} takes its tokens {taken}, and is given them {given}: dispatch, "
@@ -169,7 +172,7 @@ class LayerKind(ABC):
             )
         if self.square and layer.outputs != layer.inputs:
             raise ValueError(f"{self.name} gives as many features as it takes")
-        self.gives = (*self.dims[:-1], ("features", dim("features", layer.outputs)))
+        self.gives = {**self.dims, "features": dim("features", layer.outputs)}
         self.work = layer.points * layer.inputs
         # With the layer and not with the process: they go when the run goes, and no run sees another's.
         self.known_loads: dict[tuple[int, int, int], Place] = {}
@@ -180,7 +183,8 @@ class LayerKind(ABC):
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
             # dW is a sum over all that the input extends along and the weight does not: batches, rows, columns.
-            summed = [Sum(*named) for named in self.gives[:-1] if named[0] not in dict(self.weight_dims)]
+            own = {"features", *(one.name for one in self.weight_dims)}
+            summed = [Sum(one) for role, one in self.gives.items() if role not in own]
             self.weight_gradient = schema(self.weight_dims, summed)
         # Prices are said of a linear layer of the usual size: any other costs by how many more multiplications it has.
         self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
@@ -196,19 +200,35 @@ class LayerKind(ABC):
     def describe(self) -> None:
         """Says what its tensors are, and what it costs where that is not one multiplication a feature."""
 
+    def fit(self, op: str, inp: Value, other: Any) -> None:  # noqa: B027
+        """Check that it can work on an input, with what it takes besides: None where that is a weight that half of
+        backward does without."""
+
+    def given(self, op: str, inp: Value) -> dict[str, Part]:
+        """Return the parts of a grid that follow of an input, where these are others than its own."""
+        return {}
+
+    def sums_of(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
+        """Return the parts of a gradient over which that of the input is a sum, if they follow of the input."""
+        return {}
+
     def output_of(self, inp: Value, other: Any) -> Place:
         """Return the place of what forward gives: where nothing else is said that of its input."""
-        return self.output.at(inp.place.named)
+        return self.output.at({**inp.place.named, **self.given("forward", inp)})
 
-    @abstractmethod
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
         """Return the places of what backward gives: the gradients of what it takes besides, and of its input. None
         where there is no such gradient."""
+        return None, self.back(0, {**inp.place.named, **self.sums_of(op, inp, grad)})
 
     def share(self, places: Sequence[Place]) -> Fraction:
         """Return which part of the work on a batch there is with such values: its input, perhaps a gradient, and
         perhaps what it takes besides."""
-        return fraction_of_grid(places[0]) * fraction(places[0].part("features"))
+        return self.share_of_points(places) * fraction(places[0].part("features"))
+
+    def share_of_points(self, places: Sequence[Place]) -> Fraction:
+        """Return which part of the points of a grid there is to work on."""
+        return prod([fraction(places[0].part(role)) for role in SPACE], start=Fraction(1))
 
     # -- asked by the rules: everything once, and then looked up by its places
 
@@ -218,6 +238,7 @@ class LayerKind(ABC):
         # A rule asks for nothing but places, and layers that are alike share them: each pair is worked out once a step.
         if key not in self.known:
             self._done("forward", inp, None, other)
+            self.fit("forward", inp, other)
             keep(self.known, key, self.output_of(inp, other))
         return self.known[key]
 
@@ -229,16 +250,17 @@ class LayerKind(ABC):
             if inp is not grad and inp.place.batches != grad.place.batches:
                 raise RuleError(facts.OtherBatches(op, inp, grad))
             self._done(op, inp, grad, other)
+            if inp.place is not grad.place:  # else all of it is alike
+                self.alike(op, inp, grad, *[role for role in inp.place.named if role not in self.free])
+            self.fit(op, inp, other)
             keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
         return self.known_back[key]
 
     def _done(self, op: str, inp: Value, grad: Value | None, other: Value | None) -> None:
         """Check that nothing that a layer is given waits for the rest of a sum; a weight never does."""
-        done(f"input of {op}", inp)
-        if grad is not None:
-            done(f"gradient given to {op}", grad)
-        if other is not None and not other.place.sharded:
-            done(f"{self.takes} of {op}", other)
+        for value, role in (inp, "input of"), (grad, "gradient given to"), (other, f"{self.takes} of"):
+            if value is not None and value.place.open:
+                done(f"{role} {op}", value)
 
     def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
         """Return what an operation on so many batches costs, in batches of a layer of the unit's size."""
@@ -285,10 +307,10 @@ class LayerKind(ABC):
             raise RuleError(facts.Broken(op, role, value, number, noun))
 
 
-def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
+def schema(dims: Sequence[Dim], sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
     """Return the schema with these dims and sums; one that two layers speak of is there once."""
-    once = {one.role: (one.role, one.dim) for one in sums}
-    related = {(one.role, one.of): (one.role, one.of, one.relation) for one in sums if one.relation is not None}
+    once = {one.dim.name: one.dim for one in sums}
+    related = {one[:2]: one for dim, relation, of in sums if relation and (one := (dim.name, of, relation))}
     return Schema(dims, [*once.values()], related.values(), running)
 
 
@@ -312,16 +334,6 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
 def part(value: Any, role: str) -> Part:
     """Return which part of a dim a value has."""
     return value.place.part(role)
-
-
-def same(value: Value) -> dict[str, Part]:
-    """Return the parts that a value has of all dims but the features."""
-    return dict(zip(value.place.schema.roles, value.place.dims[:-1], strict=False))
-
-
-def fraction_of_grid(place: Place) -> Fraction:
-    """Return which part of the points of a grid a value has."""
-    return prod([fraction(place.part(role)) for role in SPACE], start=Fraction(1))
 
 
 def fraction(here: Part | None) -> Fraction:

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, fraction_of_grid, part, same
-from lib.values.placement import Place, Schema
+from lib.values.dims import DIMS
+from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, part
+from lib.values.placement import Place
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -26,50 +27,40 @@ if TYPE_CHECKING:
 class Linear(LayerKind):
     """y = x W: rows of features."""
 
-    name = "linear"
+    name, free = "linear", ("features",)
 
     def describe(self) -> None:
         inputs, outputs = self.layer.inputs, self.layer.outputs
         # y = x W is a sum over the rows of W, dx = dy W^T over its columns: what is not here is a missing term.
-        self.opens = (Sum("terms", self.dim("terms", inputs)),)
-        self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
-        self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
+        self.opens = (Sum(self.dim("terms", inputs)),)
+        self.owes = ((Sum(self.dim("terms", outputs)),),)
+        self.weight_dims = self.dim("in", inputs), self.dim("out", outputs)
         self.work *= outputs
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        if _uncut(inp, other, self.output):
-            return inp.place
+        if other.place.complete and inp.place.plain and inp.place.schema is self.output:
+            return inp.place  # nothing is cut: by far the most common case
         fits("input of forward", inp, other, "in")
-        return self.output.at({**same(inp), "features": part(other, "out"), "terms": part(other, "in")})
+        parts = {**inp.place.named, **self.given("forward", inp)}
+        return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        parts = same(inp)
-        if inp.place is grad.place and _uncut(grad, other, self.gradients[0]):
-            return self.by_weight(parts), grad.place
-        self.alike(op, inp, grad, *parts)
-        # dW = x^T dy has the rows that x has as features, and the columns that dy has.
-        by_weight = self.by_weight({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        sums = self.sums_of(op, inp, grad)
+        # dW = x^T dy has the rows that x has as features, and the columns that dy has. It is a sum over what dy has of
+        # a grid: a halo makes rows of x overlap, and those of dy do not.
+        by_weight = self.by_weight({**grad.place.named, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
-        return by_weight, self.back(0, {**parts, "features": part(other, "in"), "terms": part(other, "out")})
+        parts = {**inp.place.named, **sums, "features": part(other, "in"), "terms": part(other, "out")}
+        return by_weight, self.back(0, parts)
 
     def share(self, places: Sequence[Place]) -> Fraction:
         weight = places[-1]
         columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
         return self.share_of_points(places) * fraction(rows) * fraction(columns)
-
-    def share_of_points(self, places: Sequence[Place]) -> Fraction:
-        """Return which part of the grid there is to work on."""
-        return fraction_of_grid(places[0])
-
-
-def _uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
-    """Tell whether all of a weight meets all features, and gives as many: what comes of it has the value's own
-    place."""
-    return weight is not None and weight.place.complete and value.place.plain and value.place.schema is gives
 
 
 class Norm(LayerKind):
@@ -78,20 +69,16 @@ class Norm(LayerKind):
     name, square = "norm", True
 
     def describe(self) -> None:
-        self.weight_dims = (("in", self.dim("in", self.layer.inputs)),)
+        self.weight_dims = (self.dim("in", self.layer.inputs),)
 
-    def output_of(self, inp: Value, other: Any) -> Place:
+    def fit(self, op: str, inp: Value, other: Any) -> None:
         # The mean is over the whole row; a norm of features that are cut would need a collective within the layer.
-        self.unbroken("forward", inp, "features", 1)
-        fits("input of forward", inp, other, "in")
-        return super().output_of(inp, other)
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *inp.place.named)
         self.unbroken(op, inp, "features", 1)
         if other is not None:
             fits(f"input of {op}", inp, other, "in")
-        return self.by_weight(same(inp)), self.back(0, inp.place.named)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        return self.by_weight(inp.place.named), self.back(0, inp.place.named)
 
 
 class LayerNorm(Norm):
@@ -103,7 +90,7 @@ class LayerNorm(Norm):
 class Add(LayerKind):
     """A residual connection: its input and an earlier activation, added."""
 
-    name, takes, square = "add", "activation", True
+    name, takes, square, free = "add", "activation", True, tuple(DIMS)
 
     def describe(self) -> None:
         if self.dims != self.other:
@@ -121,7 +108,7 @@ class Add(LayerKind):
 class Embedding(LayerKind):
     """The rows of a table that the tokens name, one number a row; nobody needs a gradient of those."""
 
-    name = "embedding"
+    name, free = "embedding", ("features",)
 
     @classmethod
     def width(cls, layer: Layer) -> int:
@@ -129,37 +116,34 @@ class Embedding(LayerKind):
 
     def describe(self) -> None:
         vocabulary, features = self.layer.inputs, self.layer.outputs
-        self.opens = (Sum("vocabulary", self.dim("vocabulary", vocabulary)),)
-        self.weight_dims = (("in", self.dim("in", vocabulary)), ("out", self.dim("out", features)))
+        self.opens = (Sum(self.dim("vocabulary", vocabulary)),)
+        self.weight_dims = self.dim("in", vocabulary), self.dim("out", features)
         self.work = self.layer.points * features
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        return self.output.at({**same(inp), "features": part(other, "out"), "vocabulary": part(other, "in")})
+        return self.output.at({**inp.place.named, "features": part(other, "out"), "vocabulary": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
-        self.alike(op, inp, grad, *same(inp))
         rows = {} if other is None else {"in": part(other, "in")}
         # Only rows of the table that are here have been looked up, so the gradient has these.
-        return self.by_weight({**same(inp), "out": grad.place.dims[-1], **rows}), None
+        return self.by_weight({**inp.place.named, "out": grad.place.dims[-1], **rows}), None
 
 
 class CrossEntropy(LayerKind):
     """The loss of each row, of its logits: partial over a vocabulary that is not all here. It takes no time, as any
     loss."""
 
-    name, takes, softmax = "cross_entropy", "", True
+    name, takes, softmax, free = "cross_entropy", "", True, ("features",)
 
     def describe(self) -> None:
         if self.layer.outputs != 1:
             raise ValueError("cross_entropy gives one number for each row: outputs=1")
-        self.opens = (Sum("vocabulary", self.dim("vocabulary", self.layer.inputs)),)
+        self.opens = (Sum(self.dim("vocabulary", self.layer.inputs)),)
         self.running = 1  # beside the logit of the target the logarithm of the sum of exponentials
         self.work = 0
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        return self.output.at({**same(inp), "vocabulary": part(inp, "features")})
+        logits = part(inp, "features")
+        return self.output.at({**inp.place.named, "features": self.gives["features"].whole, "vocabulary": logits})
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *same(inp))
-        # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
-        return None, self.back(0, inp.place.named)
+    # softmax - one-hot: each part of the vocabulary has its own part, once the sum of exponentials is known.
