@@ -90,7 +90,7 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 # | 4 | data 4 | 2 | 4 | 32 | 8 | 0.1 | 0.05 |
 #
 # **Given:** all weights and optimizer states on every device, and `activations["batch"]`: the 8 examples of this
-# device, which its process has read. Below your code gradients are summed over the devices, and all weights are updated.
+# device, which its process has read. Below your code gradients are summed over the devices, and all weights updated.
 #
 # **To do:** take the 8 examples through the network in as many microbatches as you like, and leave the sum of their
 # gradients in `grad_weights[layer]`.

@@ -34,8 +34,8 @@
 # > decides which hosts form a group.
 #
 # *The words, once more.* A **row** is all devices with the same `replica` and `data` coordinates. A **process** runs on
-# each host and owns `per_process` devices by number: process p has those from p · `per_process` on, wherever they stand.
-# A **data shard** is part k of n of a data set.
+# each host and owns `per_process` devices by number: process p has those from p · `per_process` on, wherever they
+# stand. A **data shard** is part k of n of a data set.
 
 # %%
 from drawing import draw_mesh
@@ -215,7 +215,7 @@ picture
 # ## What is simplified here
 #
 # Half an example is half of its tokens, and we do not say which half: with a causal mask, contiguous halves are unequal
-# work, and real programs give each device a piece from the front and one from the back (puzzle $number_zigzag). And there
+# work, and real programs give each device one from the front and one from the back (puzzle $number_zigzag). And there
 # is no pipeline axis here. Llama 3 had 16 pipeline stages, so 16 groups of hosts worked on the same texts one after the
 # other, and only the first and the last of them read.
 
