@@ -156,7 +156,7 @@ async def in_phases(model: Model, phases, together) -> None:
         times = done.get(part, -1) + 1
         if times < len(mine):
             raise PuzzleError(
-                f"rank {model.rank} runs {part} {times} times",
+                f"rank {model.rank}, of place {stage}, runs {part} {times} times",
                 expected=f"{len(mine)} times: it has {len(mine)} microbatches",
                 fix=f"add a phase to the end, such as (batches, {part!r})",
             )
@@ -164,7 +164,7 @@ async def in_phases(model: Model, phases, together) -> None:
 
 
 async def dualpipe_v(model: Model) -> None:
-    rank, ranks = model.coord["stage"], len(model.group("stage"))
+    place, places = model.coord["stage"], len(model.group("stage"))
     batches = model.BATCHES // len(model.group("expert"))
 
     async def together(first, second) -> None:
@@ -173,9 +173,9 @@ async def dualpipe_v(model: Model) -> None:
             going = [one for one in going if await goes_on(one)]
 
     phases = [
-        (2 * (ranks - rank) - 1, "Fd+Fd"),
-        (rank, "Fu+Fu Fd+Fd"),
-        (ranks - rank, "Fu+Fu Bu+Bu"),
+        (2 * (places - place) - 1, "Fd+Fd"),
+        (place, "Fu+Fu Fd+Fd"),
+        (places - place, "Fu+Fu Bu+Bu"),
         (batches, "Fd+Fd Bd+Bd Fu+Fu Bu+Bu"),
     ]
     await in_phases(model, phases, together)
