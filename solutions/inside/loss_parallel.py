@@ -199,9 +199,8 @@ except PuzzleError as error:
 #    - Forward of the last layer takes no weight: `model.forward(loss, logits)`.
 #    - Its backward gives *one* gradient, that of the logits: `model.backward(loss, logits, gradient)`.
 #    - `model.loss(losses)` begins the way back, with one number for each token.
-# 2. While one batch waits for a sum, another can be computed. Put a `yield` between the call of a sum and its `await`: a
-#    function with a `yield` stops there, and goes on when its turn comes again. `await in_turn(one_batch(b) for b in
-#    batches)` gives turns to all of them, until they are over.
+# 2. Let batches take turns, as in puzzle $number_tensor_parallel: a `yield` between the call of a sum and its `await`,
+#    and `await in_turn(one_batch(b) for b in batches)`.
 #
 # There may be more blocks than one: layers 0 and 1, 2 and 3, and so on, and then the output layer.
 #

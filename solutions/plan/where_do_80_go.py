@@ -86,8 +86,9 @@ draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 # %% [markdown]
 # <details><summary>What the bars say</summary>
 #
-# Nine tenths are activations. Nearly all the rest is weights: `zero` 2 keeps them whole, and cuts gradients and
-# optimizer states into 128 shards.
+# Nine tenths are activations. Nearly all the rest is weights: the 128 ranks of a model share 405 billion of them, two
+# bytes each, about 6 GiB a rank. `zero` 2 keeps these whole, and cuts gradients and optimizer states into 128 shards:
+# 0.4 GiB.
 #
 # </details>
 
@@ -105,12 +106,13 @@ draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 # %% [markdown]
 # ### Predict first
 #
-# 128 GiB of state, 60 GiB of rest, 76 GiB of room. How many GPUs? And with 75 GiB of rest?
+# 128 GiB of state, and 60 GiB of rest. You go from one GPU to two, from 8 to 16, from 64 to 128. How much less does a
+# GPU hold after each of these steps? And which number does it never get below?
 #
 # <details><summary>Answer</summary>
 #
-# 16 GiB are free, so 8 GPUs. With 75 GiB of rest one GiB is free, and it takes 128. One GiB more, and no number is
-# enough.
+# 64, 8 and 1 GiB less: each doubling gives half of what is sharded, and that is soon next to nothing. It stays above 60,
+# on however many GPUs.
 #
 # </details>
 
