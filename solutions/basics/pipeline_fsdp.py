@@ -143,7 +143,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Keep values in the stores: everything alive counts.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts.
 # - Collectives with `group="data"`; messages along the pipeline.
 # - `set_final_weight` gets this rank's shard of this rank's layers.
 # - The check also tries meshes with several layers on a stage: go through `my_layers`.

@@ -250,7 +250,8 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending operations in a dict of your own.
 # - Collectives without a `group` go over all ranks. Those along an axis and those over all share a rank's link.
 # - `set_final_weight` gets the whole weight, or this rank's shard, as you loaded it.
 # - The same function has to be right on any mesh with these two axes: three data ranks, a single one, a domain of one

@@ -97,7 +97,8 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts, including examples that wait for their turn.
+# - Values live in the stores, and everything alive counts, including examples that wait for their turn. Park a value in
+#   a variable while something else runs, and only the first goal counts.
 # - An example is read once, and here that is done already.
 
 # %% [markdown]

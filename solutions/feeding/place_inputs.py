@@ -144,7 +144,8 @@ async def one_piece(model, i, start_sum, complete):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending calls in a dict of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending calls in a dict of your own.
 # - An all-reduce or all-gather without `group` is one of all devices; `group="data"` and `group="model"` are those
 #   along an axis.
 # - `set_final_weight` gets this device's shard.

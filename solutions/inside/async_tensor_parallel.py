@@ -135,7 +135,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
+# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on. Park
+#   a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending calls in a dict or a list of your own.
 # - A layer may be updated as soon as the gradient of its weight is whole.
 # - `set_final_weight` gets this rank's shard.

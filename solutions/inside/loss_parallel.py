@@ -207,7 +207,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start
-#   on.
+#   on. Park a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard, of each layer that has a weight.
 

@@ -92,7 +92,8 @@ draw_collective(demo)
 #
 # **Rules**
 #
-# - Keep values in the stores: everything alive counts. Works may wait in a dict of your own.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts. Works may wait in a dict of your own.
 # - The next step begins with quarters: a rank that ends with an eighth of a weight cannot go on, and the check says so.
 # - `set_final_weight` gets this rank's quarter.
 
