@@ -57,7 +57,7 @@ BLOCK = [
     Layer("experts", experts=2),
     Layer("combine"),
 ]
-MESH = Mesh({"stage": 2, "expert": 2})
+MESH = Mesh({"place": 2, "expert": 2})
 PRICES = Costs(forward=1, backward=2, update=0, collective=1, p2p=0)
 
 # %% [markdown]
@@ -93,7 +93,7 @@ def mail_of(model: Model):
     """Three functions: hand a value on to a stage, take what has come from one, and
     wait until all is sent. Messages of both ways share a link, so they come in the
     order in which they were sent."""
-    ranks, sent = model.group("stage"), []
+    ranks, sent = model.group("place"), []
     at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
 
     async def hand_on(stage: int, store: str, key, value) -> None:
@@ -116,7 +116,7 @@ def mail_of(model: Model):
         while key not in getattr(model, store):
             if at[stage] == model.rank:
                 is_forward = store == "activations" or stage == len(at) - 1
-                way = "d" if stage == model.coord["stage"] else "u"
+                way = "d" if stage == model.coord["place"] else "u"
                 made = f"the {'F' if is_forward else 'B'}{way} of microbatch {key[1]}"
                 raise PuzzleError(
                     f"rank {model.rank}: {store}[{key[0]}, {key[1]}] is not there yet",
@@ -138,7 +138,7 @@ def mail_of(model: Model):
 def load(model: Model) -> None:
     """The weights of this rank's two stages: dense layers whole, and its experts."""
     shard = model.coord["expert"], len(model.group("expert"))
-    for stage in (model.coord["stage"], model.LAYERS // 4 - 1 - model.coord["stage"]):
+    for stage in (model.coord["place"], model.LAYERS // 4 - 1 - model.coord["place"]):
         for layer, part in ((4 * stage, ()), (4 * stage + 2, shard)):
             model.weights[layer], model.opt_states[layer] = model.load_weights(
                 layer, *part
@@ -193,8 +193,8 @@ async def goes_on(one) -> bool:
 async def in_phases(model: Model, phases, together) -> None:
     """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
     forward, backward, finish = passes_of(model)
-    stage = model.coord["stage"]
-    stages = {"d": stage, "u": model.LAYERS // 4 - 1 - stage}
+    place = model.coord["place"]
+    stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
     pipelines, done = len(model.group("expert")), {}
     mine = range(model.coord["expert"], model.BATCHES, pipelines)
     for times, words in phases:
@@ -227,7 +227,7 @@ async def in_phases(model: Model, phases, together) -> None:
         times = done.get(part, -1) + 1
         if times < len(mine):
             raise PuzzleError(
-                f"rank {model.rank}, of place {stage}, runs {part} {times} times",
+                f"rank {model.rank}, of place {place}, runs {part} {times} times",
                 expected=f"{len(mine)} times: it has {len(mine)} microbatches",
                 fix=f"add a phase to the end, such as (batches, {part!r})",
             )
@@ -322,9 +322,11 @@ async def one_after_the_other(model: Model) -> None:
     await finish()
 
 
-place = Mesh({"stage": 1, "expert": 2})
+single = Mesh({"place": 1, "expert": 2})
 draw(
-    simulate(one_after_the_other, layers=BLOCK * 2, batches=4, mesh=place, costs=PRICES)
+    simulate(
+        one_after_the_other, layers=BLOCK * 2, batches=4, mesh=single, costs=PRICES
+    )
 )
 
 # %% [markdown]
@@ -336,7 +338,7 @@ draw(
 #
 # | ranks | mesh | batches | a block, forward | backward | an exchange | a message |
 # |---|---|---|---|---|---|---|
-# | 4 | stage 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
+# | 4 | place 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
 #
 # The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: `"Fd+Bu"` hands both
 # passes to your `together`, in this order. When one of the two has no microbatch left, the other one runs alone.
@@ -383,7 +385,7 @@ goal("dualpipe_v")
 
 # %%
 async def dualpipe_v(model: Model) -> None:
-    place, places = model.coord["stage"], len(model.group("stage"))
+    place, places = model.coord["place"], len(model.group("place"))
     batches = model.BATCHES // len(model.group("expert"))  # of this pipeline
 
     # `together` runs both passes of a pair to their end. Then the phases of this place.
