@@ -70,6 +70,7 @@ ABOVE = {
         *["start_exchange", "mail_of", "load", "update_all", "Call", "to_be_awaited", "goes_on"],
         *["in_phases", "passes_of", "alone"],
     ],
+    "loss_parallel": ["through_blocks", "back_through_blocks"],
     "zigzag": ["ring", "ring_back"],
     "ulysses": ["to_heads", "to_rows", "arrived", "attend", "attend_back"],
     "expert_parallel": ["cut", "exchanges"],
