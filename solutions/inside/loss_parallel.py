@@ -192,7 +192,7 @@ except PuzzleError as error:
 # of yours, hand these stops on: `async for _ in through_blocks(model, b): yield`.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 @given
 async def through_blocks(model, b):
     for layer in range(model.LAYERS - 2):

@@ -78,7 +78,7 @@ ABOVE = {
     "halo_conv": ["my_rows", "blocks", "compute", "input_half", "weight_half"],
     "weighted_mean": ["my_rows"],
     "group_norm": ["my_rows", "input_half", "weight_half"],
-    "domain_data": ["my_rows", "borrow", "give_back"],
+    "domain_data": ["my_rows", "borrow", "give_back", "backward"],
     "unet_or_vit": ["size", "ends", "at_edges", "borrow", "give_back"],
     "neighborhood_attention": ["my_rows", "take_back"],
     "place_inputs": ["train", "one_piece"],
