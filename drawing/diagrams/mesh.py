@@ -184,7 +184,7 @@ def _picture(title: str, legend: str, *faces: Face) -> Picture:
     sizes = " × ".join(f"{axis} {size}" for axis, size in mesh.axes.items())
     hosts = "" if mesh.host_size is None else f", {counted(-(-len(mesh) // mesh.host_size), 'host', ',')}"
     processes = f", {counted(len(mesh.processes), 'process', ',')}" if len(mesh.processes) < len(mesh) else ""
-    title = title or f"Mesh of {counted(len(mesh), 'rank', ',')}: {sizes}{hosts}{processes}"
+    title = title or f"Mesh of {counted(len(mesh), 'device' if processes else 'rank', ',')}: {sizes}{hosts}{processes}"
     panels = flow((_Panel(face).piece() for face in faces), WIDTH - 2 * MARGIN, 36, 18)
     told = text_width(legend, TEXT) + 22
     wrong = label("not right", fill=ALARM) if faces[0].wrong else Piece(0, 0)

@@ -19,7 +19,7 @@ def start_exchange(model: Model, value, dim: str, layer: int):
 def mail_of(model: Model):
     """Three functions: hand a value on to a stage, take what has come from one, and
     wait until all is sent."""
-    ranks, sent = model.group("stage"), []
+    ranks, sent = model.group("place"), []
     at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
 
     async def hand_on(stage: int, store: str, key) -> None:
@@ -48,7 +48,7 @@ def passes_of(model: Model):
     hand_on, take, all_sent = mail_of(model)
     shard = model.coord["expert"], len(model.group("expert"))
     last = model.LAYERS // 4 - 1
-    stages = model.coord["stage"], last - model.coord["stage"]
+    stages = model.coord["place"], last - model.coord["place"]
     for layer in (4 * stage for stage in stages):
         weights[layer], opt_states[layer] = model.load_weights(layer)
         weights[layer + 2], opt_states[layer + 2] = model.load_weights(layer + 2, *shard)
@@ -128,8 +128,8 @@ async def alone(one) -> None:
 async def in_phases(model: Model, phases, together) -> None:
     """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
     forward, backward, finish = passes_of(model)
-    stage = model.coord["stage"]
-    stages = {"d": stage, "u": model.LAYERS // 4 - 1 - stage}
+    place = model.coord["place"]
+    stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
     pipelines, done = len(model.group("expert")), {}
     mine = range(model.coord["expert"], model.BATCHES, pipelines)
     for times, words in phases:
@@ -156,7 +156,7 @@ async def in_phases(model: Model, phases, together) -> None:
         times = done.get(part, -1) + 1
         if times < len(mine):
             raise PuzzleError(
-                f"rank {model.rank} runs {part} {times} times",
+                f"rank {model.rank}, of place {place}, runs {part} {times} times",
                 expected=f"{len(mine)} times: it has {len(mine)} microbatches",
                 fix=f"add a phase to the end, such as (batches, {part!r})",
             )
@@ -164,7 +164,7 @@ async def in_phases(model: Model, phases, together) -> None:
 
 
 async def dualpipe_v(model: Model) -> None:
-    rank, ranks = model.coord["stage"], len(model.group("stage"))
+    place, places = model.coord["place"], len(model.group("place"))
     batches = model.BATCHES // len(model.group("expert"))
 
     async def together(first, second) -> None:
@@ -173,9 +173,9 @@ async def dualpipe_v(model: Model) -> None:
             going = [one for one in going if await goes_on(one)]
 
     phases = [
-        (2 * (ranks - rank) - 1, "Fd+Fd"),
-        (rank, "Fu+Fu Fd+Fd"),
-        (ranks - rank, "Fu+Fu Bu+Bu"),
+        (2 * (places - place) - 1, "Fd+Fd"),
+        (place, "Fu+Fu Fd+Fd"),
+        (places - place, "Fu+Fu Bu+Bu"),
         (batches, "Fd+Fd Bd+Bd Fu+Fu Bu+Bu"),
     ]
     await in_phases(model, phases, together)

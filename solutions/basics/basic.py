@@ -103,7 +103,8 @@ draw_step(simulate(whole_step, layers=2, batches=4, ranks=1))
 #
 # **Rules**
 #
-# - Keep values in the stores. A value takes memory from the moment it is made until you delete it.
+# - Keep values in the stores. Park a value in a variable while something else runs, and only the first goal counts. A
+#   value takes memory from the moment it is made until you delete it.
 # - What counts is the peak, the highest total at any moment.
 # - Forward and backward take 1 for each batch and layer, an update takes 0.5, and the loss takes no time.
 

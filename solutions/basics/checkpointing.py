@@ -83,7 +83,8 @@ compare(
 #
 # - All four batches travel together. (Taking them one by one also saves activations, but sums of gradients stay in
 #   memory: it needs 7,471,104 elements here, too many for any goal.)
-# - Keep values in the stores. What counts is the peak.
+# - Keep values in the stores. Park a value in a variable while something else runs, and only the first goal counts.
+#   What counts is the peak.
 # - Forward and backward take 1 for each batch and layer, also when they run again; an update takes 0.5.
 
 # %% [markdown]

@@ -109,7 +109,8 @@ draw_ring(demo)
 #
 # **Rules**
 #
-# - Keep values in the stores. Everything alive counts, on the rank with the highest peak.
+# - Keep values in the stores. Everything alive counts, on the rank with the highest peak. Park a value in a variable
+#   while something else runs, and only the first goal counts.
 # - All ranks call the same collectives in the same order.
 # - A collective takes 0.3 from the moment the last rank arrives. The step is over when the last rank is done.
 

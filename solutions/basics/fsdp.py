@@ -99,7 +99,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. A whole gradient counts until its reduce-scatter is over.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. A whole gradient counts until its reduce-scatter is over.
 # - What a rank *sends* counts too: a run in which a rank sends more than the goals allow reaches none of them.
 # - All ranks call the same collectives in the same order.
 # - `set_final_weight` gets this rank's shard.

@@ -94,7 +94,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Keep values in the stores, and the peak of the rank with the highest one counts.
+# - Keep values in the stores, and the peak of the rank with the highest one counts. Park a value in a variable while
+#   something else runs, and only the first goal counts.
 # - Messages only, each 0.2 for the sender and 0.2 for the receiver.
 # - There is room for one message on the way to each rank. A second `pass_to` waits until the first has been received.
 

@@ -75,8 +75,8 @@ draw(simulate(program_of(gpipe(ranks=2, batches=1)), layers=2, batches=1, ranks=
 #
 # **Rules**
 #
-# - Keep values in the stores. What you have sent counts for you too, until you delete it *and* the other rank has called
-#   `receive`.
+# - Keep values in the stores. Park a value in a variable while something else runs, and only the first goal counts.
+#   What you have sent counts for you too, until you delete it *and* the other rank has called `receive`.
 # - A message takes 0.2 for the sender and then 0.2 for the receiver.
 # - No collective is needed, as no weight is on two ranks. `set_final_weight` gets the weights of this rank's layers.
 

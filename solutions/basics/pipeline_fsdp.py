@@ -117,8 +117,8 @@ except PuzzleError as error:
 #   first? Count what the stages behind it wait.
 # - **Once, or for every microbatch?** Gathering again costs time. Keeping the weight costs its memory. Here a stage has
 #   one layer: count what is alive during a backward with either choice.
-# - **All four or none.** A collective needs the whole group. The four ranks of a column are at the same point of their
-#   four pipelines, so they arrive together, as long as all do the same in the same order.
+# - **All four or none.** A collective needs its whole group, and the four ranks of a column are in four different
+#   pipelines. What makes sure that they arrive together?
 # - **Who is waiting?** After a backward, the stage before is waiting for the gradient of the activation. Is any rank
 #   waiting for the gradient of the weight?
 #
@@ -143,9 +143,11 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Keep values in the stores: everything alive counts.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts.
 # - Collectives with `group="data"`; messages along the pipeline.
 # - `set_final_weight` gets this rank's shard of this rank's layers.
+# - The check also tries meshes with several layers on a stage: go through `my_layers`.
 #
 # For the first goal, all batches of a pipeline may travel together, as in puzzle $number_pipeline: then leave out `b`, in
 # the keys and in `forward(model, layer, weight=...)`. For the others they travel one by one, as in puzzle $number_gpipe.
@@ -164,8 +166,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach. Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same time. The
-# limits answer your prediction, so guess first.
+# What to reach. Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same time. The last
+# goal also limits what a rank sends. The limits answer your prediction, so guess first.
 
 # %%
 goal("pipeline_fsdp")
@@ -271,13 +273,13 @@ Model.check(out, puzzle="pipeline_fsdp")
 # all together    time = 2·S·m + 0.8·(S - 1) + 0.3 + 0.3 + 0.5
 #                 peak = 2·W/D + W + 2·m·A                shards + the whole weight + activations and gradients
 # one by one      time = 2·(S + m - 1) + 0.8·(S + m - 2) + 0.3 + 0.3 + 0.5
-#                 peak = 2·W/D + 2·W + 2·m·A - A          as before, and the waiting sum of the gradients
+#                 peak = 2·W/D + 2·W + (2·m - 1)·A        after the first backward: its weight gradient is there, too
 # ```
 #
-# The microbatches shorten the bubble, and they bring back a whole gradient: the sum now waits, as in puzzle
-# $number_fsdp. You can reduce-scatter after each microbatch instead, which is what FSDP does. Here that is 0.9 slower and
-# saves nothing at the peak, because the last stage is at its peak before the first sum exists. With many layers on a stage
-# it is the other way round. This is exactly the point at which real systems differ.
+# The microbatches shorten the bubble, and they keep a whole gradient alive, from the first backward to the last: the sum
+# of the batches. You can reduce-scatter after each microbatch instead, which is what FSDP does. Here that is 0.9 slower
+# and saves nothing at the peak: the last stage is there with its very first gradient, before any sum waits. With many
+# layers on a stage it is the other way round. This is exactly the point at which real systems differ.
 #
 # </details>
 
@@ -356,13 +358,13 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # </details>
 #
-# **4.** All-reduce the gradients along `data` instead of reduce-scattering them. The check accepts it, and neither time
-# nor memory changes. So is there no difference?
+# **4.** All-reduce the gradients along `data` instead of reduce-scattering them. It is one correct step, and neither time
+# nor memory changes. Then why not the last goal?
 #
 # <details><summary>Answer</summary>
 #
-# There is, on the wire: each rank sends twice as much for it, 393,216 elements of each layer instead of 196,608, to
-# receive a sum of which it uses a quarter. It is free here only because a collective takes 0.3 whatever it carries.
+# Look at the wire: each rank sends twice as much for it, 393,216 elements of each layer instead of 196,608, to receive
+# a sum of which it uses a quarter. It takes no more time here only because a collective takes 0.3 whatever it carries.
 #
 # </details>
 #

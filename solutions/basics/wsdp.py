@@ -86,8 +86,9 @@ draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks
 #
 # **Rules**
 #
-# - Keep values in the stores. Everything alive counts, so a gathered weight counts until you delete it. A handy key for
-#   it is `weights[layer, "full"]`.
+# - Keep values in the stores. Everything alive counts, so a gathered weight counts until you delete it. Park a value in
+#   a variable while something else runs, and only the first goal counts. A handy key for it is `weights[layer,
+#   "full"]`.
 # - Gradients are all-reduced, as in the last puzzle.
 # - `set_final_weight` gets this rank's shard. The check puts the shards of all ranks together.
 

@@ -280,7 +280,8 @@ def weight_half(model, layer, i):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending operations in a dict of your own.
 # - The same function has to be right on any number of ranks from 2 on, and for any number of images, even a single one.
 #   On 12 ranks the last one has no rows; it makes the same calls as the others.
 # - `sizes` is for later, when you try your function on other parts. Pass it on to `my_rows`.

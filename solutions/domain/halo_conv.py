@@ -231,7 +231,8 @@ def weight_half(model, layer):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending sums in a dict of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending sums in a dict of your own.
 # - The same function has to be right on any number of ranks up to 32 whose parts have two rows or more, by `chunk`, and
 #   where the last ranks have no rows at all: 12 ranks get 6 rows each, then 4, then none. A rank without rows still
 #   takes part in the sums. It calls forward and backward like all others, on values without rows, which takes no time.

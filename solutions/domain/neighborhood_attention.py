@@ -293,7 +293,8 @@ def take_back(model, layer, b):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending operations in a dict of your own.
 # - The same function has to be right on any number of ranks and with any `sizes`, unless it has to refuse them. By
 #   `chunk` 12 ranks get 6 rows each, then 4, then none. A rank without rows makes the same calls as all others; they
 #   take no time.

@@ -200,7 +200,8 @@ on_one_rank = simulate(two_journeys, layers=1, ranks=1)
 # %% [markdown]
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending operations in variables of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending operations in variables of your own.
 # - The same function has to be right on any number of ranks: 3 ranks have 22, 22 and 20 rows, and as many columns. On
 #   12 ranks the last one has nothing, and its pieces are empty. It makes the same calls as all others.
 # - `rows` and `columns` are for later, when you try your function on parts of any sizes.

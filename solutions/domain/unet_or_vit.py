@@ -210,7 +210,8 @@ for number, layer in enumerate(UNET):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts.
 # - The function has to be right on other meshes too: 1 x 1, 4 x 1, 1 x 2 and 4 x 4 tiles. `borrow` and `give_back`
 #   exchange nothing where there is no neighbour.
 # - A rank may read any part of the data.

@@ -181,7 +181,8 @@ for rank in (0, 3):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending operations in a dict of your own.
 # - Each rank has seen only some rows, so most weight gradients are partial sums. Find the one that is not.
 # - The same function has to be right for any number of ranks from 2 on, and for any number of images, even a single
 #   one. Of 12 ranks the first has no rows. It makes the same calls as the others.

@@ -32,7 +32,8 @@
 # > **To tell a friend:** cut the batch where it lies: every GPU slices what it already has.
 #
 # *The words, once more.* A **microbatch** goes through the network on its own, and the gradients of all microbatches
-# are summed. The order of the terms of a sum does not matter.
+# are summed. The order of the terms of a sum does not matter. A **device** is a GPU: what you write runs on each, and
+# `model.rank` is its number. A **process** reads for the devices of its host.
 
 # %%
 from drawing import draw, draw_curves
@@ -84,26 +85,27 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 #
 # ## The puzzle
 #
-# | ranks | mesh | processes | layers | batches | batches a rank | read | to the device |
+# | devices | mesh | processes | layers | examples | examples a device | read | to the device |
 # |---|---|---|---|---|---|---|---|
 # | 4 | data 4 | 2 | 4 | 32 | 8 | 0.1 | 0.05 |
 #
-# **Given:** all weights and optimizer states on every rank, and `activations["batch"]`: the 8 examples of this rank,
-# which its process has read. Below your code gradients are summed over the ranks, and all weights are updated.
+# **Given:** all weights and optimizer states on every device, and `activations["batch"]`: the 8 examples of this
+# device, which its process has read. Below your code gradients are summed over the devices, and all weights updated.
 #
 # **To do:** take the 8 examples through the network in as many microbatches as you like, and leave the sum of their
 # gradients in `grad_weights[layer]`.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts, including examples that wait for their turn.
-# - A rank reads an example once, and here that is done already.
+# - Values live in the stores, and everything alive counts, including examples that wait for their turn. Park a value in
+#   a variable while something else runs, and only the first goal counts.
+# - An example is read once, and here that is done already.
 
 # %% [markdown]
 # ### Predict first
 #
 # Suppose you take two microbatches of 4 examples each, and delete everything as early as you can. When is the step
-# over, and what does a rank hold at its peak? (A weight has 262,144 elements, an example half of that.) Then guess:
+# over, and what does a device hold at its peak? (A weight has 262,144 elements, an example half of that.) Then guess:
 # with 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
 
 # %%
@@ -303,7 +305,7 @@ draw_curves(
 #
 # ## Where this leads
 #
-# The number of examples that you *mean* and the number that the machines *run* are no longer the same: there is
+# The number of examples that you *mean* and the number that the devices *run* are no longer the same: there is
 # padding, and there are devices that get less than one example. Your code has to keep track.
 
 # %% [markdown]

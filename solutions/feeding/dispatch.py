@@ -29,11 +29,11 @@
 # fourteen? If a zero row is taken for an example, or an example is read twice, nothing raises an error. The loss is a
 # little off, and that is all.
 #
-# > **To tell a friend:** there are two batches, the one you mean and the one the machines run, and your code must
+# > **To tell a friend:** there are two batches, the one you mean and the one the devices run, and your code must
 # > record which row of the second is which row of the first.
 #
-# *The words, once more.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of
-# n equal parts of a data set; its reader gets every n-th example.
+# *The words, once more.* A **process** runs on each host and reads the data for its devices. A **data shard** is part k
+# of n of a data set: examples k, k + n, k + 2n, and so on.
 #
 # *On a first pass you may skip this puzzle:* only puzzle $number_less_than_one builds on it, and that one may wait too.
 

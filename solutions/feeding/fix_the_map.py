@@ -21,19 +21,20 @@
 # # $heading
 #
 # Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [@llama3]. So 128 GPUs worked on the
-# same examples. They had to: they held different parts of the same layers, and different layers of the same model.
+# same examples. They had to: they shared each layer (puzzle $number_tensor_parallel), and had different layers of the
+# same model.
 #
-# Now write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
-# *this* process need? Perhaps one (its GPUs share each layer), perhaps eight (each GPU has a part of its own), perhaps
-# something in between. Get it wrong, and nothing crashes: training goes on, with the wrong examples.
+# Now write what reads the data. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts
+# does *this* process need? Perhaps one (its GPUs share each layer), perhaps eight (each GPU works on another part),
+# perhaps something in between. Get it wrong, and nothing crashes: training goes on, with the wrong examples.
 #
 # You do three small things: find which rows a process feeds, break a published rule, and write one that cannot break.
 #
 # > **To tell a friend:** a wrong data loader never crashes. Try it on every mesh, and you see it fail.
 #
-# *The words, once more.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one
-# device. Here a **process** is a Python program on a host and owns several devices: it reads data, and hands each
-# device its part.
+# *The words of this chapter.* A **device** is a GPU; it is what we called a rank. A **process** is a Python program.
+# Until now each device had one of its own. Here a process owns all devices of its host: it reads examples, and hands
+# them out to these.
 
 # %%
 from drawing import draw_mesh
@@ -45,9 +46,9 @@ from lib.suite.submissions.function_check import solution_of
 # %% [markdown]
 # ## The idea
 #
-# Along the axes `replica` and `data` the examples differ. Along `model` they are the same, because those devices hold
-# different parts of the same layers. All devices with the same `replica` and `data` coordinates form a **row of data**.
-# Here are 16 devices of four processes, a colour for each process:
+# Along the axes `replica` and `data` the examples differ. Along `model` they are the same, because those devices share
+# each layer. All devices with the same `replica` and `data` coordinates form a **row**. They work on the same
+# examples: the row's **part** of the batch. Here are 16 devices of four processes, a colour for each process:
 
 # %%
 grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
@@ -59,9 +60,9 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # the mesh should be neighbours on the wires, so the numbers can come in any order. Rows are numbered through all
 # replicas.
 #
-# In each step a process reads the examples of all its rows as one list. It cuts the list into equal pieces, one for
-# each of its rows, and hands the first piece to the devices in its first row, the second to those in its second row,
-# and so on. So it needs a small table: for each row that it feeds, the **place** of the piece in its list.
+# In each step a process reads the parts of all its rows as one list. It cuts the list into equal parts, and hands part
+# 0 to the devices in its first row, part 1 to those in its second row, and so on. So it needs a small table: for each
+# row that it feeds, the number of the part in its list.
 
 # %% [markdown]
 # ## The puzzle
@@ -71,8 +72,8 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # **Given:** the mesh as a list of lists (above), how many devices each process owns (process p owns the devices with
 # `device // per_process == p`), and the number of one process.
 #
-# **To do:** return a dict with one entry for each row in which the process has a device: the number of the row, and its
-# place among the rows of the process, counted from 0 in the order of the rows.
+# **To do:** return a dict with one entry for each row in which the process has a device: the number of the row, and the
+# number of its part. The parts are counted from 0 in the order of the rows.
 #
 # **Rules**
 #
@@ -119,11 +120,11 @@ def local_devices(grid, per_process, process):
     # Number the rows through all replicas. Which of them have a device of this process?
     # --- your code: local_devices (about 6 lines) ---
     rows = [row for replica in grid for row in replica]
-    places = {}
+    parts = {}
     for number, row in enumerate(rows):
         if any(device // per_process == process for device in row):
-            places[number] = len(places)
-    return places
+            parts[number] = len(parts)
+    return parts
     # --- end of your code ---
 
 
@@ -135,7 +136,7 @@ verdict
 # %% [markdown]
 # ### See what you built
 #
-# Each device with the number of its row, and with the piece of its process's list that it gets:
+# Each device with the number of its row, and with the part of its process's list that it gets:
 
 # %%
 picture = None
@@ -144,7 +145,7 @@ if verdict:
     for number, row in enumerate(grid[0]):
         for device in row:
             holds[device] = (
-                f"row {number}: piece {local_devices(grid, 4, device // 4)[number]}"
+                f"row {number}: part {local_devices(grid, 4, device // 4)[number]}"
             )
     picture = draw_mesh(mesh_of(grid, per_process=4), holds=holds)
 picture
@@ -156,18 +157,18 @@ picture
 # processes with the same rows need the same k, two with different rows need different ones. Above, processes 0 and 1
 # share rows 0 and 3, processes 2 and 3 share rows 1 and 2: two shards.
 #
-# In 2024 Levanter published a rule that finds them for any mesh [@levanter_588]. It names each group of processes after
-# the owner of the device in one corner:
+# In 2024 Levanter published a rule that finds them for any mesh [@levanter_588]. It names each process after the owner
+# of the device in one corner:
 #
-# 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`, and
-#    `model` 0.
-# 2. Find the device that stands there. Name the group after the process that owns it.
+# 1. Take the **smallest coordinate** of the process on each axis by itself: its smallest `replica`, its smallest
+#    `data`, and `model` 0. That is its corner.
+# 2. Find the device that stands there. The process that owns it gives the name.
 # 3. Go through the processes from 0 on, and number the names 0, 1, 2, ... as they turn up. That is the data shard.
 #
-# Process 2, for example: its smallest row is 1, device 8 stands there at model 0, and process 2 owns it. Process 3
-# starts at row 1 too, so it is named after process 2 as well: the same shard. Processes 0 and 1 are named after process
-# 0. All is well here. The rule came with an argument, this example, and a claim: it works for any configuration of data
-# and tensor parallelism. Is that so?
+# Process 2, for example: its smallest `data` is 1, device 8 stands there at model 0, and process 2 owns it. Process 3
+# starts at data 1 too, so it is named after process 2 as well: the same shard. Processes 0 and 1 are named after
+# process 0. All is well here. The rule came with an argument, this example, and a claim: it works for any configuration
+# of data and tensor parallelism. Is that so?
 
 # %% [markdown]
 # ## Break it
@@ -194,8 +195,8 @@ def published(grid, per_process, batch):
         for device in row:
             process = device // per_process
             read = list(range(shards[process], batch, max(shards.values()) + 1))
-            place = solution_of("local_devices")(grid, per_process, process)[number]
-            held[device] = read[place * each : (place + 1) * each]
+            part = solution_of("local_devices")(grid, per_process, process)[number]
+            held[device] = read[part * each : (part + 1) * each]
     return held
 
 
@@ -338,7 +339,7 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 # **Given:** a mesh, how many devices each process owns, and the size of a batch, which the rows divide evenly.
 #
 # **To do:** return a dict: for each process the list of examples that it reads, in the order in which it cuts them into
-# pieces for its rows.
+# parts for its rows.
 #
 # **Rules**
 #
@@ -393,7 +394,7 @@ verdict
 # %% [markdown]
 # ### See it
 #
-# The smallest failure, fixed. `handed_out` cuts what each process reads into pieces, as a loader does:
+# The smallest failure, fixed. `handed_out` cuts what each process reads into parts, one for each of its rows:
 
 
 # %%
@@ -498,8 +499,8 @@ verdict
 # **A counterexample.** The rule is right for 13 of the 105 meshes and wrong for 92. In 80 of these, two rows get the
 # same example. In the other 12 no example appears twice, but two processes read more than they should and two read too
 # little. Look at the small failure: each process has two of the three rows, and no two have the same two. The rule only
-# looks at the corner, so it takes processes 0 and 1, which both start at row 0, for a group. It is right where any two
-# processes have **the same rows or none in common**, and all have the same number: as in every mesh in order whose
+# looks at the corner, so it gives processes 0 and 1, which both start at row 0, the same shard. It is right where any
+# two processes have **the same rows or none in common**, and all have the same number: as in every mesh in order whose
 # sizes are powers of two, and most sizes are.
 #
 # **A loader by index,** as JAX programs use it today. Do not ask which shard belongs to a process. Ask which examples
@@ -517,7 +518,7 @@ verdict
 # ## On real GPUs
 #
 # - **Devices in any order.** `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the
-#   devices of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
+#   devices of a line form a ring [@jax_make_mesh]. Assume 0 to 7, and four devices are fed wrongly.
 # - **The same mistake, elsewhere.** Forked workers of PyTorch's loader shared NumPy's seed, and all made the same
 #   "random" changes to their images; fixed in version 1.9 [@pytorch_5059].
 # - **By index.** A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
@@ -544,7 +545,7 @@ verdict
 #
 # Yes, exactly the same: each of them has two devices in row 0 and two in row 3. If they are on different hosts, the
 # examples are read twice, unless you send them over the network. If they are on one host, one of them could read for
-# both. (If they had the same *places* but different rows, like processes 0 and 2, they would need different examples.)
+# both. (If they had the same *parts* of different rows, like processes 0 and 2, they would need different examples.)
 #
 # </details>
 #
@@ -563,9 +564,9 @@ verdict
 # <details><summary>Answer</summary>
 #
 # Replica 2, data 2, model 1, and two processes that stand on the diagonals: `[[[0], [2]], [[3], [1]]]`. The smallest
-# replica of process 0 is 0 and its smallest data is 0, and that is its own device; the smallest places of process 1 are
-# 0 and 0 as well, where it has no device at all. Both get the name 0 and the same shard, although they have no row in
-# common. That is the price of taking the smallest place on each axis separately.
+# replica of process 0 is 0 and its smallest data is 0, and that is its own device; the smallest coordinates of process
+# 1 are 0 and 0 as well, where it has no device at all. Both get the name 0 and the same shard, although they have no
+# row in common. That is the price of taking the smallest coordinate on each axis separately.
 #
 # </details>
 #
@@ -595,14 +596,14 @@ verdict
 # <details><summary>Answer</summary>
 #
 # Then batch / rows is less than one, and no row can have a whole example. Either you pad the batch, and some rows
-# compute on zeros, or you group the rows, and each group shares an example. Two of the next puzzles are about that.
+# compute on zeros, or several rows share an example. Two of the next puzzles are about that.
 #
 # </details>
 #
 # ## Where this leads
 #
 # Every process now knows what to read. So far reading took no time. What if it does, and what do you save by reading
-# once for all devices of a process?
+# once for all devices of a process? That is puzzle $number_loader.
 
 # %% [markdown]
 # <!-- part: links -->
@@ -644,7 +645,7 @@ def local_devices_accepts(answer, grid, per_process, process):
                 if place
                 else "is the first"
             )
-            return f"of the rows of process {process} row {number} {before}: its place is {place}"
+            return f"of the rows of process {process} row {number} {before}: it gets part {place}"
     (more, *_) = [number for number in answer if number not in mine]
     return (
         f"process {process} has no device in row {more!r}"
@@ -662,8 +663,8 @@ def local_devices_picture(answer, expected, grid, per_process, process):
         wrong += (mine or row) if is_wrong else []
         if mine:
             yours = f", not {asked[number]}" if is_wrong and number in asked else ""
-            holds |= dict.fromkeys(mine, f"piece {expected[number]}{yours}")
-    title = f"Process {process} feeds {these('row', expected)}; each gets a piece of its list"
+            holds |= dict.fromkeys(mine, f"part {expected[number]}{yours}")
+    title = f"Process {process} feeds {these('row', expected)}; each gets a part of its list"
     return Holdings(mesh_of(grid, per_process), holds, wrong, title, processes=True)
 
 
@@ -696,7 +697,7 @@ def process_map_accepts(answer, grid, per_process):
     device = mesh.rank(**corner)
     return (
         f"the smallest replica of process {process} is {corner['replica']} and its smallest data is {corner['data']}; device "
-        f"{device} stands there at model 0, so its group is named after process {mesh.process(device)}"
+        f"{device} stands there at model 0, so it is named after process {mesh.process(device)}"
     )
 
 

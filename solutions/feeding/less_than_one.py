@@ -33,9 +33,9 @@
 # > **To tell a friend:** when several hosts share an example, they read in groups, and the mesh, not the host number,
 # > decides which hosts form a group.
 #
-# *The words, once more.* A **row of data** is all devices with the same `replica` and `data` coordinates. A process
-# owns `per_process` devices by number: process p has those from p · `per_process` on, wherever they stand. Here a
-# process is a host.
+# *The words, once more.* A **row** is all devices with the same `replica` and `data` coordinates. A **process** runs on
+# each host and owns `per_process` devices by number: process p has those from p · `per_process` on, wherever they
+# stand. A **data shard** is part k of n of a data set.
 
 # %%
 from drawing import draw_mesh
@@ -48,17 +48,17 @@ from lib.cluster.grids import mesh_of
 # There are `replica` times `data` rows, numbered through all replicas, and the batch is laid over them in order. With 4
 # rows and 8 examples each row has two of them. With 4 rows and 2 examples it is the other way round: **two rows share
 # an example**, and each takes half of its tokens. That is **context parallelism**. Here are two examples on four hosts
-# of two devices:
+# of two devices, a process on each:
 
 # %%
 in_order = [[[0, 1], [2, 3], [4, 5], [6, 7]]]
 holds = {device: f"example {device // 4}" for device in range(8)}
-title = "2 examples on 4 hosts: half an example each"
+title = "2 examples, 4 processes: half an example each"
 draw_mesh(mesh_of(in_order, per_process=2), holds=holds, title=title)
 
 # %% [markdown]
-# Processes 0 and 1 read example 0, processes 2 and 3 read example 1. They form two groups, and each group is one feed:
-# its members open the same data shard. On a mesh in order that is `process * batch // processes`, and it is tempting to
+# Processes 0 and 1 read example 0, processes 2 and 3 read example 1. They form two groups, and the processes of a group
+# open the same data shard. On a mesh in order that is `process * batch // processes`, and it is tempting to
 # write just that. On the next mesh it is wrong: the devices are in a different order, and processes 0 and 2 share an
 # example.
 
@@ -183,7 +183,7 @@ picture
 # <details><summary>Open this when your solution passes</summary>
 #
 # AXLearn's `SpmdInputDispatcher` asks JAX the same question: given the mesh and how the batch is laid over it, how many
-# different feeds are there, and which one am I [@axlearn_input_dispatch]? With *R* rows and *B* examples:
+# different groups are there, and which one am I in [@axlearn_input_dispatch]? With *R* rows and *B* examples:
 #
 # ```
 # row r holds    examples r·B/R ... (r + 1)·B/R - 1        where B is a multiple of R
@@ -215,7 +215,7 @@ picture
 # ## What is simplified here
 #
 # Half an example is half of its tokens, and we do not say which half: with a causal mask, contiguous halves are unequal
-# work, and real programs give each rank a piece from the front and one from the back (puzzle $number_zigzag). And there
+# work, and real programs give each device one from the front and one from the back (puzzle $number_zigzag). And there
 # is no pipeline axis here. Llama 3 had 16 pipeline stages, so 16 groups of hosts worked on the same texts one after the
 # other, and only the first and the last of them read.
 
@@ -281,9 +281,13 @@ from lib.cluster.holdings import Holdings
 
 
 def less_than_one_inputs():
-    for grid, per_process in small_grids(6):
-        rows = sum(map(len, grid))
-        yield from ((grid, per_process, batch) for batch in range(2 * rows + 1))
+    small = [
+        (grid, per_process, batch)
+        for grid, per_process in small_grids(6)
+        for batch in range(2 * sum(map(len, grid)) + 1)
+    ]
+    # What the puzzle is about stands first: rows that share an example.
+    yield from sorted(small, key=lambda one: not 0 < one[2] <= sum(map(len, one[0])))
     for shape in ((1, 4, 2), (2, 2, 2), (2, 4, 1)):
         yield from (
             (grid, 2, batch) for grid in grids(*shape, 2) for batch in (1, 2, 4)

@@ -22,17 +22,18 @@
 #
 # The engineers of MegaScale looked at a host with eight GPUs and found eight data loaders in it, all reading the same
 # file at the same time [@jiang2024, section 3.4]. The eight GPUs shared one model by tensor parallelism, so all of them
-# needed the same examples, and each had its own loader to fetch them. Seven of eight reads were wasted, and every GPU
-# waited for the disk.
+# needed the same examples, and each had a loader of its own to read them. Seven of eight reads were wasted, and every
+# GPU waited for the disk.
 #
-# This puzzle has sixteen devices in any order, four processes and sixteen examples. With a loader for each device a
-# process reads 16 examples. Read fewer, and hide the rest behind computation.
+# This puzzle has sixteen devices in any order, four processes and sixteen examples. If a process reads for each of its
+# devices alone, it reads 16 examples. Read fewer, and hide the rest behind computation.
 #
 # > **To tell a friend:** read each example once for all the GPUs of a host, and never let them wait for the disk.
 #
-# *The words, once more.* A **row of data** is the devices that work on the same examples. In a mesh with the axes
-# `data` and `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
-# parallelism**): each has a part of every weight and needs all the examples of its row.
+# *The words, once more.* A **device** is a GPU, and what you write runs on each: `model.rank` is its number. A
+# **process** owns the devices of its host and reads for them. A **row** is the devices that work on the same examples:
+# `model.coord["data"]` is the number of mine. The devices of a row share each layer (**tensor parallelism**), and each
+# needs all the examples of its row.
 
 # %%
 from drawing import draw, draw_curves, draw_mesh
@@ -51,11 +52,11 @@ mesh = Mesh({"data": 4, "model": 4}, ranks=order, processes=4)
 draw_mesh(mesh, holds={})
 
 # %% [markdown]
-# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. With a loader for each
-# device it reads 4 · 4 = 16. Read the whole batch and throw most of it away, and that is 16 as well.
+# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. For each device alone it
+# reads 4 · 4 = 16. Read the whole batch and throw most of it away, and that is 16 as well.
 #
-# Reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for all devices of its
-# process. Copying an example from there to a device takes 0.1. You ask for examples with
+# Reading takes time. The data loader of a process is its **reader**, and there is one. It reads an example in 0.5 and
+# keeps it for all devices of its process. Copying an example from there to a device takes 0.1. You ask for examples with
 #
 # ```python
 # activation = await model.read(batches)
@@ -92,40 +93,41 @@ draw_curves(
 )
 
 # %% [markdown]
-# A process with *d* devices in *r* different rows reads *r* parts instead of *d*: half as much here, an eighth on
-# MegaScale's hosts, and just as much where each device is a row of its own.
+# A process with *d* devices in *r* different rows reads for *r* rows instead of *d* devices: half as much here, an
+# eighth on MegaScale's hosts, and just as much where each device is a row of its own.
 #
 # Reading less is the first half. The second half is **when**. Fetch all four examples with one call, and the devices of
 # row 3 wait until those of row 0 have everything. When would you ask?
 #
 # ## The puzzle
 #
-# | ranks | mesh | processes | layers | batches | read | to the device |
+# | devices | mesh | processes | layers | batches | read | to the device |
 # |---|---|---|---|---|---|---|
 # | 16 | data 4, model 4, out of order | 4 | 2 | 16 | 0.5 | 0.1 |
 #
 # A batch is one example here.
 #
-# **Given:** the parts of the two weights: layer 0 is cut into columns, layer 1 into rows, so that one all-reduce along
+# **Given:** the shards of the two weights: layer 0 is cut into columns, layer 1 into rows, so that one all-reduce along
 # `model` makes the output whole. Two helpers: `forward(b)` takes `activations[0, b]` through both layers, starts that
 # all-reduce and returns it; `backward(b, coming)` awaits it and adds to the gradients. And, below your code, the sum of
 # the gradients along `data` and the updates.
 #
-# **To do:** find out which examples belong to this rank's row, read them, and take each forward and backward.
+# **To do:** find out which examples belong to this device's row, read them, and take each forward and backward.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts; data in flight to a device counts from the call on.
-# - A rank reads an example once. Data comes from `read`: `get_activation` is not allowed where reading has a price.
+# - Values live in the stores, and everything alive counts; data in flight to a device counts from the call on. Park a
+#   value in a variable while something else runs, and only the first goal counts.
+# - A device asks for an example once. Data comes from `read`: `get_activation` is not allowed where reading has a price.
 # - You may keep a pending operation in a variable.
 # - Other meshes are tried as well, in which a row has another number of examples.
 
 # %% [markdown]
 # ### Predict first
 #
-# Suppose each rank reads all 4 examples of its row with one call, and then takes them through the model together.
+# Suppose each device asks for all 4 examples of its row with one call, and then takes them through the model together.
 # A quarter of a weight takes a quarter of the time: 4 examples need 1 forward through a layer and 1 backward. When is
-# the step over, and how many collectives does a rank take part in?
+# the step over, and how many collectives does a device take part in?
 
 # %%
 guess = predict("loader", end=..., collectives=...)
@@ -135,7 +137,7 @@ guess
 # ### The goal
 #
 # Let every process read all 16 examples: that takes 15.2 and passes. For the second goal a process reads 8, and its
-# devices wait only for the first one. For the third, no rank waits for a sum either.
+# devices wait only for the first one. For the third, no device waits for a sum either.
 
 # %%
 goal("loader")
@@ -266,16 +268,16 @@ async def padded(model: Model) -> None:
 draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=0.5)))
 
 # %% [markdown]
-# The hatched half of the boxes of rank 1 is wasted work. It has a purpose all the same: both ranks run the same shapes,
-# as a compiled program requires. Without padding rank 1 would finish earlier and wait in the all-reduce.
+# The hatched half of the boxes of rank 1 is wasted work. It has a purpose all the same: both devices run the same
+# shapes, as a compiled program requires. Without padding device 1 would finish earlier and wait in the all-reduce.
 #
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
 # This is a **sharded data loader with prefetching**. Levanter reads the indices that the mesh assigns to each process,
-# Megatron-LM reads on one rank of a tensor-parallel group and broadcasts, MegaScale has one loader on each host. With
-# *r* rows of *n* examples in a process:
+# Megatron-LM reads on one GPU of a tensor-parallel group and broadcasts, MegaScale has one data loader on each host.
+# With *r* rows of *n* examples in a process:
 #
 # ```
 # read = r·n·0.5                        time that the reader of a process needs
@@ -290,13 +292,13 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Once a host.** In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host
-#   puts it into shared memory for all eight [@jiang2024].
+# - **Once a host.** In MegaScale the GPUs of a tensor-parallel group need the same data, so one data loader on each
+#   host puts it into shared memory for all eight [@jiang2024].
 # - **How much there is to read.** Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part
 #   was the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small
 #   beside that; images and video are not.
 # - **What goes wrong.** Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
-#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine
+#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a host
 #   go from 5 to 17 GB within half an hour [@pytorch_5902].
 #
 # <!-- references -->
@@ -304,7 +306,7 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # %% [markdown]
 # ## What is simplified here
 #
-# A reader reads one example after the other, always in the same time. Real loaders have several workers in a process, a
+# A reader reads one example after the other, always in the same time. Real ones have several workers in a process, a
 # queue of finished batches, and slow moments. Copies to the devices of a host do not slow each other down here; on a
 # real host they share its memory bandwidth. And an example that was read stays in host memory for free.
 
@@ -316,14 +318,14 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 #
 # <details><summary>Answer</summary>
 #
-# A reader serves requests in order. At time 0 rank 0 asks for four examples and rank 2, of the other row, for its four;
+# A reader serves requests in order. At time 0 device 0 asks for four examples and device 2, of the other row, for four;
 # the first four come first, and the second row gets its first example at 2.5 instead of 1.0. The step ends at 9.1
-# instead of 7.6. A queue that is too long is as bad as one that is too short: real loaders limit it (`prefetch_factor`
+# instead of 7.6. A queue that is too long is as bad as one that is too short: real readers limit it (`prefetch_factor`
 # in PyTorch).
 #
 # </details>
 #
-# **2.** The same machines, but the mesh in order: process p owns row p. What does each process read, and when does the
+# **2.** The same devices, but the mesh in order: process p owns row p. What does each process read, and when does the
 # step of our solution end?
 #
 # <details><summary>Answer</summary>

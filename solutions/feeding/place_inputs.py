@@ -33,10 +33,10 @@
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
-# *The words, once more.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a
-# **group**. A weight has 262,144 elements, an activation of one batch 131,072. In puzzle $number_local_devices the
-# devices that work on the same examples were a *row of data*. They hold one copy of the model between them, and here
-# they are called a **replica**: a row, on this page, is a row of a weight.
+# *The words, once more.* A **device** is a GPU: what you write runs on each, and `model.rank` is its number. A **mesh**
+# arranges them along named axes, and those of one line along an axis are a **group**. A weight has 262,144 elements, an
+# activation of one batch 131,072. The devices that work on the same examples, the *row* of puzzle $number_local_devices,
+# hold one copy of the model between them. Here they are a **replica**, because weights have rows too.
 
 # %%
 from drawing import compare, draw, draw_curves, draw_mesh
@@ -48,8 +48,8 @@ from lib.schedules.mesh_parallel import tensor_parallel
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, two axes. Along `data` the batches differ, as always. Along `model` the ranks share the *same* batches,
-# and each layer is cut between them. Each pair along `model` is a replica:
+# Four devices, two axes. Along `data` the batches differ, as always. Along `model` the devices share the *same*
+# batches, and each layer is cut between them. Each pair along `model` is a replica:
 
 # %%
 mesh = Mesh({"data": 2, "model": 2})
@@ -57,7 +57,7 @@ draw_mesh(mesh)
 
 # %% [markdown]
 # You did that in puzzle $number_tensor_parallel: columns (`dim="out"`), then rows (`dim="in"`), and one sum for each such
-# pair of layers, forward and backward. A rank computes half of each layer, in half the time. What is new is a second
+# pair of layers, forward and backward. A device computes half of each layer, in half the time. What is new is a second
 # replica, with batches of its own, and the question of how the input comes to the devices.
 #
 # Layer 0 is cut into columns, and a column shard needs **all features of all batches of its replica**. Here these are
@@ -75,7 +75,7 @@ draw_mesh(mesh)
 # %% [markdown]
 # ## The puzzle
 #
-# | ranks | mesh | layers | batches | batches of a replica | to_device |
+# | devices | mesh | layers | batches | batches of a replica | to_device |
 # |---|---|---|---|---|---|
 # | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
 #
@@ -122,12 +122,12 @@ async def one_piece(model, i, start_sum, complete):
 
 
 # %% [markdown]
-# What it cannot know is which rank has what. That follows from the placement, and you tell it:
+# What it cannot know is which device has what. That follows from the placement, and you tell it:
 #
 # | you give it | what that is |
 # |---|---|
 # | `pieces` | into how many equal pieces the input is cut. While one waits for a sum, another one is computed |
-# | `start_sum(value, layer)` | your function that starts the all-reduce of a partial sum, over the ranks that have its other parts, and returns the call: a plain `def`, without `await`. The value is an activation or the gradient of one |
+# | `start_sum(value, layer)` | your function that starts the all-reduce of a partial sum, over the devices that have its other parts, and returns the call: a plain `def`, without `await`. The value is an activation or the gradient of one |
 # | `complete(layer)` | your function, also a plain `def`, that it calls in backward, as soon as `grad_weights[layer]` has all batches of this replica. You may leave it out |
 #
 # Afterwards `grad_weights[layer]` has the gradient of the batches of this replica, and `update(model, layer)` exchanges a
@@ -139,15 +139,16 @@ async def one_piece(model, i, start_sum, complete):
 #    and put all batches of the replica into `activations[0]`. The check runs all three, and counts what each device is
 #    given.
 # 2. Train with a single piece. Then sum the gradients and update, everything awaited: that reaches the second goal. With
-#    whom does a rank share a layer, and with whom does it share a weight shard?
+#    whom does a device share a layer, and with whom does it share a weight shard?
 # 3. Some of these sums are not needed before the updates. Start them early.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending calls in a dict of your own.
-# - An all-reduce or all-gather without `group` is one of all ranks; `group="data"` and `group="model"` are the ranks
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending calls in a dict of your own.
+# - An all-reduce or all-gather without `group` is one of all devices; `group="data"` and `group="model"` are those
 #   along an axis.
-# - `set_final_weight` gets this rank's shard.
+# - `set_final_weight` gets this device's shard.
 
 # %% [markdown]
 # ### Predict first
@@ -226,7 +227,7 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# The copy of two batches takes 0.1. A rank computes half of each layer for two batches: 4 forward, 4 backward. Four
+# The copy of two batches takes 0.1. A device computes half of each layer for two batches: 4 forward, 4 backward. Four
 # updates take 2. That is 10.1 whatever you do. The collectives that you wait for: two sums forward, one backward (layer
 # 2; for layer 0 it would be the gradient of the data, which is not needed), four sums over `data`. Seven times 0.3 is
 # 2.1, and 12.2 in all.
@@ -431,16 +432,16 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # They have different members, and so separate queues. Inside a host, though, they share the same links: weight
-# gradients then delay the activations that some rank is waiting for. Good schedules send gradients when the link is
+# gradients then delay the activations that some device is waiting for. Good schedules send gradients when the link is
 # free.
 #
 # </details>
 #
-# **4.** Prefetching FSDP over all four ranks ends at 10.35 in this puzzle, with the same peak. Why split layers at all?
+# **4.** Prefetching FSDP over all four devices ends at 10.35 in this puzzle, with the same peak. Why split layers at all?
 #
 # <details><summary>Answer</summary>
 #
-# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them are idle, while in a replica both
+# FSDP needs a batch for every device. Give the four two batches, and two of them are idle, while in a replica both
 # devices work on the same batch, each for half as long. That makes a step shorter when the batch must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller
 # the batches, the better the case for splitting layers.
 #

@@ -38,7 +38,7 @@
 from drawing import draw, draw_curves, draw_group
 from lib import Links, Model, PuzzleError, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import backward, forward, update
+from lib.schedules.given import backward, forward, given, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
@@ -124,18 +124,21 @@ except PuzzleError as error:
 # | `forward(model, layer, owner)` | makes `activations[layer + 1, owner]` from `activations[layer, owner]`, which stays for backward |
 # | `backward(model, layer, owner)` | makes `grad_activations[layer, owner]` from `grad_activations[layer + 1, owner]`, unless no layer reads it, and adds the gradient of the weight to `grad_weights[layer]` |
 # | `update(model, layer)` | updates a layer, and uses up the gradient of its weight |
+# | `await gather_and(work, layer, store, rows)` | the first half, as above: `work(model, layer, owner)` for one chunk after the other, while the next chunk of `store[rows, ...]` travels. Afterwards all of them are here. `work` is `forward` or `backward` |
 #
-# Without `owner` they take all rows at once.
+# Without `owner` the first three take all rows at once. `coming` lists the owners as `gather_and` takes them: your own
+# rows first, then those that arrive.
 #
 # **To do:** one training step in which all ranks work on all rows.
 #
-# 1. Write each of the two halves as a function that takes what is done with a chunk, `forward` or `backward` of which
-#    layer, as an argument.
+# 1. Write the other half as a function with the same arguments: `work` makes the parts of sums `store[rows, ...]`, and
+#    the sums travel until each is at home.
 # 2. Make the step of these two, each time with a shift that is called before a multiplication and awaited after it.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
+# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on. Park
+#   a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending calls in a dict or a list of your own.
 # - A layer may be updated as soon as the gradient of its weight is whole.
 # - `set_final_weight` gets this rank's shard.
@@ -184,20 +187,22 @@ async def async_tensor_parallel(model: Model) -> None:
             )
         del activations[layer]
 
-    # Forward, loss and backward, chunk by chunk; update every layer.
-    # --- your code (about 33 lines) ---
-    # Own rows first, then as they arrive. Their sums: own rows last, to end at home.
     coming = [(me - step) % model.RANKS for step in range(model.RANKS)]
     passing = {}
 
+    @given
     async def gather_and(work, layer, store, rows):
         for owner in coming:
-            if (rows, owner) not in store:  # of the data, all are here
+            if rows > 0 and owner != me:  # of the data, all are here
                 store[rows, owner] = await passing.pop("rows")
             if rows > 0 and owner != coming[-1]:
                 passing["rows"] = model.shift(store[rows, owner], rows)
             work(model, layer, owner)
 
+    # The other half. Then forward, loss and backward, chunk by chunk; update every
+    # layer.
+    # --- your code (about 24 lines) ---
+    # In the order in which rows come; but own rows last, to end at home.
     async def and_send_home(work, layer, store, rows):
         for owner in coming[1:] + coming[:1]:
             work(model, layer, owner)

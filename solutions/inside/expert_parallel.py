@@ -212,8 +212,8 @@ def exchanges(model: Model):
 #
 # **Rules**
 #
-# - What a later stretch reads lives in the stores, and everything alive counts: what an exchange will bring takes memory
-#   from its start on.
+# - What a later stretch reads lives in the stores, and everything alive counts: what an exchange will bring takes
+#   memory from its start on. Park a value in a variable while something else runs, and only the first goal counts.
 # - `set_final_weight` gets layer 0, and this rank's expert of layer 2.
 
 # %% [markdown]

@@ -41,7 +41,7 @@ from math import exp, log
 
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
-from lib.schedules.given import backward, forward, in_turn, update
+from lib.schedules.given import backward, forward, given, in_turn, update
 
 PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # The last two layers of this puzzle.
@@ -177,38 +177,65 @@ except PuzzleError as error:
 # 0.0012.
 #
 # **Given:** the columns of layers 0 and 2 and the rows of layer 1 that are this rank's, with their optimizer states.
-# `output` is the number of the output layer, `loss` that of the last layer. And three helpers for all layers with a
-# weight, which delete what nothing needs any more:
+# `output` is the number of the output layer, `loss` that of the last layer. And helpers, which delete what nothing needs
+# any more:
 #
 # | helper | what it does |
 # |---|---|
+# | `through_blocks(model, b)` | takes `activations[0, b]` through all blocks, with their sums: it makes `activations[output, b]`, whole |
+# | `back_through_blocks(model, b)` | takes `grad_activations[output, b]` back through them, with their sums |
 # | `forward(model, layer, b)` | makes `activations[layer + 1, b]` from `activations[layer, b]`, which stays for backward |
-# | `backward(model, layer, b)` | makes `grad_activations[layer, b]` from `grad_activations[layer + 1, b]`, and adds the gradient of the weight to `grad_weights[layer]`. Of layer 0 that is all: nothing needs the gradient of the data |
+# | `backward(model, layer, b)` | makes `grad_activations[layer, b]` from `grad_activations[layer + 1, b]`, and adds the gradient of the weight to `grad_weights[layer]` |
 # | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
-# **To do:** one training step in which all ranks work on all batches. Here is a batch's path; each `!` is a sum that the
-# next layer waits for. Where are the others, around the loss and on the way back?
+# The first two are what you wrote in puzzle $number_tensor_parallel. Each stops where it waits for a sum. Inside a batch
+# of yours, hand these stops on: `async for _ in through_blocks(model, b): yield`.
+
+
+# %% jupyter={"source_hidden": true}
+@given
+async def through_blocks(model, b):
+    for layer in range(model.LAYERS - 2):
+        forward(model, layer, b)
+        if layer % 2 == 1:  # rows give a part of a sum
+            coming = model.allreduce(model.activations.pop((layer + 1, b)), layer + 1)
+            yield
+            model.activations[layer + 1, b] = await coming
+
+
+@given
+async def back_through_blocks(model, b):
+    for layer in reversed(range(model.LAYERS - 2)):
+        backward(model, layer, b)
+        if layer % 2 == 0 and layer > 0:  # so do columns, on the way back
+            coming = model.allreduce(model.grad_activations.pop((layer, b)), layer)
+            yield
+            model.grad_activations[layer, b] = await coming
+
+
+# %% [markdown]
+# **To do:** one training step in which all ranks work on all batches: the output layer and the loss of each batch, there
+# and back. Which sums do the next steps wait for?
 #
 # ```
-# forward    0  1 ! output  loss
-# backward   loss  output  1  0
+# forward    blocks  output  loss
+# backward   loss  output  blocks
 # ```
 #
-# 1. Write the step of batch `b`, `one_batch(b)`, and await each sum. One batch after the other, that is correct, and
-#    reaches the second goal.
+# 1. Write the step of batch `b`, `one_batch(b)`, from the data to the gradients of all weights. Then one batch after the
+#    other: `await in_turn([one_batch(b)])`. That is correct, and reaches the second goal.
 #    - Forward of the last layer takes no weight: `model.forward(loss, logits)`.
 #    - Its backward gives *one* gradient, that of the logits: `model.backward(loss, logits, gradient)`.
 #    - `model.loss(losses)` begins the way back, with one number for each token.
-# 2. While one batch waits for a sum, another can be computed. Put a `yield` between the call of a sum and its `await`: a
-#    function with a `yield` stops there, and goes on when its turn comes again. `await in_turn(one_batch(b) for b in
-#    batches)` gives turns to all of them, until they are over.
+# 2. Let batches take turns, as in puzzle $number_tensor_parallel: a `yield` between the call of a sum and its `await`,
+#    and `await in_turn(one_batch(b) for b in batches)`.
 #
 # There may be more blocks than one: layers 0 and 1, 2 and 3, and so on, and then the output layer.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start
-#   on.
+#   on. Park a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard, of each layer that has a weight.
 
@@ -248,29 +275,24 @@ async def loss_parallel(model: Model) -> None:
         )
 
     # Forward, loss and backward; then update every layer that has a weight.
-    # --- your code (about 26 lines) ---
+    # --- your code (about 21 lines) ---
     async def one_batch(b: int):
         activations[0, b] = model.get_activation([b])
-        for layer in range(output + 1):
-            forward(model, layer, b)
-            if layer % 2 == 1:  # rows give a part of a sum
-                after = layer + 1, b
-                coming = model.allreduce(activations.pop(after), layer + 1)
-                yield
-                activations[after] = await coming
+        async for _ in through_blocks(model, b):
+            yield
+        forward(model, output, b)
         coming = model.allreduce(model.forward(loss, activations[loss, b]), loss + 1)
         yield
         grad_activations[loss + 1, b] = model.loss(await coming)
         grad_activations[loss, b] = model.backward(
             loss, activations.pop((loss, b)), grad_activations.pop((loss + 1, b))
         )
-        for layer in reversed(range(output + 1)):
-            backward(model, layer, b)
-            if layer % 2 == 0 and layer > 0:  # so do columns, on the way back
-                before = layer, b
-                coming = model.allreduce(grad_activations.pop(before), layer)
-                yield
-                grad_activations[before] = await coming
+        backward(model, output, b)
+        coming = model.allreduce(grad_activations.pop((output, b)), output)
+        yield
+        grad_activations[output, b] = await coming
+        async for _ in back_through_blocks(model, b):
+            yield
 
     for first in range(0, model.BATCHES, 2):
         await in_turn(one_batch(b) for b in range(first, min(first + 2, model.BATCHES)))

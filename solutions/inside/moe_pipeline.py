@@ -195,8 +195,8 @@ for model in stage:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. You may keep pending messages and sums in a dict or a list
-#   of your own.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts. You may keep pending messages and sums in a dict or a list of your own.
 # - A rank sends one message at a time over a link, and a sum over the same link waits for it.
 # - `set_final_weight` gets the whole weight of the dense layer, and this rank's expert.
 

@@ -185,7 +185,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
+# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on. Park
+#   a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending operations in a dict or a list of your own.
 # - `model.shift(value, layer)` passes a value to the next rank, from the last one to the first.
 

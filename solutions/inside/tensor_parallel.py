@@ -127,17 +127,17 @@ except PuzzleError as error:
 # **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the
 # batches take half of the time.
 #
-# 1. Write the step of one batch, `one_batch(b)`, from the data to the gradients of the weights, and await each sum. One
-#    batch after the other, then the updates: that is correct, and reaches the second goal.
+# 1. Write the step of one batch, `one_batch(b)`, from the data to the gradients of the weights, and await each sum that
+#    something reads. One batch after the other, then the updates: that is a correct step.
 # 2. Now let batches take turns. A function with a `yield` stops there, and goes on when its turn comes again;
-#    `await in_turn(one_batch(b) for b in batches)` gives turns to all of them until they are over. Where should a batch
-#    stop?
+#    `await in_turn(one_batch(b) for b in batches)` gives turns to all of them until they are over. (A function with a
+#    `yield` cannot be awaited by itself.) Where should a batch stop?
 # 3. How many batches need to be in flight?
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start
-#   on.
+#   on. Park a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending calls in a dict or a list of your own.
 # - `set_final_weight` gets this rank's shard.
 
@@ -154,8 +154,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, sum only what something reads. For the third, no rank waits for a
-# sum. The fourth asks for that in less memory.
+# The first goal is a correct step, the second one in which no rank waits for a sum. The third asks for that in less
+# memory.
 
 # %%
 goal("tensor_parallel")
@@ -282,7 +282,7 @@ draw_curves(
 # <details><summary>Open this when your solution passes</summary>
 #
 # **Tensor parallelism** as Megatron-LM does it: a column layer and a row layer make a block, and *K* blocks owe *2K -
-# 1* all-reduces a step. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
+# 1* all-reduces a batch. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
 #
 # ```
 # waiting for all    time: 2·L·B/n + u·L + (2K - 1)·B·s

@@ -180,7 +180,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts.
+# - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
+#   only the first goal counts.
 # - You may keep pending operations in a dict or a list of your own. Functions inside yours are fine.
 # - A run that sends more than 4,718,592 elements per rank reaches no goal. A ring sends more than twice that.
 

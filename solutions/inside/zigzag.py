@@ -180,7 +180,8 @@ async def ring_back(model: Model, home: dict, keys=1):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
+# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on. Park
+#   a value in a variable while something else runs, and only the first goal counts.
 # - You may keep pending operations in a dict or a list of your own.
 # - `first.combine(second)` is one value with the rows of both. `model.shard(value, "rows", i, n)` cuts what a value has
 #   into *n* equal parts, in order: of rows 0-511 and 2048-2559 the second of two is 2048-2559.

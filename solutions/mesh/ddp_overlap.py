@@ -115,8 +115,9 @@ draw_collective(simulate(two, layers=2, batches=4, ranks=4, costs=costs))
 # **Rules**
 #
 # - All ranks make the same calls in the same order, with the same layers in each bucket.
-# - Keep values in the stores: everything alive counts. Store each sum under the key of its gradient, or both take
-#   memory. Works may wait in a list of your own.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts. Store each sum under the key of its gradient, or both take memory. Works may wait in a list
+#   of your own.
 # - A gradient in flight takes memory until its sum has arrived and is used.
 # - Collectives of the same ranks follow each other: the second one starts when the first one is over.
 

@@ -108,7 +108,8 @@ draw(ahead["4 ahead"])
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: a gathered weight from the moment its gather starts, and a
-#   gradient until its reduce-scatter is over.
+#   gradient until its reduce-scatter is over. Park a value in a variable while something else runs, and only the first
+#   goal counts.
 # - Works may wait in a dict or a list of your own.
 # - All ranks call the same collectives in the same order.
 # - `set_final_weight` gets this rank's shard.

@@ -100,7 +100,8 @@ draw_mesh(mesh)
 #
 # **Rules**
 #
-# - Keep values in the stores: everything alive counts. Works may wait in a dict of your own.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts. Works may wait in a dict of your own.
 # - Each group has its own queue: collectives along `shard` and along `replica` can run at the same time.
 # - `set_final_weight` gets this rank's shard.
 # - The check also tries other meshes, and a model of a single layer.

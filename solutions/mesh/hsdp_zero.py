@@ -92,7 +92,8 @@ draw_collective(demo)
 #
 # **Rules**
 #
-# - Keep values in the stores: everything alive counts. Works may wait in a dict of your own.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts. Works may wait in a dict of your own.
 # - The next step begins with quarters: a rank that ends with an eighth of a weight cannot go on, and the check says so.
 # - `set_final_weight` gets this rank's quarter.
 
@@ -190,8 +191,8 @@ guess.against(out)
 # Collectives: 11 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 29. HSDP
 # has 6 all-reduces where these last 12 are.
 #
-# Time, with everything awaited: 12 + 17 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.1, as in HSDP. (Gather the last layer twice,
-# too, and both take 26.4.) In the background, the last layer to arrive decides: computing and the host's collectives
+# Time, with everything awaited: 12 + 17 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.1, as in HSDP. (In puzzle $number_hsdp that was
+# 26.4, because there the last layer was gathered twice.) In the background, the last layer to arrive decides: computing and the host's collectives
 # take 12 + 17 · 0.3 = 17.1, then the network needs 0.5 for the last gradient, and 6 · 0.5 for the weights that come back
 # while the updates are made: 20.6.
 #
@@ -230,13 +231,13 @@ Model.check(out, puzzle="hsdp_zero")
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How much.** With Adam in mixed precision 12 of 16 bytes are optimizer state [@rajbhandari2020]. A model of 70 billion parameters over
-#   groups of 16 GPUs and four such groups: 70 GB on each GPU in HSDP, 17.5 + 52.5/4 = 30.6 GB with the optimizer divided.
+# - **How much.** With Adam in mixed precision 12 of 16 bytes are optimizer state [@rajbhandari2020]. A model of 70
+#   billion parameters over four groups of 16 GPUs: 70 GB on each GPU in HSDP, and 17.5 + 52.5/4 = 30.6 GB with the
+#   optimizer divided.
 # - **Stages by choice.** FSDP2's `reshard_after_forward` takes a number: with 8, a weight is re-sharded after forward over 8
 #   ranks only, so the gather of the backward stays in the host. Its authors compare this with ZeRO++ [@pytorch_118017].
-# - **What goes over the network.** Counted for each GPU, full sharding sends three times the size of the model over it,
-#   the hybrid twice its size divided by the GPUs in a host [@zhao2023] (for a whole host, 3 to 2); dividing the optimizer adds
-#   nothing to that.
+# - **What goes over the network.** With full sharding a host sends three times the size of the model in each step, with
+#   the hybrid twice: its eight GPUs have an eighth of that each [@zhao2023]. Dividing the optimizer adds nothing.
 # - **Accumulate first.** With microbatches, sum the quarters in the host and cross the network after the last one: hybrid
 #   sharding does so with its all-reduce [@veomni_781].
 #
@@ -266,9 +267,9 @@ Model.check(out, puzzle="hsdp_zero")
 #
 # <details><summary>Answer</summary>
 #
-# It would save as much again, 196,608 elements. But then each weight is gathered twice a step over the slow links, 3.5
-# each time, and reduce-scattered there: 78 instead of 26.4 (here the last layer is gathered twice in both). A weight that returns crosses the network once a step, as an
-# eighth; a weight that is gathered crosses it twice, and seven eighths of it.
+# It would save as much again, 196,608 elements. But then the 11 gathers and the 6 reduce-scatters of a step all cross the
+# slow links, 3.5 each: 12 + 17 · 3.5 + 3 = 74.5 instead of 26.1. A weight that returns crosses the network once a step,
+# as an eighth; a weight that is gathered crosses it twice, and seven eighths of it.
 #
 # Unless you gather in two moves, as you reduce-scatter: first the eighths of the twins, 0.5, then the quarters in the
 # host, 0.3. That step ends at 28.1, and is the smallest of all; `reveal("hsdp_zero")` has it. Communication libraries

@@ -111,7 +111,8 @@ except PuzzleError as error:
 # **Rules**
 #
 # - A rank may *send* what it sends in plain data parallelism, 2,359,296 elements. A run that sends more reaches no goal.
-# - Keep values in the stores: everything alive counts. A whole weight counts as long as it is in its store.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts. A whole weight counts as long as it is in its store.
 # - All ranks call the same collectives in the same order.
 
 # %% [markdown]
@@ -250,7 +251,8 @@ Model.check(out, puzzle="zero1")
 #
 # - A rank may send 3,538,944 elements: one all-gather and two reduce-scatters of everything. Gathering
 #   weights in every microbatch, as in "Fully sharded data parallel", is more.
-# - Keep values in the stores: everything alive counts.
+# - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
+#   the first goal counts.
 # - All ranks call the same collectives in the same order.
 
 # %% [markdown]

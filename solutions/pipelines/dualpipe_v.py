@@ -20,9 +20,10 @@
 # %% [markdown]
 # # $heading
 #
-# On its last rank your V leaves no hole between passes. DeepSeek-V3 had holes *inside* them: its experts were spread over 64 GPUs in 8
-# hosts, so in each layer tokens travel over InfiniBand to their experts, and home again. These all-to-alls take about
-# as long as the computing [@deepseek_v3, section 3.2.1]. Wait for each of them, and 2,048 GPUs do the work of 1,024.
+# On its last rank your V leaves no hole between passes. DeepSeek-V3 had holes *inside* them: its experts were spread
+# over 64 GPUs in 8 hosts, so in each layer tokens travel over InfiniBand to their experts, and home again. These
+# all-to-alls take about as long as the computing [@deepseek_v3, section 3.2.1]. Wait for each of them, and 2,048 GPUs do
+# the work of 1,024.
 #
 # The answer was **DualPipe**. A GPU takes two passes at a time, a forward of one microbatch and a backward of another.
 # While the tokens of the one travel, it computes the other.
@@ -31,7 +32,8 @@
 # > them compute while the other one's tokens are on the road.
 #
 # *Reminder.* In the V of puzzle $number_zb_v a rank has a stage on the way **down** and one on the way **up**: `Fd` is
-# a forward on the first, `Bu` a backward on the second. Dispatch and combine are from puzzle $number_expert_parallel.
+# a forward on the first, `Bu` a backward on the second. A layer of experts is three (puzzle $number_expert_parallel):
+# **dispatch** sends each token to its expert, the experts compute, and **combine** takes what comes home.
 
 # %%
 from drawing import draw, draw_mesh
@@ -55,13 +57,13 @@ BLOCK = [
     Layer("experts", experts=2),
     Layer("combine"),
 ]
-MESH = Mesh({"stage": 2, "expert": 2})
+MESH = Mesh({"place": 2, "expert": 2})
 PRICES = Costs(forward=1, backward=2, update=0, collective=1, p2p=0)
 
 # %% [markdown]
 # ## The idea
 #
-# Four virtual stages in a V, on two **places**: the first has stages 0 and 3, the second has 1 and 2. A place is two
+# Four virtual stages in a V, on two **places**: place 0 has stages 0 and 3, place 1 has stages 1 and 2. A place is two
 # ranks, which share the experts of its stages. Each rank has its own microbatches.
 
 # %%
@@ -73,7 +75,7 @@ draw_mesh(MESH)
 # takes the same way in the other direction, and computing takes twice as long: 6, with 2 of waiting.
 #
 # What carries values from stage to stage, runs phases, and ends the step is in the next cell, which is folded. You need
-# not read it.
+# not read it; messages show your line that calls it.
 
 
 # %% jupyter={"source_hidden": true}
@@ -91,7 +93,7 @@ def mail_of(model: Model):
     """Three functions: hand a value on to a stage, take what has come from one, and
     wait until all is sent. Messages of both ways share a link, so they come in the
     order in which they were sent."""
-    ranks, sent = model.group("stage"), []
+    ranks, sent = model.group("place"), []
     at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
 
     async def hand_on(stage: int, store: str, key, value) -> None:
@@ -114,7 +116,7 @@ def mail_of(model: Model):
         while key not in getattr(model, store):
             if at[stage] == model.rank:
                 is_forward = store == "activations" or stage == len(at) - 1
-                way = "d" if stage == model.coord["stage"] else "u"
+                way = "d" if stage == model.coord["place"] else "u"
                 made = f"the {'F' if is_forward else 'B'}{way} of microbatch {key[1]}"
                 raise PuzzleError(
                     f"rank {model.rank}: {store}[{key[0]}, {key[1]}] is not there yet",
@@ -136,7 +138,7 @@ def mail_of(model: Model):
 def load(model: Model) -> None:
     """The weights of this rank's two stages: dense layers whole, and its experts."""
     shard = model.coord["expert"], len(model.group("expert"))
-    for stage in (model.coord["stage"], model.LAYERS // 4 - 1 - model.coord["stage"]):
+    for stage in (model.coord["place"], model.LAYERS // 4 - 1 - model.coord["place"]):
         for layer, part in ((4 * stage, ()), (4 * stage + 2, shard)):
             model.weights[layer], model.opt_states[layer] = model.load_weights(
                 layer, *part
@@ -191,8 +193,8 @@ async def goes_on(one) -> bool:
 async def in_phases(model: Model, phases, together) -> None:
     """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
     forward, backward, finish = passes_of(model)
-    stage = model.coord["stage"]
-    stages = {"d": stage, "u": model.LAYERS // 4 - 1 - stage}
+    place = model.coord["place"]
+    stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
     pipelines, done = len(model.group("expert")), {}
     mine = range(model.coord["expert"], model.BATCHES, pipelines)
     for times, words in phases:
@@ -225,7 +227,7 @@ async def in_phases(model: Model, phases, together) -> None:
         times = done.get(part, -1) + 1
         if times < len(mine):
             raise PuzzleError(
-                f"rank {model.rank} runs {part} {times} times",
+                f"rank {model.rank}, of place {place}, runs {part} {times} times",
                 expected=f"{len(mine)} times: it has {len(mine)} microbatches",
                 fix=f"add a phase to the end, such as (batches, {part!r})",
             )
@@ -320,29 +322,31 @@ async def one_after_the_other(model: Model) -> None:
     await finish()
 
 
-place = Mesh({"stage": 1, "expert": 2})
+single = Mesh({"place": 1, "expert": 2})
 draw(
-    simulate(one_after_the_other, layers=BLOCK * 2, batches=4, mesh=place, costs=PRICES)
+    simulate(
+        one_after_the_other, layers=BLOCK * 2, batches=4, mesh=single, costs=PRICES
+    )
 )
 
 # %% [markdown]
-# So a pair takes 10, and 6 of them are computing. How short can it get, if the two take turns? Draw it on paper: each
-# pass is two stretches of computing and two exchanges, and an exchange travels while the other pass computes. Does it
-# matter which of the two begins?
+# So a pair takes 10, and 6 of them are computing. How short can it get, if the two take turns? Draw it on paper. Forward:
+# compute 1, exchange 1, compute 1, exchange 1. Backward: exchange 1, compute 2, exchange 1, compute 2. An exchange
+# travels while the other pass computes, and two exchanges queue. Does it matter which of the two passes begins?
 #
 # ## The puzzle
 #
 # | ranks | mesh | batches | a block, forward | backward | an exchange | a message |
 # |---|---|---|---|---|---|---|
-# | 4 | stage 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
+# | 4 | place 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
 #
 # The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: `"Fd+Bu"` hands both
 # passes to your `together`, in this order. When one of the two has no microbatch left, the other one runs alone.
 #
-# **Given:** all of the above, and the place of this rank: `rank` of `ranks` along the pipeline, which has `batches`
+# **Given:** all of the above, and the place of this rank: `place` of `places` along the pipeline, which has `batches`
 # microbatches.
 #
-# **To do:** `together`, and the phases of this rank, in three steps of yours.
+# **To do:** `together`, and the phases of this place, in three steps of yours.
 #
 # 1. A `together` that awaits `alone` for the one and then for the other, and four phases: all passes of a kind, and
 #    then all of the next. That is a correct step, and a slow one.
@@ -358,9 +362,9 @@ draw(
 # %% [markdown]
 # ### Predict first
 #
-# Take your pair from the paper. When can the second place begin its first backward? From then on it has 8 microbatches
-# to take back on both ways, and all but 2 of them have a forward beside them. After its last backward, what is left to
-# do on the first place? So when is the step over?
+# Take your pair from the paper. When can place 1 begin its first backward? From then on it has 8 microbatches to take
+# back on both ways, and all but 2 of them have a forward beside them. After its last backward, what is left to do on
+# place 0? So when is the step over?
 
 # %%
 guess = predict("dualpipe_v", end=...)
@@ -381,24 +385,22 @@ goal("dualpipe_v")
 
 # %%
 async def dualpipe_v(model: Model) -> None:
-    rank, ranks = model.coord["stage"], len(model.group("stage"))
+    place, places = model.coord["place"], len(model.group("place"))
     batches = model.BATCHES // len(model.group("expert"))  # of this pipeline
 
-    # `together` takes turns between two passes until both are over. Then the phases:
-    # down until the first comes up; both ways; up and back; then pairs.
-    # --- your code (about 11 lines) ---
+    # `together` runs both passes of a pair to their end. Then the phases of this place.
+    # --- your code (about 10 lines) ---
     async def together(first, second) -> None:
         going = [first, second]
         while going:
             going = [one for one in going if await goes_on(one)]
 
     phases = [
-        (2 * (ranks - 1 - rank), "Fd"),
-        (rank + 1, "Fd Fu"),
-        (ranks - 1 - rank, "Bu Fu"),
+        (2 * (places - 1 - place), "Fd"),
+        (place + 1, "Fd Fu"),
+        (places - 1 - place, "Bu Fu"),
         # The backward begins: it has something to send at once.
         (batches, "Bu+Fd Bd+Fu"),
-        (batches, "Bd"),
     ]
     # --- end of your code ---
 
@@ -421,15 +423,15 @@ guess.against(out)
 # 6). All four exchanges have disappeared: 6.
 #
 # **The step.** The first microbatch goes through four blocks forward (16) and is back from the last one at 22. From
-# there the second place does not wait any more: 6 microbatches in two pairs each, 72, and two more that have no partner
-# left, 24. The last gradient goes back through stage 0, 6, and the sum takes 1: 125.
+# there place 1 does not wait any more: 6 microbatches in two pairs each, 72, and two more that have no partner left,
+# 24. The last gradient goes back through stage 0, 6, and the sum takes 1: 125.
 #
 # In general, with *B* microbatches on these two places, it takes 12·*B* + 29. And 12 is all that a microbatch has to
 # compute on a rank.
 #
-# **How often.** As in ZB-V: down until the first microbatch comes up again, which leaves 2(*R* - 1 - *r*) forwards and
-# then *r* + 1 times both ways; *R* - 1 - *r* times back up and up, until a gradient arrives on the way down; then
-# pairs. The end needs no phase of its own: when the forwards have run out, what is left of a pair is a backward.
+# **How often.** With place *p* of *P*, as in ZB-V: down until the first microbatch comes up again, which leaves 2(*P* - 1
+# - *p*) forwards and then *p* + 1 times both ways; *P* - 1 - *p* times back and up, until a gradient arrives on the way
+# down; then pairs. The end needs no phase of its own: when the forwards have run out, what is left of a pair is a backward.
 #
 # </details>
 
@@ -473,20 +475,20 @@ for length in (0, 0.5, 1, 1.5, 2) if out else ():
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **DualPipe-V**, the folded half of DeepSeek's DualPipe, with whole backwards. With *R* places, *B* microbatches, F and
-# B what a stage computes forward and backward, and exchanges of *x*, two in each pass:
+# **DualPipe-V**, the folded half of DeepSeek's DualPipe, with whole backwards. With *F* and *B* for what a stage
+# computes forward and backward, and exchanges of *x*, two in each pass:
 #
 # ```text
 #                            for each further microbatch     here
-# each exchange awaited      2 · (F + B + 4 · x)               20
-# two of a kind together     2 · (F + B + x)                   14
-# a backward and a forward   2 · (F + B)                       12
+# each exchange awaited      2·(F + B + 4·x)                   20
+# two of a kind together     2·(F + B + x)                     14
+# a backward and a forward   2·(F + B)                         12
 # ```
 #
 # The last line holds as long as no exchange is longer than what is computed beside it.
 #
-# `together` is the heart of it, and it knows nothing of experts: whatever can stop where it would wait can be
-# interleaved so.
+# `together` is the heart of it, and it knows nothing of experts: whatever can stop where it would wait can take turns.
+# It is the `in_turn` that puzzle $number_tensor_parallel gave you.
 #
 # </details>
 

@@ -27,8 +27,8 @@
 # You could replace it. That takes until tomorrow. But this is a *pipeline*: its ranks do different things, and some
 # have more time than others. Where does a slow rank do the least harm?
 #
-# > **To tell a friend:** in a pipeline the first stage has time to spare, and the last has none. Keep your slow
-# > machine away from the end, and give it less to do.
+# > **To tell a friend:** what a slow GPU costs a pipeline depends on where it stands. Measure which stages have time to
+# > spare before you replace it.
 #
 # *Reminder.* A **stage** is a run of layers. Which rank has which stage is up to you.
 
@@ -80,19 +80,25 @@ compare(
 #
 # You need not build a pipeline to ask what a slow rank does to it. `what_if` takes a run and times it anew, in the same
 # order, as if something were faster, or slower: `faster=1 / 1.2` is a fifth slower. Here is the pipeline of this puzzle
-# with four ranks that are all alike. **Guess first:** which rank would you slow down, if it had to be one? Then measure
-# all four.
+# with four ranks that are all alike. **Guess first:** which rank would you slow down, if it had to be one? Write it down,
+# and the next cell measures all four.
 
 # %%
+slowed = None  # your guess: 0, 1, 2 or 3
 alike = Uneven(forward=0.2, backward=0.4, update=0, p2p=0)
 five_each = stages(one_f_one_b)(lambda layers, ranks: [5, 5, 5, 5])
 even = simulate(five_each, ranks=4, layers=20, batches=8, costs=alike)
-for rank in range(4):
+for rank in range(4) if slowed is not None else ():
     print(str(what_if(even, rank=rank, faster=1 / 1.2)).splitlines()[0])
 
 # %% [markdown]
-# You have measured the **slack** of each stage: how late it may be before the others notice. With equal stages the
-# numbers go up in equal steps. But `what_if` only times an order that is there. It cannot give the slow rank less to
+# <details><summary>What it prints</summary>
+#
+# On ranks 0 to 3 the step takes 36, 36.6, 37.2 and 37.8 instead of 33: equal steps, and the last rank is the worst place.
+#
+# </details>
+#
+# You have measured the **slack** of each stage: how late it may be before the others notice. But `what_if` only times an order that is there. It cannot give the slow rank less to
 # do; you can.
 
 # %% [markdown]
@@ -114,15 +120,16 @@ for rank in range(4):
 #
 # - Each rank has one stage, and each layer is on one stage, in order.
 # - The first two goals need a pencil. For the last one there are 969 cuts and four places for rank 3: let the loop
-#   below the goals try what you choose.
+#   below the goals try those that seem good to you.
 # - Time is what counts. The goals leave enough memory for any sensible answer.
 
 # %% [markdown]
 # ### Predict first
 #
 # If all four ranks were equally fast, the step would take 33: that of the first batch, 4 · 3, and 3 for each of the
-# seven others. You have measured 37.8 with the slow rank at the end, five layers on each. Predict the best that you can
-# reach, now that a slow rank may also have fewer layers.
+# seven others. You have measured the step with the slow rank at the end, five layers on each: 37.8. Predict what it
+# takes with the slow rank where you would put it, and then the best that you can reach, if it may also have fewer
+# layers.
 
 # %%
 guess = predict("straggler", end=...)
@@ -228,8 +235,8 @@ if out:
         print(f"{name}:", critical_path(models), "", sep="\n")
 
 # %% [markdown]
-# At the end everything that rank 3 does is on it, all 80 passes. In your placement the path runs mostly through a rank
-# that is fast. See how few of rank 3's passes have no slack: the others may be late.
+# At the end all that rank 3 does is on it. In your placement the path runs mostly through a rank that is fast, and few
+# passes of rank 3 have no slack: the others may be late.
 
 # %% [markdown]
 # ## What you built

@@ -192,11 +192,89 @@ compare(
 ) if out else None
 
 # %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# A **partition** of a model. With *w* what each stage takes for a microbatch, forward and backward together, and *B*
+# microbatches, 1F1B takes about
+#
+# ```
+# one batch through all stages, and the others behind it on the slowest     sum(w) + (B - 1)·max(w)
+# ```
+#
+# and messages on top. You cannot change the first term; you can shrink the second, and with many microbatches it is
+# nearly everything. Trying all cuts is over quickly here, with 84 of them; 126 layers on 16 ranks have 9 · 10¹⁸. Finding
+# the partition with the smallest maximum is an old problem with a fast answer: guess a maximum, fill the stages from
+# the first to the last as far as it allows, see whether the layers fit, and bisect.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Llama 3 405B* has 126 layers, two fewer than 128. Its first and its last stage have one layer less than the
+#   others, because the first also has the embedding, and the last the head and the loss [@llama3].
+# - *What imbalance costs.* In the GPipe paper a Transformer, whose layers are all alike, runs 6.3 times as fast on 8
+#   stages with 32 microbatches as on 2 stages with one. AmoebaNet, an image model of very different layers, runs 3.48
+#   times as fast [@huang2019].
+# - *Slow without a fault.* ByteDance searched five months of its training runs for stragglers. Hardware faults are
+#   not the only reason; among the others is a pipeline whose stages are unequal [@lin2025].
+#
+# <!-- references -->
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - The heavy layer takes longer, but no more memory. A real head is also large: its weight, gradient and optimizer
+#   state take memory in proportion.
+# - Forward and backward are heavier by the same factor.
+# - Here the layers divide evenly by weight. In real models they never quite do.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Suppose all ten layers weigh 1. Is it better to have the longer stages first (3, 3, 2, 2), or last (2, 2, 3,
+# 3)?
+#
+# <details><summary>Answer</summary>
+#
+# First, if it is time that counts: 67.1 against 70.6. Last, if it is memory: 3,276,800 elements against 4,063,232,
+# because the first ranks have the most batches in flight, so a layer costs the most there. 2, 3, 3, 2 lies in
+# between, with 68.6 and 3,670,016.
+#
+# </details>
+#
+# **2.** The heavy layer weighs 2 instead of 3: eleven units on four ranks. What now?
+#
+# <details><summary>Answer</summary>
+#
+# Some stage has to weigh 3, so 3, 3, 3, 1 and 3, 3, 2, 2 are equally good: 71.1, both of them. And 2, 3, 3, 2 ends at
+# 72.6 with 393,216 elements less. When the weights do not divide evenly you can still choose.
+#
+# </details>
+#
+# **3.** Would you rather cut the heavy layer in two?
+#
+# <details><summary>Answer</summary>
+#
+# People do, but not across stages: tensor parallelism shards the head among the ranks of the last stage. That makes
+# every layer lighter by the same factor, though, so the head stays as heavy as 2.4 layers. To make the last stage
+# lighter you give it fewer layers.
+#
+# </details>
+#
+# ## Where this leads
+#
+# The layers were uneven, and you knew it beforehand. What if a *rank* is slow? That is puzzle $number_straggler.
+
+# %% [markdown]
 # ## Deeper: when you only know how many layers there are
 #
-# You may skip this part and go on. A trainer that starts a run has no measured weights, only the number of layers. So
-# it needs a rule. A **split point** is the number of the first layer of a stage. The first stage begins at layer 0,
-# which needs no point; so 4 stages have 3 of them. Here are 8 layers with the split points 2, 4 and 6:
+# A second puzzle, of about ten minutes. You may skip it. A trainer that starts a run has no measured weights, only the
+# number of layers. So it needs a rule. A **split point** is the number of the first layer of a stage. The first stage
+# begins at layer 0, which needs no point; so 4 stages have 3 of them. Here are 8 layers with the split points 2, 4 and
+# 6:
 
 # %%
 ENDS = ("embedding", "head")
@@ -292,10 +370,10 @@ verdict
 # a row. The head is a matrix product over the whole vocabulary, whether the model has 32 layers or 126. In
 # parameters, and so in time, it is as heavy as **2.4** layers of Llama 3 8B, 1.2 of the 70B, and 0.66 of the 405B.
 # `lost` is how much longer the pipeline takes for each microbatch than with the best split there is. Change the
-# numbers and run it again.
+# numbers and run it again. (What the best split weighs is worked out in the folded cell.)
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def best(layers, stages, before, after):
     """How heavy the heaviest stage of the best split is: the first weight with which
     all layers find a place."""
@@ -309,6 +387,7 @@ def best(layers, stages, before, after):
     return next(most for most in weights if most >= max(ends) and room(most) >= layers)
 
 
+# %%
 picture = None
 if verdict:
     before, models = 0, {"8B": (32, 2.4), "70B": (80, 1.2), "405B": (126, 0.66)}
@@ -329,26 +408,7 @@ if verdict:
 picture
 
 # %% [markdown]
-# ## What you built
-#
-# <details><summary>Open this when your solution passes</summary>
-#
-# A **partition** of a model. With *w* what each stage takes for a microbatch, forward and backward together, and *B*
-# microbatches, 1F1B takes about
-#
-# ```
-# one batch through all stages, and the others behind it on the slowest     sum(w) + (B - 1)·max(w)
-# ```
-#
-# and messages on top. You cannot change the first term; you can shrink the second, and with many microbatches it is
-# nearly everything. Trying all cuts is over quickly here, with 84 of them; 126 layers on 16 ranks have 9 · 10¹⁸. Finding
-# the partition with the smallest maximum is an old problem with a fast answer: guess a maximum, fill the stages from
-# the first to the last as far as it allows, see whether the layers fit, and bisect.
-#
-# </details>
-
-# %% [markdown]
-# <details><summary>The rule of the second part: open it when your function passes</summary>
+# <details><summary>What you built: open this when your function passes</summary>
 #
 # torchtitan's first answer to "please find the split points for me", of October 2024 [@torchtitan_604]. With q = layers
 # // stages and r = layers % stages:
@@ -372,60 +432,9 @@ picture
 # </details>
 
 # %% [markdown]
-# ## On real GPUs
+# ### Questions about the rule
 #
-# - *Llama 3 405B* has 126 layers, two fewer than 128. Its first and its last stage have one layer less than the
-#   others, because the first also has the embedding, and the last the head and the loss [@llama3].
-# - *What imbalance costs.* In the GPipe paper a Transformer, whose layers are all alike, runs 6.3 times as fast on 8
-#   stages with 32 microbatches as on 2 stages with one. AmoebaNet, an image model of very different layers, runs 3.48
-#   times as fast [@huang2019].
-# - *Slow without a fault.* ByteDance searched five months of its training runs for stragglers. Hardware faults are
-#   not the only reason; among the others is a pipeline whose stages are unequal [@lin2025].
-#
-# <!-- references -->
-
-# %% [markdown]
-# ## What is simplified here
-#
-# - The heavy layer takes longer, but no more memory. A real head is also large: its weight, gradient and optimizer
-#   state take memory in proportion.
-# - Forward and backward are heavier by the same factor.
-# - Here the layers divide evenly by weight. In real models they never quite do.
-
-# %% [markdown]
-# ## Questions to think about
-#
-# **1.** Suppose all ten layers weigh 1. Is it better to have the longer stages first (3, 3, 2, 2), or last (2, 2, 3,
-# 3)?
-#
-# <details><summary>Answer</summary>
-#
-# First, if it is time that counts: 67.1 against 70.6. Last, if it is memory: 3,276,800 elements against 4,063,232,
-# because the first ranks have the most batches in flight, so a layer costs the most there. 2, 3, 3, 2 lies in
-# between, with 68.6 and 3,670,016.
-#
-# </details>
-#
-# **2.** The heavy layer weighs 2 instead of 3: eleven units on four ranks. What now?
-#
-# <details><summary>Answer</summary>
-#
-# Some stage has to weigh 3, so 3, 3, 3, 1 and 3, 3, 2, 2 are equally good: 71.1, both of them. And 2, 3, 3, 2 ends at
-# 72.6 with 393,216 elements less. When the weights do not divide evenly you can still choose.
-#
-# </details>
-#
-# **3.** Would you rather cut the heavy layer in two?
-#
-# <details><summary>Answer</summary>
-#
-# People do, but not across stages: tensor parallelism shards the head among the ranks of the last stage. That makes
-# every layer lighter by the same factor, though, so the head stays as heavy as 2.4 layers. To make the last stage
-# lighter you give it fewer layers.
-#
-# </details>
-#
-# **4.** `torch.chunk` cuts a tensor of 10 rows into 4 pieces as 3 3 3 1. How good is that for a pipeline?
+# **1.** `torch.chunk` cuts a tensor of 10 rows into 4 pieces as 3 3 3 1. How good is that for a pipeline?
 #
 # <details><summary>Answer</summary>
 #
@@ -435,7 +444,7 @@ picture
 #
 # </details>
 #
-# **5.** Give Llama 3 405B one layer more: 127 on 16 ranks. What does the rule do, and what would you do?
+# **2.** Give Llama 3 405B one layer more: 127 on 16 ranks. What does the rule do, and what would you do?
 #
 # <details><summary>Answer</summary>
 #
@@ -444,10 +453,6 @@ picture
 # % faster, since the embedding costs no time. The rule spares the wrong end.
 #
 # </details>
-#
-# ## Where this leads
-#
-# The layers were uneven, and you knew it beforehand. What if a *rank* is slow?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -71,10 +71,11 @@ picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 #
 # Such an order is best written as **phases**: what is done, and how often. `Fd` is a forward on the way down and `Fu`
 # one on the way up; so are `Id`, `Iu`, `Wd` and `Wu`. Each word takes the next microbatch of its kind, and is left out
-# when there is none left. `in_phases(rank, ranks, batches, phases)` makes a list of phases the list of a rank:
+# when there is none left. `in_phases(rank, ranks, batches, phases)` makes a list of phases the list of a rank, of
+# stages and microbatches: `3I0` is the input half of microbatch 0 on stage 3. For rank 0 of two, with two microbatches:
 
 # %%
-print(*in_phases(3, 4, 2, [(1, "Fd"), (2, "Fu Iu Wu Fd"), (2, "Id"), (2, "Wd")]))
+print(*in_phases(0, 2, 2, [(1, "Fd"), (3, "Fd Fu"), (2, "Iu")]))
 
 # %% [markdown]
 # ## The puzzle
@@ -101,14 +102,14 @@ print(*in_phases(3, 4, 2, [(1, "Fd"), (2, "Fu Iu Wu Fd"), (2, "Id"), (2, "Wd")])
 # is the step over, if that rank does not wait once it has begun?
 
 # %%
-guess = predict("zb_v", end=..., memory=...)
+guess = predict("zb_v", end=...)
 guess
 
 # %% [markdown]
 # ### The goal
 #
-# Interleaved 1F1B takes 57 and holds 3,670,016 elements: no slower and no larger passes. The last goal is a step in
-# which the last rank never waits, whatever the number of ranks: the check tries other sizes.
+# A step passes if it is neither slower nor larger than interleaved 1F1B: 57, and 3,670,016 elements. In the last goal
+# the last rank never waits, whatever the number of ranks: the check tries other sizes.
 
 # %%
 goal("zb_v")
@@ -211,14 +212,16 @@ compare(zb_h1=runs["ZB-H1"], zb_v=out) if out else None
 # microbatches and F = I = W on each of two virtual stages a rank, and messages that take no time:
 #
 # ```text
-# 1F1B           (B + R - 1) · 6                  a bubble of (R - 1) stages of twice the size
-# interleaved    6·B + 3 · (R - 1)                half of it
-# ZB-V           6·B + (R - 1)                    the last rank cannot begin earlier
+# 1F1B           6·B + 6·(R - 1)     a microbatch takes 6 on a rank: F, I and W, on both of its stages
+# interleaved    6·B + 3·(R - 1)     the same on one of them
+# ZB-V           6·B + (R - 1)       one F: so much later the last rank begins
 # ```
 #
-# Zero bubble holds only while F, I and W take equally long. Where they do not, the order still works, with small gaps,
-# or a search finds a better one for the times that were measured. Nor is a V always faster than a loop: the gallery's
-# interleaved zero bubble ends at 51, too, and with an F of 2 it ends at 70 and ZB-V at 72.
+# What stands beside 6·*B* is the **bubble**, which no number of microbatches makes smaller.
+#
+# It holds while F, I and W take equally long. Where they do not, the order still works, with small gaps, or a search
+# finds a better one for the times that were measured. Nor is a V always faster than a loop: the gallery's interleaved
+# zero bubble ends at 51, too, and with an F of 2 it ends at 70 and ZB-V at 72.
 #
 # </details>
 

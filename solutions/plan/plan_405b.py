@@ -27,6 +27,8 @@
 # Something else breaks first. A step has only 128 long sequences, so each of Meta's 128 pipelines gets one: **one
 # microbatch for all stages**. It fits, in 69 GiB. It takes 221.5 seconds, and 94 % of that is bubble.
 #
+# You plan the step with short sequences, and then look at the long ones: the same idea serves both.
+#
 # > **To tell a friend:** context parallelism feeds the pipeline. It takes ranks from data parallelism, so each
 # > pipeline has microbatches again.
 #
@@ -59,8 +61,8 @@ for name, time in sorted(one.parts.items(), key=lambda part: -part[1])[:3]:
 
 # %% [markdown]
 # You know why from puzzle $number_hidden_from: 1,024 tokens a GPU, where 1,218 would hide the gather in forward
-# alone. And every host makes a ring a little later: by an amount that was fitted on up to 64 hosts, and for 2,048 is
-# a guess. Take it out:
+# alone. And each host that a ring passes makes it a little later. This `hop` was fitted on up to 64 hosts, and for 2,048
+# it is a guess. Without it:
 
 # %%
 one = step(llama, replace(h100, hop=0), flat)
@@ -75,8 +77,11 @@ print(f"{one.seconds:.1f} s, {share:.0%} of it gathers and scatters that nothing
 # ## The puzzle
 #
 # Write `plan_405b()`: a plan for 16,384 H100s, 2,048 sequences of 8,192 tokens a step. It is a dict as in puzzle
-# $number_plan_gpt3, and may leave keys out: `tp`, `cp`, `pp`, `ep`, `micro` and `v` are 1 then, `schedule` is `"1f1b"`,
-# `zero` 1, `recompute` `"none"` and `sp` `True`.
+# $number_plan_gpt3, and may leave keys out. These are all, with what they are then:
+#
+# | `tp`, `cp`, `pp`, `ep` | `micro` | `v` | `schedule` | `zero` | `recompute` | `sp` |
+# |---|---|---|---|---|---|---|
+# | 1 | 1 | 1 | `"1f1b"` | 1 | `"none"` | `True` |
 #
 # **Rules**
 #
@@ -89,12 +94,14 @@ print(f"{one.seconds:.1f} s, {share:.0%} of it gathers and scatters that nothing
 # %% [markdown]
 # ### Predict first
 #
-# 32 pipeline ranks and 32 microbatches: what share of the time is bubble with one stage a rank, and with four?
+# How many microbatches does each pipeline get with `tp` 8 and `pp` 16? What share of the time is then bubble with one
+# stage a rank, and with eight?
 #
 # <details><summary>Answer</summary>
 #
-# With one 31 of 63, nearly half. With four a quarter of 31, so 7.75 of 39.75: a fifth. It comes out a little lower,
-# because Llama 3's first and last stages have a layer less.
+# 16,384 GPUs are 128 such pipelines, so each gets 16 of the 2,048 sequences. With one stage a rank 15 of 31 are bubble,
+# nearly half. With eight it is an eighth of 15: 1.9 of 17.9, a tenth. It comes out a little lower, because Llama 3's
+# first and last stages have a layer less. And with `tp` 4? Twice as many pipelines, half as many microbatches.
 #
 # </details>
 
@@ -110,8 +117,7 @@ goal("plan_405b")
 
 # %%
 def plan_405b():
-    # Tensor parallelism inside the host; a pipeline so that gathers need no hiding; v
-    # so that the bubble is small.
+    # A plan: which axes, and how much of each? Count the microbatches of a pipeline.
     # --- your code (about 8 lines) ---
     return {
         "tp": 4,
@@ -211,9 +217,9 @@ if verdict:
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The four-dimensional parallelism of Llama 3 [@llama3, section 3.3.2]. Meta's own plan takes 6.6 seconds by our formulas. The best of
-# 4,176 possible plans takes 6.4, which is 3 % better and hardly more than we can tell apart. `search` of `lib.plan`
-# finds it in seconds.
+# The four-dimensional parallelism of Llama 3 [@llama3, section 3.3.2]. Meta's own plan takes 6.6 seconds by our
+# formulas. The best of 4,176 possible plans takes 6.4, which is 3 % better and hardly more than we can tell apart.
+# `search` of `lib.plan` finds it in seconds.
 #
 # </details>
 

@@ -29,8 +29,9 @@
 # > **To tell a friend:** "no tensor parallelism" is half about the model, and half about NVLink.
 #
 # *Reminder.* In a **mixture of experts** like this one a token uses 8 of 256 experts and travels to them by
-# all-to-all (puzzle $number_expert_parallel). **DualPipe** runs the forward of one microbatch beside the backward of
-# another, so that the messages of each are hidden behind the computation of the other.
+# all-to-all (puzzle $number_expert_parallel). **DualPipe** feeds a pipeline from both ends, and runs the forward of one
+# microbatch beside the backward of another: the messages of each are hidden behind the computation of the other (puzzle
+# $number_dualpipe_v).
 
 # %%
 from drawing import draw_memory, draw_plan
@@ -62,13 +63,17 @@ for schedule in ("1f1b", "dualpipe"):
 # %% [markdown]
 # ## The puzzle
 #
-# Write `plan_deepseek()`: a plan for 2,048 H800s, 15,360 sequences of 4,096 tokens a step, a dict as in puzzle
-# $number_plan_gpt3. What it leaves out is 1, `zero` too, and `"1f1b"`, `"none"` and `sp` `True`.
+# Write `plan_deepseek()`: a plan for 2,048 H800s, 15,360 sequences of 4,096 tokens a step. It is a dict as in puzzle
+# $number_plan_gpt3, and may leave keys out. These are all, with what they are then:
+#
+# | `tp`, `cp`, `pp`, `ep` | `micro` | `v` | `schedule` | `zero` | `recompute` | `sp` |
+# |---|---|---|---|---|---|---|
+# | 1 | 1 | 1 | `"1f1b"` | 1 | `"none"` | `True` |
 #
 # **Rules**
 #
-# - DualPipe needs an even `pp` and at least `2 · pp` microbatches. Each rank has a stage of each direction, so it
-#   holds two stages' weights.
+# - DualPipe needs an even `pp` and at least `2 · pp` microbatches. A rank has a stage of each of the two ways, so it
+#   holds the weights of two.
 # - It fits into 76 GiB. Most activations are stored in fp8, as in DeepSeek's run.
 # - Any plan within a goal counts. It must also work on H100s.
 
@@ -148,7 +153,8 @@ if verdict:
 picture
 
 # %% [markdown]
-# With DualPipe the picture shows DualPipe-V, half of it: the same bubble on half of the ranks.
+# Your pipeline, a row for each rank. For DualPipe the picture shows DualPipe-V, which is DualPipe folded in the middle:
+# half as many ranks, with the same bubble.
 
 # %%
 picture = None

@@ -96,6 +96,9 @@ for run in published():
 
 # %% [markdown]
 # ### The goal
+#
+# NVIDIA's plan, as you had it in puzzle $number_will_it_fit, reaches two of the three: begin with that if you like. The
+# third goal asks for 5 % more. What did NVIDIA leave?
 
 # %%
 goal("plan_gpt3")

@@ -45,7 +45,8 @@ from lib.plan.memory import Memory
 # billion weights? The activations of 32 layers? Or the **logits**: a number for each of 16,384 tokens and each of
 # 128,256 words of the vocabulary, of which the loss keeps an fp32 copy and a gradient?
 #
-# Write your guess into the first line, in GiB for each. Then run the cell: it is the last bar.
+# Write your guess into the first line, in GiB for each, and run the cell: it is the last bar. (Without a guess nothing
+# is drawn.)
 
 # %%
 state, activations, logits = 0, 0, 0  # GiB on each of 8 GPUs: your guess
@@ -53,13 +54,15 @@ llama, h100 = MODELS["llama3-8b"], CLUSTERS["h100"]
 small = Plan(8, 16, 8192, micro=2, zero=3, recompute="half")
 large = Plan(128, 256, 8192, micro=2, zero=3, recompute="half")
 bars = {"8 GPUs": memory_of(llama, small), "128 GPUs": memory_of(llama, large)}
+picture = None
 if guess := state + activations + logits:
     guessed = Memory(0, 0, state * GIB, activations * GIB, logits * GIB)
     bars[f"your guess, {guess:g}"] = guessed
-draw_memory(bars, h100.memory, "Llama 3 8B, fully sharded")
+    picture = draw_memory(bars, h100.memory, "Llama 3 8B, fully sharded")
+picture
 
 # %% [markdown]
-# <details><summary>What the bars say</summary>
+# <details><summary>What the bars say: 75.4 GiB on 8 GPUs, 61.4 on 128</summary>
 #
 # The activations come first, with 38.1 GiB. The logits take 19.6 GiB, more than weights, gradients and optimizer
 # together (17.7). Of the 17.7, 15.0 are sharded state: FSDP keeps an fp32 copy, an fp32 gradient and two moments of
@@ -77,17 +80,20 @@ big = MODELS["llama3-405b"]
 mesh = {"tp": 8, "pp": 16, "v": 8, "zero": 2}
 kept = memory_of(big, Plan(16384, 2048, 8192, **mesh))
 again = memory_of(big, Plan(16384, 2048, 8192, **mesh, recompute="selective"))
+picture = None
 if state:
     right = (kept.total - kept.activations - kept.logits) / GIB
     print(f"You guessed {state:g} GiB of state. It is {right:.1f}.")
-bars = {"keep everything": kept, "recompute a little": again}
-draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
+    bars = {"keep everything": kept, "recompute a little": again}
+    picture = draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
+picture
 
 # %% [markdown]
 # <details><summary>What the bars say</summary>
 #
-# Nine tenths are activations. Nearly all the rest is weights: `zero` 2 keeps them whole, and cuts gradients and
-# optimizer states into 128 shards.
+# Nine tenths are activations. Nearly all the rest is weights: the 128 ranks of a model share 405 billion of them, two
+# bytes each, about 6 GiB a rank. `zero` 2 keeps these whole, and cuts gradients and optimizer states into 128 shards:
+# 0.4 GiB.
 #
 # </details>
 
@@ -105,12 +111,13 @@ draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 # %% [markdown]
 # ### Predict first
 #
-# 128 GiB of state, 60 GiB of rest, 76 GiB of room. How many GPUs? And with 75 GiB of rest?
+# 128 GiB of state, and 60 GiB of rest. You go from one GPU to two, from 8 to 16, from 64 to 128. How much less does a
+# GPU hold after each of these steps? And which number does it never get below?
 #
 # <details><summary>Answer</summary>
 #
-# 16 GiB are free, so 8 GPUs. With 75 GiB of rest one GiB is free, and it takes 128. One GiB more, and no number is
-# enough.
+# 64, 8 and 1 GiB less: each doubling gives half of what is sharded, and that is soon next to nothing. It stays above 60,
+# on however many GPUs.
 #
 # </details>
 

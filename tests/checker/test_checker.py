@@ -245,7 +245,8 @@ def test_the_records_stand_in_order_and_get_harder() -> None:
 def test_a_goal_in_words() -> None:
     lines = repr(goal("pipeline_fsdp")).splitlines()
     assert lines[0] == "Pipeline and FSDP together: 16 ranks, 4 layers, 16 batches; mesh of data 4 x stage 4"
-    assert lines[3] == "  as good as our reference: at most time 19.9 and memory 1,572,864 elements on any rank"
+    limits = "at most time 19.9 and memory 1,572,864 elements on any rank, and 1,441,792 elements sent per rank"
+    assert lines[3] == f"  as good as our reference: {limits}"
     assert goal("basic").text().splitlines()[0] == "One device: 1 rank, 2 layers, 4 batches"
     with pytest.raises(ValueError, match="there is no puzzle"):
         goal("nothing")

@@ -132,7 +132,7 @@ def test_what_there_is_one_of_is_not_said_unless_it_is_asked_for() -> None:
 def test_draw_mesh_takes_what_devices_hold_and_of_a_large_mesh_the_words_are_short() -> None:
     assert draw_mesh(GRID, holds=HOLDS, wrong=[4, 5], title=SHOWN.title).svg() == picture_of(SHOWN).svg()
     words = draw_mesh(GRID, holds={}).words
-    assert words.startswith("<Mesh of 16 ranks: replica 1 × data 4 × model 4, 2 hosts, 4 processes.")
+    assert words.startswith("<Mesh of 16 devices: replica 1 × data 4 × model 4, 2 hosts, 4 processes.")
     mesh = Mesh({"replica": 2, "data": 40, "model": 8}, processes=8)
     picture = draw_mesh(mesh, holds={rank: f"{rank} and more than there is room for" for rank in range(len(mesh))})
     assert picture.scene.width <= 840
