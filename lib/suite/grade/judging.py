@@ -306,7 +306,7 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     hidden: list[Result] = []
     schedule: Schedule | None = None
     with isolation.one_after_another():
-        trial = _Trial(source.only(record.id), isolation, limits)
+        trial = _Trial(source, isolation, limits)
         if record.is_function:
             own, answered = trial.answers(_Asked(record, words))
             if answered:

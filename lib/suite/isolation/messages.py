@@ -1,6 +1,7 @@
-"""What a limited process is asked, and what it sends back: both are data, and this is the only place that reads it.
+"""What a limited process is asked, and what it sends back.
 
-What it sends are two lines of JSON. The first is the Trace (null where there is none), without the places in the
+A request is a pickle: only processes of ours send one. What comes back is anybody's, and read here alone, as data.
+It is two lines of JSON. The first is the Trace (null where there is none), without the places in the
 source: equal schedules give equal lines, and one that was read before is not read again. The second is the rest.
 """
 
@@ -9,17 +10,18 @@ from __future__ import annotations
 import io
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from lib.cluster.costs import Costs, costs_from
-from lib.cluster.mesh import Mesh, mesh_from
+from lib.cluster.costs import Costs
+from lib.cluster.mesh import Mesh
 from lib.errors.source_lines import Place
 from lib.puzzles.goals import Size
 from lib.puzzles.records import PUZZLES
-from lib.suite.submissions.table import Answer, decode, encode
+from lib.suite.submissions.load import Extract
+from lib.suite.submissions.table import Answer, Given, decode, encode
 from lib.trace.trace import Trace
 
 # -- messages ------------------------------------------------------------------------------------------------------
@@ -50,8 +52,7 @@ class Limits:
 class Request:
     """A request to a process: to run a function at a size (None: the puzzle's), or to answer inputs.
 
-    The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `inputs` are in
-    the form of `lib.suite.submissions.table.encode`.
+    The function is that of a `file`, or taken out of one already (`extract`). `size` has what is not the puzzle's.
 
     Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
     `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had. `lines`: the
@@ -61,30 +62,12 @@ class Request:
     puzzle: str
     limits: Limits
     file: str = ""
-    source: Any = None
+    extract: Extract | None = None
     solutions: Mapping[str, str] | None = None
     schedules: Mapping[str, str] | None = None
-    ranks: int | None = None
-    layers: int | None = None
-    batches: int | None = None
-    mesh: Mesh | None = None
-    costs: Costs | None = None
-    inputs: list[Any] | None = None
+    size: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Sequence[Given] | None = None
     lines: bool = False
-
-    def to_bytes(self) -> bytes:
-        """Return it as JSON."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)} | {"limits": asdict(self.limits)}
-        return json.dumps(data, separators=(",", ":"), default=lambda part: part.to_json()).encode()
-
-
-def request_from(content: bytes) -> Request:
-    """Return the request of a process of ours."""
-    data: dict[str, Any] = json.loads(content)
-    data["limits"] = Limits(**data["limits"])
-    data["mesh"] = data["mesh"] and mesh_from(data["mesh"])
-    data["costs"] = data["costs"] and costs_from(data["costs"])
-    return Request(**data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ import importlib.abc
 import importlib.util
 import math
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -37,7 +38,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -48,15 +48,15 @@ from lib.errors.wording import message_of
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Printed, Unsolved, simulate
-from lib.suite.isolation.messages import QUESTIONS, AtSize, Kept, Limits, Request, Sent, request_from, written
+from lib.suite.isolation.messages import QUESTIONS, Kept, Limits, Request, Sent, written
 from lib.suite.submissions.function_check import answering, building_on, where
 from lib.suite.submissions.gap import BuildError
-from lib.suite.submissions.load import function_of, load_function
+from lib.suite.submissions.load import function_of, load_function, run_extract
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import Program
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.statements import SourceError, statements
-from lib.suite.submissions.table import ask_here, decode
+from lib.suite.submissions.table import ask_here
 from lib.trace.trace import Trace, freeze
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ the function itself had."""
 def main() -> NoReturn:
     """Answer the request that comes on standard input on what was standard output, in a fresh Python."""
     with open(0, "rb", closefd=False) as file:
-        request = request_from(file.read())
+        request = pickle.load(file)
     result, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -142,23 +142,16 @@ def _run(request: Request) -> Sent:
             if not isinstance(sys.meta_path[0], _Given):
                 sys.meta_path.insert(0, _Given(request.schedules))
         with nullcontext() if request.solutions is None else building_on(request.solutions):
-            if request.source is None:
-                function = load_function(request.file, request.puzzle)
-            else:
-                cells, modules, name, needs = request.source
-                needed = None if needs is None else (frozenset(needs[0]), frozenset(needs[1]))
-                source = Source(tuple(map(tuple, cells)), tuple(map(tuple, modules)), name, needed)
-                function = function_of(source, request.puzzle)
+            found = request.extract
+            function = run_extract(found) if found is not None else load_function(request.file, request.puzzle)
             if request.inputs is not None:
-                inputs = [tuple(decode(given)) for given in request.inputs]
                 with answering(request.puzzle):
-                    return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
-            size = {name: getattr(request, name) for name in AtSize._fields}
-            models = simulate(function, puzzle=request.puzzle, **size)
+                    return Sent("answers", answers=tuple(ask_here(function, where)(request.inputs)))
+            models = simulate(function, puzzle=request.puzzle, **request.size)
             if isinstance(models, Unsolved):
                 return Sent("unsolved")
             wrong, record = None, PUZZLES[request.puzzle]
-            if record.variants and request.ranks is None:  # what is refused is no run that could be judged
+            if record.variants and request.size.get("ranks") is None:  # what is refused is no run that could be judged
                 from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
 
                 wrong = wrong_with(function, record)
@@ -340,7 +333,7 @@ def _warm_up() -> None:
 
 
 def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
-    """Answer the requests that come on a socket, each a line, as long as some come."""
+    """Answer the requests that come on a socket, as long as some come."""
     from lib.suite.isolation.walls import DEATH_SIGNAL, prctl
 
     try:
@@ -348,14 +341,14 @@ def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
         os.setsid()
         os.dup2(noise, 2)
         os.close(noise)
-        with socket.socket(fileno=sock) as link:
-            lines = link.makefile("rb")
-            first = next(lines)
-            limits = request_from(first).limits
-            limit(replace(limits, seconds=limits.seconds * QUESTIONS))
+        with socket.socket(fileno=sock) as link, link.makefile("rb") as asked:
+            request: Request = pickle.load(asked)
+            limit(replace(request.limits, seconds=request.limits.seconds * QUESTIONS))
             walls.enter(folder)
-            for line in chain([first], lines):
-                answer(request_from(line), lambda content: link.sendall(content + b"\n"))
+            with suppress(EOFError):  # nobody asks any more
+                while True:
+                    answer(request, lambda content: link.sendall(content + b"\n"))
+                    request = pickle.load(asked)
         os._exit(0)
     finally:
         os._exit(70)

@@ -37,7 +37,7 @@ class Needed:
     `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
     name: str
-    statements: tuple[Statement, ...]
+    statements: tuple[Unit, ...]
     names: frozenset[str]
     missing: frozenset[str]
     sure: bool
@@ -73,7 +73,7 @@ class Program:
         self._ours: dict[str, str] = {}
         self._givers, self._users = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
         try:
-            every = [names_of(one.node) for one in statements]
+            every = [names_of(one.node, one.cell) for one in statements]
             self._given = set[str]().union(*(names.gives for names in every))
             for one in statements:
                 if isinstance(one.node, IMPORTS):
@@ -83,7 +83,7 @@ class Program:
             for one, names in zip(statements, every, strict=True):
                 if isinstance(one.node, COMPOUND):
                     node = _pruned(one.node, self._only_runs)
-                    self.units.append(Unit(node, one.cell, names_of(node)))
+                    self.units.append(Unit(node, one.cell, names_of(node, one.cell)))
                 else:
                     self.units.append(Unit(one.node, one.cell, names))
         except (RecursionError, MemoryError):
@@ -210,7 +210,7 @@ class Program:
                     later.extend(self.units[at].names.gives)
                 if at < end and self._changes(at, name, target):
                     take(at, False)
-        kept = tuple(Statement(self.units[at].node, self.units[at].cell) for at in sorted(taken))
+        kept = tuple(self.units[at] for at in sorted(taken))
         lacking = frozenset(name for name in missing if not hasattr(builtins, name))
         node = self.units[place].node
         sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))

@@ -266,7 +266,7 @@ class Names:
     `gives`: it binds them. `now` and `later`: it takes them, at once or when a function in it is called. `touches` and
     `touches_later`: it may change what they stand for, as in `table[3] = 4`, `rows.append(x)` or `global count`.
     `calls`: it calls them at once, also as decorators, and `hands` are given to what it calls. `star`: it takes over
-    all names of a module. Names in annotations are nobody's.
+    all names of a module. Names in annotations are nobody's. `code` is the statement compiled, or why it cannot be.
     """
 
     gives: set[str] = field(default_factory=set[str])
@@ -277,18 +277,20 @@ class Names:
     calls: set[str] = field(default_factory=set[str])
     hands: set[str] = field(default_factory=set[str])
     star: bool = False
+    code: CodeType | SyntaxError | None = None
 
 
-def names_of(node: ast.stmt) -> Names:
-    """Return the names of a statement at top level; RecursionError where it is nested too deep. Python's own compiler
-    says which names are whose."""
+def names_of(node: ast.stmt, cell: str = "") -> Names:
+    """Return the names of a statement at top level of a cell; RecursionError where it is nested too deep. Python's own
+    compiler says which names are whose."""
     names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = compile(ast.Module([node], []), "", "exec", FLAGS, dont_inherit=True)
-    except SyntaxError:  # `break` without its loop; or a mistake, which is reported where it is run
+            names.code = code = compile(ast.Module([node], []), cell, "exec", FLAGS, dont_inherit=True)
+    except SyntaxError as error:  # `break` without its loop; or a mistake, which is reported where it is run
         names.gives.update(bound(node))
+        names.code = error
         return names
     _read(code, names, own=True, later=False)
     for some in (names.gives, names.now, names.later):
