@@ -18,13 +18,13 @@ import os
 import signal
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,6 +42,7 @@ from lib.suite.grade.gradebook import (
     Mark,
     Refused,
     Result,
+    Rules,
     Schedule,
     Score,
     Student,
@@ -92,20 +93,30 @@ def grade(
     grading into the same folder.
     """
     journal, traces = Journal(Path(out) / JOURNAL), Traces(Path(out) / TRACES)
+    prefix = sha256(f"{version()} {assignment.limits}".encode()).hexdigest()[:8]
     try:
-        asked: list[Asked] = []
-        for required in assignment.required:
-            record, ours = required.record, reference_result(required)
-            goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
-            if ours is not None and ours.schedule is not None:
-                traces.keep(ours.schedule)
-            own = None if ours is None else ours.score.own
-            asked.append(Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own))
-        prefix = sha256(f"{version()} {assignment.limits}".encode()).hexdigest()[:8]
-        grading = _Grading(collected, assignment, journal, traces, prefix, journal.known(prefix))
-        grading.run(jobs, done)
-        return grading.book(asked)
+        asked = [_asked(required, traces) for required in assignment.required]
+        rows = [_row(submission, assignment, prefix) for submission in collected.submissions]
+        known = journal.known(prefix)
+        # What is known has its schedule, if it has one, still in the folder.
+        there = {key for key, entry in known.items() if not (one := entry.score.own.schedule) or one in traces}
+        pending = {job.key: job for row in rows for job in row.jobs() if job.key not in there}
+        jobs_left = [*pending.values()]
+        batches = [jobs_left[first : first + AT_ONCE] for first in range(0, len(jobs_left), AT_ONCE)]
+        options = {"batch_size": 1, "pre_dispatch": "2*n_jobs"}
+        finished = shared_out(partial(_judge, limits=assignment.limits), batches, jobs, "grading", ends=True, **options)
+        for several in chain([()], finished):
+            for key, entry, schedule in several:
+                if schedule is not None:  # before the line that speaks of it
+                    traces.keep(schedule)
+                known[key] = entry
+                journal.add(key, entry)
+                del pending[key]
+            if done is not None:
+                done(sum(all(job.key not in pending for job in row.jobs()) for row in rows), len(rows))
+        return _book(collected, assignment, asked, rows, known)
     finally:
+        _isolation().close()
         journal.close()
 
 
@@ -118,147 +129,94 @@ class _Job(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last, and its key."""
+    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last; in words what
+    became of the rest; and what cannot be graded."""
 
     submission: Submission
-    keys: defaultdict[str, list[tuple[File, str]]]
+    attempts: Mapping[str, Sequence[tuple[File, _Job]]]
     notes: tuple[str, ...]
+    refused: tuple[Refused, ...]
+
+    def jobs(self) -> Iterator[_Job]:
+        return (job for several in self.attempts.values() for _, job in several)
 
 
-@dataclass(slots=True)
-class _Grading:
-    """One grading under way: what is known, and which keys are not yet."""
+def _asked(required: Required, traces: Traces) -> Asked:
+    record, ours = required.record, reference_result(required)
+    goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
+    if ours is not None and ours.schedule is not None:
+        traces.keep(ours.schedule)
+    own = None if ours is None else ours.score.own
+    return Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own)
 
-    collected: Collected
-    assignment: Assignment
-    journal: Journal
-    traces: Traces
-    prefix: str
-    known: dict[str, Entry]
-    rows: list[_Row] = field(default_factory=list[_Row])
-    refused: list[Refused] = field(default_factory=list[Refused])
-    pending: set[str] = field(default_factory=set[str])
-    error: BaseException | None = None
 
-    def run(self, jobs: int | None, done: Callable[[int, int], None] | None) -> None:
-        """Judge what is not known."""
+def _row(submission: Submission, assignment: Assignment, prefix: str) -> _Row:
+    """Read a submission. Where the best attempt counts, what is chosen of each earlier one may count for a puzzle."""
+    found = chosen(submission, [required.record.id for required in assignment.required])
+    attempts: dict[str, list[tuple[File, _Job]]] = {}
+    for required in assignment.required:
+        puzzle = required.record.id
+        if puzzle not in found.of:
+            continue
+        latest, files = found.of[puzzle][0].attempt, submission.files if assignment.rules.attempts == "best" else ()
+        several: list[tuple[File, Source]] = []
+        for attempt in sorted({file.attempt for file in files if file.attempt < latest})[-MOST_ATTEMPTS:]:
+            of_attempt = replace(submission, files=tuple(file for file in files if file.attempt == attempt))
+            several += chosen(of_attempt, [puzzle]).of.values()
+        for file, source in (*several, found.of[puzzle]):
+            code = sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()
+            job = _Job(f"{prefix}-{code[:32]}-{puzzle}-{required.key}", source, required)
+            attempts.setdefault(puzzle, []).append((file, job))
+    return _Row(submission, attempts, (*submission.notes, *found.notes), found.refused)
 
-        def tell() -> None:
-            waits = ((key for several in row.keys.values() for _, key in several) for row in self.rows)
-            if done is not None:
-                done(sum(map(self.pending.isdisjoint, waits)), len(self.collected.submissions))
 
-        tell()
-        judge = partial(_judge, limits=self.assignment.limits)
-        batches, options = self._batches(), {"batch_size": 1, "pre_dispatch": "2*n_jobs"}
-        try:
-            for several in shared_out(judge, batches, jobs, "grading", ends=True, **options):
-                for key, entry, schedule in several:
-                    if schedule is not None:  # before the line that speaks of it
-                        self.traces.keep(schedule)
-                    self.known[key] = entry
-                    self.journal.add(key, entry)
-                    self.pending.discard(key)
-                tell()
-        finally:
-            _isolation().close()
-        if self.error is not None:
-            raise self.error
-
-    def _batches(self) -> Iterator[list[_Job]]:
-        """Yield what is to be judged. joblib asks for more in threads of its own, where an error would be nobody's."""
-        batch: list[_Job] = []
-        try:
-            for submission in self.collected.submissions:
-                batch += self._jobs_of(submission)
-                while len(batch) >= AT_ONCE:
-                    yield batch[:AT_ONCE]
-                    batch = batch[AT_ONCE:]
-            if batch:
-                yield batch
-        except BaseException as error:
-            self.error = error
-
-    def _jobs_of(self, submission: Submission) -> Iterator[_Job]:
-        """Read a submission, and yield what of it is not known, nor under way."""
-        found = chosen(submission, [required.record.id for required in self.assignment.required])
-        row = _Row(submission, defaultdict(list), (*submission.notes, *found.notes))
-        self.rows.append(row)
-        self.refused += found.refused
-        for required in self.assignment.required:
-            puzzle = required.record.id
-            if puzzle not in found.of:
+def _book(
+    collected: Collected, assignment: Assignment, asked: Sequence[Asked], rows: Sequence[_Row], known: dict[str, Entry]
+) -> Gradebook:
+    """Make the gradebook. All that was handed in is known."""
+    every = {*collected.refused, *(one for row in rows for one in row.refused)}
+    ordered = sorted(every, key=lambda one: (one.file, one.why, one.student, one.puzzle))
+    features: list[tuple[str, ...]] = []
+    students: list[Student] = []
+    for row in rows:
+        of, notes = row.submission, list(row.notes)
+        refused = [one for one in (*collected.refused, *row.refused) if one.student == of.student]
+        scores: list[Score] = []
+        marks: list[Mark] = []
+        for one in asked:
+            tried = [(file, known[job.key]) for file, job in row.attempts.get(one.puzzle, ())]
+            if not tried:
+                scores.append(missing(one.puzzle, refused, others=bool(row.attempts), anything=bool(of.files)))
+                marks.append(_mark(assignment.rules, of, None, scores[-1], one))
                 continue
-            for file, source in (*self._earlier(submission, puzzle, found.of[puzzle][0]), found.of[puzzle]):
-                code = repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")
-                key = f"{self.prefix}-{sha256(code).hexdigest()[:32]}-{puzzle}-{required.key}"
-                row.keys[puzzle].append((file, key))
-                digest = self.known[key].score.own.schedule if key in self.known else None
-                # What is known has its schedule, if it has one, still in the folder.
-                if key not in self.pending and (digest is None or (digest and digest not in self.traces)):
-                    self.pending.add(key)
-                    yield _Job(key, source, required)
+            # The one with most points, and where they are equal with what they are for; else the latest.
+            order: list[tuple[float, int, int, int, int]] = []
+            for number, (file, entry) in enumerate(tried):
+                its, mark = entry.score, _mark(assignment.rules, of, file, entry.score, one)
+                rank = -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals)
+                order.append((mark.points, *rank, number))
+            file, entry = tried[max(order)[-1]]
+            features.append(entry.isolation)
+            opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
+            scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
+            marks.append(_mark(assignment.rules, of, file, entry.score, one))
+            if len(tried) > 1:
+                notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")
+        its_id = of.roster_id or of.id
+        students.append(Student(of.student, tuple(scores), tuple(notes), its_id, tuple(marks), of.more))
+    shared = tuple(word for word in (features or [()])[0] if all(word in kept for kept in features))
+    return Gradebook(tuple(asked), tuple(students), tuple(ordered), shared, made_by(), assignment.title)
 
-    def _earlier(self, submission: Submission, puzzle: str, latest: File) -> Iterator[tuple[File, Source]]:
-        """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
-        is_best = self.assignment.rules.attempts == "best"
-        before = {file.attempt for file in submission.files if is_best and file.attempt < latest.attempt}
-        for attempt in sorted(before)[-MOST_ATTEMPTS:]:
-            files = tuple(file for file in submission.files if file.attempt == attempt)
-            yield from chosen(replace(submission, files=files), [puzzle]).of.values()
 
-    def book(self, asked: Sequence[Asked]) -> Gradebook:
-        """The gradebook. All that was handed in is known."""
-        refused: defaultdict[str, list[Refused]] = defaultdict(list)
-        every = (*self.collected.refused, *self.refused)
-        for unread in every:
-            refused[unread.student].append(unread)
-        features: list[tuple[str, ...]] = []
-        students: list[Student] = []
-        for of, keys, said in self.rows:
-            scores: list[Score] = []
-            marks: list[Mark] = []
-            notes = list(said)
-            for one in asked:
-                if one.puzzle not in keys:
-                    scores.append(missing(one.puzzle, refused[of.student], others=bool(keys), anything=bool(of.files)))
-                    marks.append(self._mark(of, None, scores[-1], one))
-                    continue
-                tried = [(file, self.known[key]) for file, key in keys[one.puzzle]]
-                worth = [self._mark(of, file, entry.score, one) for file, entry in tried]
-                # The one with most points, and where they are equal with what they are for; else the latest.
-                order = [
-                    (mark.points, -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals), number)
-                    for number, (mark, its) in enumerate(zip(worth, (entry.score for _, entry in tried), strict=True))
-                ]
-                best = max(order)[-1]
-                file, entry = tried[best]
-                features.append(entry.isolation)
-                opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
-                scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
-                marks.append(worth[best])
-                if len(tried) > 1:
-                    notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")
-            its_id = of.roster_id or of.id
-            students.append(Student(of.student, tuple(scores), tuple(notes), its_id, tuple(marks), of.more))
-        return Gradebook(
-            tuple(asked),
-            tuple(students),
-            tuple(sorted(set(every), key=lambda one: (one.file, one.why, one.student, one.puzzle))),
-            tuple(word for word in (features or [()])[0] if all(word in kept for kept in features)),
-            made_by(),
-            self.assignment.title,
-        )
-
-    def _mark(self, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
-        """The points of a score, with what it costs that its file came late."""
-        rules, cells = self.assignment.rules, {heading.casefold(): text for heading, text in submission.more}
-        until = moment(cells.get(DEADLINE, ""))
-        due = rules.due(submission.roster_id or submission.id, submission.student, until)
-        # Without a platform the time is that of a folder, which a student may have named.
-        told = file.attempt[0] if file is not None and submission.platform else ""
-        when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
-        return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
+def _mark(rules: Rules, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
+    """Return the points of a score, with what it costs that its file came late."""
+    cells = {heading.casefold(): text for heading, text in submission.more}
+    until = moment(cells.get(DEADLINE, ""))
+    due = rules.due(submission.roster_id or submission.id, submission.student, until)
+    # Without a platform the time is that of a folder, which a student may have named.
+    told = file.attempt[0] if file is not None and submission.platform else ""
+    when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
+    return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
 
 
 def made_by() -> str:

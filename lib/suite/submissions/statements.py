@@ -32,7 +32,7 @@ RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", 
 COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
 FROM_COMMAND = re.compile(r"(\s*[^\s#'\"=!%][^#'\"=!]*=)\s*(?:!|%[a-zA-Z]).*")
 QUESTION = re.compile(r"(\s*)(?:[^\s#'\"][^#'\"]*)?\?{1,2}\s*")
-MARKS = r"\\.|'''|\"\"\"|[#'\"(){}[\]]"
+MOST_COMMANDS = 50  # in a cell: for each it is parsed once more
 FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -169,7 +169,7 @@ def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceErro
             try:
                 tree = parse(text, name)
             except SyntaxError:
-                tree = parse(_without_commands(text), name)
+                tree = _parsed_as_notebook(text, name)
             return (ast.increment_lineno(tree, above) if above else tree).body
     except SyntaxError as error:
         lines, number = text.split("\n"), error.lineno or 0
@@ -185,44 +185,31 @@ def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceErro
 # -- commands of a notebook ----------------------------------------------------------------------------------------
 
 
-def _without_commands(text: str) -> str:
-    """The Python of a notebook's cell: `%magic`, `!command` and `help?` become `pass`, and lines keep their numbers."""
+def _parsed_as_notebook(text: str, name: str) -> ast.Module:
+    """The tree of a notebook's cell in which `%magic`, `!command` and `help?` are `pass`: lines keep their numbers.
+    Where such a line may begin a statement is where Python's own parser stops at it."""
     lines = text.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), 0)
     if magic := re.match(r"\s*%%(\w*)", lines[first]):
         if magic[1] not in RUN_PYTHON:
-            return ""
+            return ast.Module([], [])
         lines[first] = ""
         first = next((n for n in range(first, len(lines)) if lines[n].strip()), first)
     indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-    # A notebook takes a cell that is indented as a whole.
-    return "\n".join(_plain(line.removeprefix(indent) for line in lines))
-
-
-def _plain(lines: Iterable[str]) -> Iterator[str]:
-    """Lines in which commands are replaced, where a statement may begin: not inside of brackets or of a text, nor
-    where the line before goes on."""
-    depth, quote, goes_on, in_command = 0, "", False, False
-    for line in lines:
-        may_begin = depth <= 0 and not quote and not goes_on
-        command = "" if in_command else _command(line) if may_begin else None
-        in_command = command is not None and line.endswith("\\")
-        if command is not None:
-            yield command
-            continue
-        place = 0
-        while mark := re.compile(rf"\\.|{quote}" if quote else MARKS).search(line, place):
-            place = mark.end()
-            if mark[0] == "#":
-                break
-            if mark[0][0] in "'\"":
-                quote = "" if quote else mark[0]
-            elif not quote:
-                depth += (mark[0] in "([{") - (mark[0] in ")]}")
-        goes_on = line.endswith("\\")
-        if len(quote) == 1 and not goes_on:  # such a text ends with its line
-            quote = ""
-        yield line
+    lines = [line.removeprefix(indent) for line in lines]  # a notebook takes a cell that is indented as a whole
+    for _ in range(MOST_COMMANDS):
+        try:
+            return parse("\n".join(lines), name)
+        except SyntaxError as error:
+            at = (error.lineno or 0) - 1
+            while 0 < at < len(lines) and lines[at - 1].endswith("\\"):  # a part of the line above
+                at -= 1
+            if not 0 <= at < len(lines) or (plain := _command(lines[at])) is None:
+                raise
+            while lines[at].endswith("\\") and at + 1 < len(lines):  # it goes on in the next line
+                lines[at], at, plain = plain, at + 1, ""
+            lines[at] = plain
+    raise SyntaxError(f"there are more than {MOST_COMMANDS} commands of a notebook in a cell", (name, 1, 1, lines[0]))
 
 
 def _command(line: str) -> str | None:
