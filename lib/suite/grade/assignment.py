@@ -1,30 +1,5 @@
-"""What a class is asked, from a TOML file, from options, or from both.
-
-That is: which puzzles, what counts as passed, at which sizes besides the puzzle's own, within which limits.
-
-    title = "Exercise 3"
-    puzzles = ["ddp", "fsdp"]       # else: those that somebody has worked on
-    need = "best"                   # "first" (if nothing is said), "best", "correct", or the name of a goal
-    hidden = 2                      # so many hidden sizes are drawn for each puzzle; 0: none
-    seed = 7                        # from this seed: whoever does not know it does not know them
-    seconds = 10                    # by the clock on the wall, for one run
-    memory = 1024                   # MiB for one run
-    tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
-    points = { passed = 1 }         # for each puzzle, one number for each of TERMS and BY_HAND, added up
-    deadline = 2026-11-01T23:59:00  # by the clock on the wall
-    attempts = "best"               # or "latest", if nothing is said
-
-    [puzzle.fsdp]                   # need, hidden, seed and points of one puzzle, or sizes that are said
-    need = "keeps only shards"
-    hidden = [{ ranks = 2, layers = 3, batches = 6 }]
-
-    [late]
-    percent = 10                    # of what the puzzle scored, for each day that is begun
-    grace = 15                      # minutes that cost nothing
-    days = 5                        # later than that, nothing counts
-
-    [extension]                     # by id, or by name
-    "410003" = 2026-11-08T23:59:00
+"""What a class is asked, from a TOML file, from options, or from both: which puzzles, what counts as passed, at which
+sizes besides the puzzle's own, within which limits. TEACHING.md has an example with every key.
 
 A size may have a mesh (`mesh = { data = 2, stage = 3 }`, or with more as `Mesh` takes it) and costs
 (`costs = { model = "links", latency = 0.1 }`). Where neither `hidden` nor `seed` is said, the hidden sizes are those of
@@ -161,7 +136,6 @@ def _required(record: Puzzle, part: PartOfConfig) -> Required:
 
 
 def _need(record: Puzzle, need: str) -> str | None:
-    """The name of the goal that is needed."""
     if record.is_function or need == "correct":
         return None
     names = [goal.name for goal in record.goals]

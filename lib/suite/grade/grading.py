@@ -1,14 +1,11 @@
 """grade: a class, graded. Every student's function at every size in isolation, on as many processes as there are.
 
-What is finished is in a journal at once, so that who is stopped, by Ctrl-C or by kill -9, goes on where it was; the
-same code, asked the same, is run once, whoever handed it in. The gradebook follows from what was handed in and asked
-alone: not from the number of processes, nor from the order in which they finish.
-
-Under `out` are then work/journal.jsonl, and work/traces/ with each distinct schedule.
+What is finished is in a journal at once (work/journal.jsonl; each distinct schedule in work/traces/): a grading that
+was ended, by Ctrl-C or kill -9, goes on where it was. The same code, asked the same, is run once. The gradebook follows
+from what was handed in and asked alone: not from the number of processes, nor from the order in which they finish.
 
 `require` is what the hidden tests of a notebook for nbgrader call. It takes the function out of the cells that IPython
-has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing. nbgrader
-itself runs a student's code with your rights next to it: see TEACHING.md.
+has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing.
 """
 
 from __future__ import annotations
@@ -56,8 +53,6 @@ from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import STATES, Source
 from lib.suite.submissions.statements import without_package
-
-# -- grading -------------------------------------------------------------------------------------------------------
 
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
@@ -300,7 +295,6 @@ def _passes(results: Sequence[Result]) -> None:
 
 
 def _cells() -> tuple[str, ...]:
-    """The cells that this notebook has run. ValueError where this is none."""
     shell = notebook()
     if shell is None:
         raise ValueError("this is for a cell of a notebook: only there the cells that have run are known")

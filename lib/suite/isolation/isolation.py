@@ -1,8 +1,7 @@
 """Has students' functions run in limited processes, and reads what they send as data.
 
-The process is a child of a server where the system has all that this needs, and else a fresh Python. There is a limit
-on the time by the clock on the wall; on Linux and macOS on processor time, on memory (Linux), and on the size of files,
-too. What a fresh Python starts ends with it, unless it leaves its session.
+There is a limit on the time by the clock on the wall; on Linux and macOS on processor time, on memory (Linux), and on
+the size of files, too. What a fresh Python starts ends with it, unless it leaves its session.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import select
 import signal
 import socket
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Collection, Generator, Sequence
@@ -33,8 +31,6 @@ from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.load import extract
 from lib.suite.submissions.source import Source, SourceError
 from lib.suite.submissions.table import Given
-
-# -- a fresh Python ------------------------------------------------------------------------------------------------
 
 LIMIT = 10.0  # seconds that a function may run
 OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, files=4096)
@@ -124,14 +120,13 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "
 
 class Isolation(AbstractContextManager["Isolation"]):
     """Runs functions in limited children. Its server starts when it is first needed, and ends with this process,
-    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it. One run
-    at a time: threads wait for each other. A process that was forked from this one needs one of its own."""
+    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it. It is for
+    one thread; a process that was forked from this one needs one of its own."""
 
     def __init__(self, without: Collection[str] = ()) -> None:
         self._without = frozenset(without)
         self._server: _Server | None = None
         self._failed = "server" in self._without or sys.platform != "linux"
-        self._lock = threading.Lock()
         self._keeps = False
 
     def __exit__(self, *_: object) -> None:
@@ -139,8 +134,9 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     def close(self) -> None:
         """End the server, and all that runs there. The next run starts another one."""
-        with self._lock:
-            self._end()
+        if self._server is not None:
+            self._server.close()
+        self._server = None
 
     @contextmanager
     def one_after_another(self) -> Generator[None]:
@@ -151,10 +147,9 @@ class Isolation(AbstractContextManager["Isolation"]):
             yield
         finally:
             self._keeps = False
-            with self._lock:
-                if self._server is not None and self._server.owner == os.getpid():
-                    with suppress(OSError), self._or_end():
-                        self._server.leave()
+            if self._server is not None and self._server.owner == os.getpid():
+                with suppress(OSError), self._or_end():
+                    self._server.leave()
 
     @contextmanager
     def _or_end(self) -> Generator[None]:
@@ -162,15 +157,14 @@ class Isolation(AbstractContextManager["Isolation"]):
         try:
             yield
         except BaseException:
-            self._end()
+            self.close()
             raise
 
     @property
     def features(self) -> tuple[str, ...]:
         """Return what keeps the runs apart on this system, in words."""
-        with self._lock:
-            server = self._started()
-            return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
+        server = self._started()
+        return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
 
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
         """Simulate the function of a puzzle in a source, at the puzzle's size or at another one. A Trace comes back
@@ -194,17 +188,16 @@ class Isolation(AbstractContextManager["Isolation"]):
         return _counted(self._answered(request), request)
 
     def _answered(self, request: Request) -> Sent:
-        with self._lock:
-            for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
-                server = self._started()
-                if server is None:
-                    return ask(request, PYTHONHASHSEED="0")
-                with suppress(OSError), self._or_end():
-                    sent = server.ask(request)
-                    if not self._keeps:
-                        server.leave()
-                    return sent
-            return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
+        for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
+            server = self._started()
+            if server is None:
+                return ask(request, PYTHONHASHSEED="0")
+            with suppress(OSError), self._or_end():
+                sent = server.ask(request)
+                if not self._keeps:
+                    server.leave()
+                return sent
+        return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
 
     def _started(self) -> _Server | None:
         if self._server is not None and self._server.owner != os.getpid():
@@ -216,11 +209,6 @@ class Isolation(AbstractContextManager["Isolation"]):
             except OSError:
                 self._failed = True
         return self._server
-
-    def _end(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._server = None
 
 
 class _Server:
@@ -299,7 +287,6 @@ class _Server:
         return sent or _vanished(request, status, self._noise)
 
     def _fork(self, request: Request) -> _Child:
-        """Have the server begin a child."""
         self._noise.truncate(0)
         ours, theirs = socket.socketpair()
         with theirs:
@@ -320,7 +307,6 @@ class _Server:
         return int(self._heard(ANSWER))
 
     def _heard(self, seconds: float) -> str:
-        """Wait for the next message of the server."""
         self._control.settimeout(seconds)
         message = self._control.recv(4096)
         if not message:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -24,14 +24,12 @@ from lib.suite.submissions.load import Extract
 from lib.suite.submissions.table import Answer, Given, decode, encode
 from lib.trace.trace import Trace
 
-# -- messages ------------------------------------------------------------------------------------------------------
-
 QUESTIONS: Final = 16
 """Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000  # characters of what a function prints that are kept
 MORE = "\n(and more)"
-KNOWN, KNOWN_BYTES = 64, 2**20  # schedules that are kept to be known again, and the most bytes of one of them
+KNOWN = 2**20  # bytes of a schedule that is kept to be known again, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +139,10 @@ def read(content: bytes, request: Request) -> Sent | None:
         if outcome == ("trace" if request.inputs is not None else "answers"):
             return None
         text, printed = _text(text), _text(printed, MAX_PRINTED + len(MORE))
-        digest, trace = ("", None) if first == b"null" else _known(first)
-        if trace is not None:
-            trace = _with_places(trace, places, lines)
+        digest, trace = "", None
+        if first != b"null":
+            digest, read_trace = sha256(first).hexdigest(), _trace_in if len(first) <= KNOWN else _trace_in.__wrapped__
+            trace = _with_places(read_trace(first), places, lines)
         if outcome == "trace" and (trace is None or trace.error is not None):
             return None
         answers = tuple(Answer(decode(value), *map(_text, [raised, why, at])) for value, raised, why, at in told)
@@ -160,21 +159,13 @@ def _text(value: Any, most: int = MAX_TEXT) -> str:
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _known(content: bytes) -> tuple[str, Trace]:
-    """The Trace in some bytes, and their name. What was read before is the same, whoever has sent it."""
+@lru_cache(maxsize=64)
+def _trace_in(content: bytes) -> Trace:
+    """Read a Trace. What was read before is the same, whoever has sent it."""
     from lib.trace.json_format import parse
     from lib.trace.validation import decode as trace_from  # here and not above: only a schedule has one
 
-    digest = sha256(content).hexdigest()
-    trace = _traces.pop(digest, None) or trace_from(parse(content))
-    if len(content) <= KNOWN_BYTES:
-        _traces[digest] = trace
-        if len(_traces) > KNOWN:
-            _traces.popitem(last=False)
-    return digest, trace
-
-
-_traces: OrderedDict[str, Trace] = OrderedDict()
+    return trace_from(parse(content))
 
 
 def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:

@@ -1,18 +1,14 @@
 """What limited processes do: each runs a student's function within its limits, and writes down what came of it.
 
-A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it. The solutions
-of other puzzles and the schedules of `lib.schedules` that the answer to a puzzle is itself given come with the request,
-as text. Of a module these are the functions that the answer uses; what else is imported of it says, when it is called,
-that it is not to be had.
+A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it: the solutions
+and schedules that the answer to a puzzle is itself given come with the request, as text; what else is imported of their
+modules says, when it is called, that it is not to be had.
 
 The process is a fresh Python (`main`), or a child of a server (`serve`), which forks it, ends what it leaves, and says
 how it ended. The server reads no source: its memory is that of every child, so it must never hold anything of a
-student's. The child itself reads the requests and sends the results, on a socket of its own that comes with the order
-to fork. The server ends when nobody is left who could ask, however they ended, and with it all that it has started.
-
-A child puts up the walls around itself when it knows its limits from the first request. It answers what is asked of one
-function, one size after the other, loaded anew for each: to fork costs as much as four runs, most of it for memory that
-a process touches first.
+student's. It ends when nobody is left who could ask, and with it all that it has started. A child puts up the walls
+when it knows its limits from the first request, and answers what is asked of one function, loaded anew for each size:
+to fork costs as much as four runs, most of it for memory that a process touches first.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Printed, Unsolved, simulate
 from lib.suite.isolation.messages import QUESTIONS, Kept, Limits, Request, Sent, written
-from lib.suite.submissions.function_check import answering, building_on, where
+from lib.suite.submissions.function_check import answering, build_on, where
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import function_of, load_function, run_extract
 from lib.suite.submissions.locations import reference
@@ -61,8 +57,6 @@ from lib.trace.trace import Trace, freeze
 
 if TYPE_CHECKING:
     from lib.suite.isolation.walls import Walls
-
-# -- running -------------------------------------------------------------------------------------------------------
 
 GRACE = 10.0  # seconds more, to start Python and to end by itself, before a process is ended from outside
 DEAF = 1.0
@@ -141,22 +135,23 @@ def _run(request: Request) -> Sent:
                 import_module(name)
             if not isinstance(sys.meta_path[0], _Given):
                 sys.meta_path.insert(0, _Given(request.schedules))
-        with nullcontext() if request.solutions is None else building_on(request.solutions):
-            found = request.extract
-            function = run_extract(found) if found is not None else load_function(request.file, request.puzzle)
-            if request.inputs is not None:
-                with answering(request.puzzle):
-                    return Sent("answers", answers=tuple(ask_here(function, where)(request.inputs)))
-            models = simulate(function, puzzle=request.puzzle, **request.size)
-            if isinstance(models, Unsolved):
-                return Sent("unsolved")
-            wrong, record = None, PUZZLES[request.puzzle]
-            if record.variants and request.size.get("ranks") is None:  # what is refused is no run that could be judged
-                from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
+        if request.solutions is not None:
+            build_on(request.solutions)
+        found = request.extract
+        function = run_extract(found) if found is not None else load_function(request.file, request.puzzle)
+        if request.inputs is not None:
+            with answering(request.puzzle):
+                return Sent("answers", answers=tuple(ask_here(function, where)(request.inputs)))
+        models = simulate(function, puzzle=request.puzzle, **request.size)
+        if isinstance(models, Unsolved):
+            return Sent("unsolved")
+        wrong, record = None, PUZZLES[request.puzzle]
+        if record.variants and request.size.get("ranks") is None:  # what is refused is no run that could be judged
+            from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
 
-                wrong = wrong_with(function, record)
-            outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
-            return Sent(outcome, text, trace=Trace.of(models))
+            wrong = wrong_with(function, record)
+        outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
+        return Sent(outcome, text, trace=Trace.of(models))
     except NotSolved:
         return Sent("unsolved")
     except (SourceError, BuildError) as error:

@@ -208,7 +208,6 @@ def _remember(cell: str, text: str) -> None:
 
 
 def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
-    """Runs one statement; why it failed, if it did."""
     try:
         if isinstance(step.code, SyntaxError):  # such as `await` in a function that is not async
             raise step.code

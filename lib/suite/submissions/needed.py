@@ -33,10 +33,9 @@ COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, a
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The statements to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
+    """The statements to run so that a name is the function, in order. `sure`: it is one, whatever comes of running it.
     `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
-    name: str
     statements: tuple[Unit, ...]
     names: frozenset[str]
     missing: frozenset[str]
@@ -121,7 +120,6 @@ class Program:
         return (place for place in reversed(self._givers.get(name, ())) if self._may_give(self.units[place].node))
 
     def _may_give(self, node: ast.stmt) -> bool:
-        """Tell whether a statement may make a name that it binds a function."""
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             return not isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign | ast.Delete)
         if isinstance(node.value, ast.Call) and (ours := self._ours.get(root(node.value) or "")) is not None:
@@ -214,7 +212,7 @@ class Program:
         lacking = frozenset(name for name in missing if not hasattr(builtins, name))
         node = self.units[place].node
         sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
-        return Needed(target, kept, frozenset(name for name, must in names.items() if must), lacking, sure)
+        return Needed(kept, frozenset(name for name, must in names.items() if must), lacking, sure)
 
     def _take_all(self, target: str, end: int, take: Callable[[int, bool], None]) -> None:
         """Take all that does nothing else than give a name."""

@@ -184,7 +184,6 @@ def program_of(cells: tuple[Cell, ...]) -> Program:
 
 @cache
 def _taken(puzzle: str) -> int:
-    """Count the arguments that the function of a puzzle takes."""
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
     assert found is not None, "a solution has its function"

@@ -213,7 +213,6 @@ def _parsed_as_notebook(text: str, name: str) -> ast.Module:
 
 
 def _command(line: str) -> str | None:
-    """Return what stands for a line that is a command of the notebook's; None for any other."""
     if found := COMMAND.fullmatch(line):
         return found[1] + (found["timed"] or "pass")
     if found := FROM_COMMAND.fullmatch(line):
