@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.bounds.limits import has_bound, lower_bound
@@ -72,9 +72,11 @@ def description(text: str) -> tuple[str, str]:
 # -- runs ----------------------------------------------------------------------------------------------------------
 
 
-def run_of_file(path: Path, puzzle: str) -> Trace:
-    """Run the function in a file at the puzzle's size. Raises what running it raises, and SourceError for a stub."""
-    models = simulate(load_function(path, puzzle), puzzle=puzzle)
+def run_of_file(path: Path, puzzle: str, **size: Any) -> Trace:
+    """Run the function in a file, printing nothing; `size` is what is not the puzzle's. Raises what running it raises,
+    and SourceError for a stub."""
+    with redirect_stdout(StringIO()):
+        models = simulate(load_function(path, puzzle), puzzle=puzzle, **size)
     if isinstance(models, Unsolved):
         raise SourceError(f"{path.name} is not solved")
     return Trace.of(models)

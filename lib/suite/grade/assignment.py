@@ -158,6 +158,7 @@ KEYS: Final = (
     *("deadline", "attempts", "points", "late", "extension", "puzzle"),
 )
 WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what points are given for
+WHOLE: Final = "whole number"
 OF_BEING_LATE: Final = {"percent": 100, "grace": 100_000, "days": 1000}  # and how much each may be
 OF_A_SIZE: Final = {"ranks": None, "layers": None, "batches": None, "mesh": mesh_from_table, "costs": costs_from}
 
@@ -189,7 +190,7 @@ def read_config(path: str | Path) -> Config:
         if "points" in part:
             points[name] = reader.points(part["points"], f"{key}.points")
     seconds = float(reader.number(table.get("seconds", LIMITS.seconds), "seconds", 0.1, 3600))
-    memory = reader.number(table.get("memory", LIMITS.memory // 2**20), "memory", 64, 2**20, whole=True) * 2**20
+    memory = reader.number(table.get("memory", LIMITS.memory // 2**20), "memory", 64, 2**20, WHOLE) * 2**20
     return Config(
         title=reader.value(table.get("title", ""), "title", str, 'a text, such as "best"'),
         puzzles=names,
@@ -228,14 +229,14 @@ class _Reader(NamedTuple):
         return table
 
     def value(self, value: Any, key: str, kind: type, expected: str) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # a truth is no number
+        if not isinstance(value, kind):
             self.wrong(key, expected, value)
         return value
 
-    def number(self, value: Any, key: str, least: float, most: float, *, whole: bool = False) -> Any:
-        kinds, words = (int, "whole number") if whole else (int | float, "number")
-        if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
-            self.wrong(key, f"a {words} from {least:g} to {most:,}", value)
+    def number(self, value: Any, key: str, least: float, most: float, kind: str = "number") -> Any:
+        whole = isinstance(value, int) or (isinstance(value, float) and kind == "number")
+        if isinstance(value, bool) or not whole or not least <= value <= most:  # a truth is no number
+            self.wrong(key, f"a {kind} from {least:g} to {most:,}", value)
         return value
 
     def puzzle(self, name: Any, key: str) -> str:
@@ -303,7 +304,7 @@ class _Reader(NamedTuple):
         for name in ("layers", "batches", *(("ranks",) if mesh is None else ())):
             if name not in table:
                 self.wrong(key, f"{name} too", table, f"add {name} = {getattr(puzzle, name)}")
-            self.number(table[name], f"{key}.{name}", 1, LARGEST, whole=True)
+            self.number(table[name], f"{key}.{name}", 1, LARGEST, WHOLE)
         ranks = table.get("ranks", 0 if mesh is None else len(mesh))
         if mesh is not None and ranks != len(mesh):
             self.wrong(f"{key}.ranks", f"{len(mesh)}, as many as the mesh has", ranks, "leave it out: the mesh says it")

@@ -18,11 +18,9 @@ own, right or wrong.
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
@@ -43,13 +41,11 @@ from lib.errors.wording import counted, message_of
 from lib.puzzles.goals import Goal
 from lib.puzzles.puzzle import Puzzle, Task
 from lib.puzzles.records import PUZZLES
-from lib.simulator.simulator import Unsolved, simulate
-from lib.suite.course.solutions import alternatives
+from lib.suite.course.solutions import alternatives, run_of_file
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of, wrong_answer
-from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import SEED, Answer, Given, Judge, first_failure
@@ -77,7 +73,7 @@ class Figures(NamedTuple):
 def own_ways(puzzle: str) -> tuple[Path, ...]:
     """Return the files of our solutions that reach the first goal of a puzzle, the reference first."""
     record = PUZZLES[puzzle]
-    others = [path for path in alternatives(puzzle) if check(_run(path, record), record).passed]
+    others = [path for path in alternatives(puzzle) if check(run_of_file(path, puzzle), record).passed]
     return (reference(puzzle), *others)
 
 
@@ -117,7 +113,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
 def _figures(path: Path, record: Puzzle) -> Figures | str:
     """Return what one of our solutions takes; or in a line why it is not correct there."""
     try:
-        trace = _run(path, record)
+        trace = run_of_file(path, record.id, **{name: getattr(record, name) for name in AtSize._fields})
     except (PuzzleError, ValueError, LookupError, ArithmeticError) as error:
         return str(error).partition("\n")[0]
     verdict = check(trace, record)
@@ -125,19 +121,6 @@ def _figures(path: Path, record: Puzzle) -> Figures | str:
         return (verdict.faults or verdict.notes or ("it does not count",))[0].partition("\n")[0]
     events = sum(len(program.events) for program in trace.programs)
     return Figures(verdict.time, verdict.memory, verdict.sent, events)
-
-
-def reference_run(puzzle: str) -> Trace:
-    """Return the run of our own solution at the puzzle's size."""
-    return _run(reference(puzzle), PUZZLES[puzzle])
-
-
-def _run(path: Path, record: Puzzle) -> Trace:
-    size = {name: getattr(record, name) for name in AtSize._fields}
-    with redirect_stdout(io.StringIO()):
-        models = simulate(load_function(path, record.id), puzzle=record.id, **size)
-    assert not isinstance(models, Unsolved), "a solution of ours is solved"
-    return Trace.of(models)
 
 
 def _bound(record: Puzzle) -> Figures:
@@ -334,7 +317,7 @@ def reference_result(required: Required) -> Judged | None:
     record = required.record
     if record.is_function:
         return None
-    trace = reference_run(record.id)
+    trace = run_of_file(reference(record.id), record.id)
     schedule = schedule_of(trace)
     own = replace(_checked(trace, _Asked(record, _own_words(record), required.need))[0], schedule=schedule.digest)
     return Judged(Score(record.id, own.state, own), schedule)
