@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache, partial
@@ -23,7 +23,7 @@ from hashlib import sha256
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.errors.exceptions import CheckError
 from lib.errors.source_lines import notebook
@@ -48,15 +48,13 @@ from lib.suite.grade.gradebook import (
 )
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
 from lib.suite.grade.intake.submission import Collected, File, Submission, chosen, renamed_in, stem_of
-from lib.suite.grade.judging import Required, judge_source, reference_result
+from lib.suite.grade.judging import Required, judge_source, keep_latest, reference_result
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import STATES, Source
 from lib.suite.submissions.statements import without_package
 
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
-AT_ONCE: Final = 16  # functions that are sent to a process together: each takes hundredths of a second
 MOST_ATTEMPTS: Final = 10  # earlier attempts of a student that are run, where the best counts
 GONE: Final = 1.0  # seconds between two looks of a worker at whether its parent is still there
 
@@ -91,49 +89,40 @@ def grade(
     prefix = sha256(f"{version()} {assignment.limits}".encode()).hexdigest()[:8]
     try:
         asked = [_asked(required, traces) for required in assignment.required]
-        rows = [_row(submission, assignment, prefix) for submission in collected.submissions]
         known = journal.known(prefix)
         # What is known has its schedule, if it has one, still in the folder.
         there = {key for key, entry in known.items() if not (one := entry.score.own.schedule) or one in traces}
-        pending = {job.key: job for row in rows for job in row.jobs() if job.key not in there}
-        jobs_left = [*pending.values()]
-        batches = [jobs_left[first : first + AT_ONCE] for first in range(0, len(jobs_left), AT_ONCE)]
-        options = {"batch_size": 1, "pre_dispatch": "2*n_jobs"}
-        finished = shared_out(partial(_judge, limits=assignment.limits), batches, jobs, "grading", ends=True, **options)
-        for several in chain([()], finished):
-            for key, entry, schedule in several:
-                if schedule is not None:  # before the line that speaks of it
-                    traces.keep(schedule)
-                known[key] = entry
-                journal.add(key, entry)
-                del pending[key]
+        work = partial(_row, assignment=assignment, prefix=prefix, there=frozenset(there))
+        options: dict[str, Any] = {"ends": True, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
+        rows: dict[str, _Row] = {}
+        for row in chain([None], shared_out(work, collected.submissions, jobs, "grading", **options)):
+            if row is not None:
+                rows[row.submission.student] = row
+                for key, entry, schedule in row.finished:
+                    if schedule is not None:  # before the line that speaks of it
+                        traces.keep(schedule)
+                    if key not in there:  # as it is where somebody else has handed in the same
+                        known[key] = entry
+                        journal.add(key, entry)
+                        there.add(key)
             if done is not None:
-                done(sum(all(job.key not in pending for job in row.jobs()) for row in rows), len(rows))
-        return _book(collected, assignment, asked, rows, known)
+                done(len(rows), len(collected.submissions))
+        in_order = [rows[submission.student] for submission in collected.submissions]
+        return _book(collected, assignment, asked, in_order, known)
     finally:
         _isolation().close()
         journal.close()
 
 
-class _Job(NamedTuple):
-    """One function of one source, to be judged. What has the same key is the same."""
-
-    key: str
-    source: Source
-    required: Required
-
-
 class _Row(NamedTuple):
-    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last; in words what
-    became of the rest; and what cannot be graded."""
+    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last, with the key of
+    what is judged; in words what became of the rest, and what cannot be graded; and what is `finished`, by key."""
 
     submission: Submission
-    attempts: Mapping[str, Sequence[tuple[File, _Job]]]
+    attempts: Mapping[str, Sequence[tuple[File, str]]]
     notes: tuple[str, ...]
     refused: tuple[Refused, ...]
-
-    def jobs(self) -> Iterator[_Job]:
-        return (job for several in self.attempts.values() for _, job in several)
+    finished: tuple[tuple[str, Entry, Schedule | None], ...]
 
 
 def _asked(required: Required, traces: Traces) -> Asked:
@@ -145,10 +134,13 @@ def _asked(required: Required, traces: Traces) -> Asked:
     return Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own)
 
 
-def _row(submission: Submission, assignment: Assignment, prefix: str) -> _Row:
-    """Read a submission. Where the best attempt counts, what is chosen of each earlier one may count for a puzzle."""
+def _row(submission: Submission, assignment: Assignment, prefix: str, there: frozenset[str]) -> _Row:
+    """Read and judge a submission, in whatever process this is, but for the keys that are there. Where the best attempt
+    counts, what is chosen of each earlier one may count for a puzzle."""
+    isolation = _isolation()
     found = chosen(submission, [required.record.id for required in assignment.required])
-    attempts: dict[str, list[tuple[File, _Job]]] = {}
+    attempts: dict[str, list[tuple[File, str]]] = {}
+    finished: list[tuple[str, Entry, Schedule | None]] = []
     for required in assignment.required:
         puzzle = required.record.id
         if puzzle not in found.of:
@@ -160,9 +152,14 @@ def _row(submission: Submission, assignment: Assignment, prefix: str) -> _Row:
             several += chosen(of_attempt, [puzzle]).of.values()
         for file, source in (*several, found.of[puzzle]):
             code = sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()
-            job = _Job(f"{prefix}-{code[:32]}-{puzzle}-{required.key}", source, required)
-            attempts.setdefault(puzzle, []).append((file, job))
-    return _Row(submission, attempts, (*submission.notes, *found.notes), found.refused)
+            key = f"{prefix}-{code[:32]}-{puzzle}-{required.key}"
+            attempts.setdefault(puzzle, []).append((file, key))
+            if key not in there:
+                if key not in _judged:
+                    score, schedule = judge_source(source, required, isolation, assignment.limits)
+                    keep_latest(_judged, key, (Entry(score, isolation.features), schedule))
+                finished.append((key, *_judged[key]))
+    return _Row(submission, attempts, (*submission.notes, *found.notes), found.refused, tuple(finished))
 
 
 def _book(
@@ -179,7 +176,7 @@ def _book(
         scores: list[Score] = []
         marks: list[Mark] = []
         for one in asked:
-            tried = [(file, known[job.key]) for file, job in row.attempts.get(one.puzzle, ())]
+            tried = [(file, known[key]) for file, key in row.attempts.get(one.puzzle, ())]
             if not tried:
                 scores.append(missing(one.puzzle, refused, others=bool(row.attempts), anything=bool(of.files)))
                 marks.append(_mark(assignment.rules, of, None, scores[-1], one))
@@ -239,19 +236,13 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
 # -- in as many processes as there are ------------------------------------------------------------------------------
 
 
-def _judge(batch: Sequence[_Job], limits: Limits) -> list[tuple[str, Entry, Schedule | None]]:
-    """Judge a batch, in whatever process this is: the key, what came of it, and its schedule, if it has one."""
-    isolation = _isolation()
-    finished: list[tuple[str, Entry, Schedule | None]] = []
-    for key, source, required in batch:
-        score, schedule = judge_source(source, required, isolation, limits)
-        finished.append((key, Entry(score, isolation.features), schedule))
-    return finished
+# What was judged here, by its key: the same code, asked the same, is run once, whoever has handed it in.
+_judged: dict[str, tuple[Entry, Schedule | None]] = {}
 
 
 @cache
 def _isolation() -> Isolation:
-    """The Isolation of this process, which stays for the next batch."""
+    """The Isolation of this process, which stays for the next student."""
     if multiprocessing.current_process().name.startswith("Loky"):
         _end_with_parent()
     return Isolation()

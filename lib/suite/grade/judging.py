@@ -302,7 +302,7 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
             if sent is not None and sent.trace is not None:
                 schedule = _schedules.get(sent.schedule) or schedule_of(sent.trace)
                 if len(schedule.packed) <= 2**18:
-                    _keep(_schedules, sent.schedule, schedule)
+                    keep_latest(_schedules, sent.schedule, schedule)
                 own = replace(own, schedule=schedule.digest)
     elsewhere, state = {result.state for result in hidden}, own.state
     if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
@@ -335,7 +335,7 @@ _verdicts: dict[tuple[str, str], Result] = {}
 _schedules: dict[str, Schedule] = {}  # of Traces, by their bytes
 
 
-def _keep(known: dict[Any, Any], key: object, value: object) -> None:
+def keep_latest(known: dict[Any, Any], key: object, value: object) -> None:
     """Keep something in mind; of too many the oldest goes."""
     known[key] = value
     if len(known) > 2048:
@@ -362,7 +362,7 @@ def _ran(asked: _Asked, run: Callable[..., Sent]) -> tuple[Result, Sent | None]:
             return asked.unjudged(error), sent
         if not is_clear:
             return result, sent
-        _keep(_verdicts, key, result)
+        keep_latest(_verdicts, key, result)
     return _verdicts[key], sent
 
 

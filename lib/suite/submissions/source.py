@@ -177,7 +177,7 @@ def _place(node: ast.stmt, cell: str) -> str:
     return f"{cell}, line {node.lineno}" if cell.startswith("code cell ") else f"line {node.lineno}"
 
 
-@lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
+@lru_cache(maxsize=10)  # what one student has handed in is read, and then judged
 def program_of(cells: tuple[Cell, ...]) -> Program:
     return Program(*statements(cells))
 
