@@ -73,9 +73,8 @@ def description(text: str) -> tuple[str, str]:
 
 
 def run_of_file(path: Path, puzzle: str, **size: Any) -> Trace:
-    """Run the function in a file, printing nothing; `size` is what is not the puzzle's. Raises what running it raises,
-    and SourceError for a stub."""
-    with redirect_stdout(StringIO()):
+    """Run the function in a file at the puzzle's size, or another. Raises what running does, SourceError for a stub."""
+    with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
         models = simulate(load_function(path, puzzle), puzzle=puzzle, **size)
     if isinstance(models, Unsolved):
         raise SourceError(f"{path.name} is not solved")
@@ -114,8 +113,7 @@ def run_of(puzzle: str) -> tuple[Trace, bool]:
         return here, True
     if known().get(puzzle, Standing()).passed:
         try:
-            with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
-                run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
+            run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
             if check(run, puzzle).correct:
                 return run, True
         except (SourceError, PuzzleError, OSError):

@@ -210,13 +210,10 @@ def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | No
     asked = size or AtSize(*record.size)
     mesh = record.mesh if asked.mesh is None and asked.ranks == record.ranks else asked.mesh
     asked = asked._replace(mesh=mesh, costs=asked.costs or record.costs)
+    theirs, ours = (one and one.to_json() for one in (trace.mesh, mesh))
     rows = (
         (Size.of(trace) != Size.of(asked), Size.of(asked).words(), Size.of(trace).words()),
-        (
-            (mesh and mesh.to_json()) != (trace.mesh and trace.mesh.to_json()),
-            mesh or "no mesh",
-            trace.mesh or "no mesh",
-        ),
+        (theirs != ours, mesh or "no mesh", trace.mesh or "no mesh"),
         (trace.costs != asked.costs, "the costs of the simulator that was asked", "others"),
         (bool(trace.padding), "no padding", f"{trace.padding} batches of it"),
         (trace.descriptions != record.described(trace.layers), "the layers that the puzzle has", "others"),
