@@ -94,10 +94,6 @@ class Program:
             for name in {*names.touches, *names.touches_later, *names.later, *names.calls, *names.hands}:
                 self._users[name].append(place)
 
-    def functions(self) -> list[tuple[ast.stmt, str]]:
-        """Return the functions and classes that it defines, each with its cell, in order."""
-        return [(node, unit.cell) for unit in self.units for node in unit.definitions()]
-
     def definition(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the last statement that makes a name a function, and its cell; None where none does."""
         for unit in (self.units[place] for place in self._candidates(name)):

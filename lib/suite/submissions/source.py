@@ -130,7 +130,7 @@ class Source:
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
-        every = [(str(getattr(node, "name", "")), node, cell) for node, cell in program.functions()]
+        every = [(node.name, node, unit.cell) for unit in program.units for node in unit.definitions()]
         likely = [one for one in every if one[0] in handed or (puzzle and puzzle in one[0].lower())]
         functions = likely or sorted(every, key=lambda one: not isinstance(one[1], FUNCTIONS))
         names = [f"`{name[:60]}` ({_place(node, cell)})" for name, node, cell in functions]
