@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.bounds.limits import has_bound, lower_bound
@@ -69,9 +69,10 @@ def description(text: str) -> tuple[str, str]:
 # -- runs ----------------------------------------------------------------------------------------------------------
 
 
-def run_of_file(path: Path, puzzle: str) -> Trace:
-    """Run the function in a file at the puzzle's size. Raises what running it raises, and SourceError for a stub."""
-    models = simulate(load_function(path, puzzle), puzzle=puzzle)
+def run_of_file(path: Path, puzzle: str, **size: Any) -> Trace:
+    """Run the function in a file at the puzzle's size, or another. Raises what running does, SourceError for a stub."""
+    with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
+        models = simulate(load_function(path, puzzle), puzzle=puzzle, **size)
     if isinstance(models, Unsolved):
         raise SourceError(f"{path.name} is not solved")
     return Trace.of(models)
@@ -108,8 +109,7 @@ def run_of(puzzle: str) -> tuple[Trace, bool]:
     if (here := passed_here.get(puzzle)) is not None:
         return here, True
     if known().get(puzzle, Standing()).passed:
-        # A notebook that was emptied since says so where it is opened.
-        with suppress(SourceError, PuzzleError, OSError), redirect_stdout(StringIO()):
+        with suppress(SourceError, PuzzleError, OSError):
             run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
             if check(run, puzzle).correct:
                 return run, True

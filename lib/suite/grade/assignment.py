@@ -1,30 +1,5 @@
-"""What a class is asked, from a TOML file, from options, or from both.
-
-That is: which puzzles, what counts as passed, at which sizes besides the puzzle's own, within which limits.
-
-    title = "Exercise 3"
-    puzzles = ["ddp", "fsdp"]       # else: those that somebody has worked on
-    need = "best"                   # "first" (if nothing is said), "best", "correct", or the name of a goal
-    hidden = 2                      # so many hidden sizes are drawn for each puzzle; 0: none
-    seed = 7                        # from this seed: whoever does not know it does not know them
-    seconds = 10                    # by the clock on the wall, for one run
-    memory = 1024                   # MiB for one run
-    tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
-    points = { passed = 1 }         # for each puzzle, one number for each of TERMS and BY_HAND, added up
-    deadline = 2026-11-01T23:59:00  # by the clock on the wall
-    attempts = "best"               # or "latest", if nothing is said
-
-    [puzzle.fsdp]                   # need, hidden, seed and points of one puzzle, or sizes that are said
-    need = "keeps only shards"
-    hidden = [{ ranks = 2, layers = 3, batches = 6 }]
-
-    [late]
-    percent = 10                    # of what the puzzle scored, for each day that is begun
-    grace = 15                      # minutes that cost nothing
-    days = 5                        # later than that, nothing counts
-
-    [extension]                     # by id, or by name
-    "410003" = 2026-11-08T23:59:00
+"""What a class is asked, from a TOML file, from options, or from both: which puzzles, what counts as passed, at which
+sizes besides the puzzle's own, within which limits. TEACHING.md has an example with every key.
 
 A size may have a mesh (`mesh = { data = 2, stage = 3 }`, or with more as `Mesh` takes it) and costs
 (`costs = { model = "links", latency = 0.1 }`). Where neither `hidden` nor `seed` is said, the hidden sizes are those of
@@ -161,7 +136,6 @@ def _required(record: Puzzle, part: PartOfConfig) -> Required:
 
 
 def _need(record: Puzzle, need: str) -> str | None:
-    """The name of the goal that is needed."""
     if record.is_function or need == "correct":
         return None
     names = [goal.name for goal in record.goals]
@@ -184,6 +158,7 @@ KEYS: Final = (
     *("deadline", "attempts", "points", "late", "extension", "puzzle"),
 )
 WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what points are given for
+WHOLE: Final = "whole number"
 OF_BEING_LATE: Final = {"percent": 100, "grace": 100_000, "days": 1000}  # and how much each may be
 OF_A_SIZE: Final = {"ranks": None, "layers": None, "batches": None, "mesh": mesh_from_table, "costs": costs_from}
 
@@ -215,7 +190,7 @@ def read_config(path: str | Path) -> Config:
         if "points" in part:
             points[name] = reader.points(part["points"], f"{key}.points")
     seconds = float(reader.number(table.get("seconds", LIMITS.seconds), "seconds", 0.1, 3600))
-    memory = reader.number(table.get("memory", LIMITS.memory // 2**20), "memory", 64, 2**20, whole=True) * 2**20
+    memory = reader.number(table.get("memory", LIMITS.memory // 2**20), "memory", 64, 2**20, WHOLE) * 2**20
     return Config(
         title=reader.value(table.get("title", ""), "title", str, 'a text, such as "best"'),
         puzzles=names,
@@ -254,14 +229,14 @@ class _Reader(NamedTuple):
         return table
 
     def value(self, value: Any, key: str, kind: type, expected: str) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # a truth is no number
+        if not isinstance(value, kind):
             self.wrong(key, expected, value)
         return value
 
-    def number(self, value: Any, key: str, least: float, most: float, *, whole: bool = False) -> Any:
-        kinds, words = (int, "whole number") if whole else (int | float, "number")
-        if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
-            self.wrong(key, f"a {words} from {least:g} to {most:,}", value)
+    def number(self, value: Any, key: str, least: float, most: float, kind: str = "number") -> Any:
+        whole = isinstance(value, int) or (isinstance(value, float) and kind == "number")
+        if isinstance(value, bool) or not whole or not least <= value <= most:  # a truth is no number
+            self.wrong(key, f"a {kind} from {least:g} to {most:,}", value)
         return value
 
     def puzzle(self, name: Any, key: str) -> str:
@@ -329,7 +304,7 @@ class _Reader(NamedTuple):
         for name in ("layers", "batches", *(("ranks",) if mesh is None else ())):
             if name not in table:
                 self.wrong(key, f"{name} too", table, f"add {name} = {getattr(puzzle, name)}")
-            self.number(table[name], f"{key}.{name}", 1, LARGEST, whole=True)
+            self.number(table[name], f"{key}.{name}", 1, LARGEST, WHOLE)
         ranks = table.get("ranks", 0 if mesh is None else len(mesh))
         if mesh is not None and ranks != len(mesh):
             self.wrong(f"{key}.ranks", f"{len(mesh)}, as many as the mesh has", ranks, "leave it out: the mesh says it")

@@ -1,12 +1,11 @@
 """The gradebook, as plain data; the rules by which points follow; and what a grading keeps: schedules, and a journal.
 
 The gradebook says what came of every puzzle of every student. All reports read it, and nothing else. Points are a sum
-and no program: nothing of them is evaluated. How a file says them is in `lib.suite.grade.assignment`.
+and no program: nothing of them is evaluated.
 
 The journal has what is finished, a line each, as soon as it is: {"key": "...", "score": {...}, "isolation": ["..."]}. A
 key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
-the same key need not run again. Lines are only ever added. One that was cut off, by a full disk or a process that was
-killed, is left out when the journal is read, and what it was about is done again.
+the same key need not run again. A line that was cut off is left out, and what it was about is done again.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
 import sys
 import zlib
@@ -35,8 +33,6 @@ from lib.suite.submissions.source import STATES
 from lib.trace.json_format import MAX_BYTES, encode
 from lib.trace.trace import Trace
 from lib.trace.validation import decode
-
-# -- gradebook -----------------------------------------------------------------------------------------------------
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
@@ -226,36 +222,30 @@ BY_HAND: Final = "by_hand"  # the term that is no share of anything: how many po
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A reason for points: what it is called, what it means, how much of it a score has, and how much there is; a
-    term of which a puzzle has nothing, such as hidden sizes, does not count there."""
+    """A reason for points: what it is called, how much of it a score has, and how much there is; a term of which a
+    puzzle has nothing, such as hidden sizes, does not count there."""
 
     name: str
-    about: str
     reached: Callable[[Score, Asked], float]
     there: Callable[[Asked], float] = lambda _: 1.0
 
 
 def _goal(which: int) -> Callable[[Score, Asked], float]:
-    return lambda score, asked: float(bool(asked.goals) and asked.goals[which][0] in score.own.goals)
+    return lambda score, asked: bool(asked.goals) and asked.goals[which][0] in score.own.goals
+
+
+def _of_hidden(score: Score, asked: Asked) -> float:
+    """In proportion to the hidden sizes that passed."""
+    return score.hidden_passed / len(asked.hidden) if asked.hidden and score.correct else 0.0
 
 
 TERMS: Final[tuple[Term, ...]] = (
-    Term("passed", "all that is needed, at hidden sizes too", lambda s, _: float(s.state == "passed")),
-    Term("correct", "one correct training step at the puzzle's size", lambda s, _: float(s.correct)),
-    Term(
-        "hidden",
-        "hidden sizes that passed, in proportion",
-        lambda s, a: s.hidden_passed / len(a.hidden) if a.hidden and s.correct else 0.0,
-        lambda a: float(bool(a.hidden)),
-    ),
-    Term("first", "the first goal, at the puzzle's size", _goal(0), lambda a: float(bool(a.goals))),
-    Term("best", "the last goal, at the puzzle's size", _goal(-1), lambda a: float(bool(a.goals))),
-    Term(
-        "goal",
-        "each goal that is reached at the puzzle's size",
-        lambda s, a: float(sum(name in s.own.goals for name, _, _ in a.goals)),
-        lambda a: float(len(a.goals)),
-    ),
+    Term("passed", lambda score, _: score.state == "passed"),  # at hidden sizes too
+    Term("correct", lambda score, _: score.correct),  # at the puzzle's size, as all that follow but `hidden`
+    Term("hidden", _of_hidden, lambda asked: bool(asked.hidden)),
+    Term("first", _goal(0), lambda asked: bool(asked.goals)),
+    Term("best", _goal(-1), lambda asked: bool(asked.goals)),
+    Term("goal", lambda s, asked: sum(name in s.own.goals for name, _, _ in asked.goals), lambda a: len(a.goals)),
 )
 PASSED: Final[Mapping[str, float]] = {"passed": 1.0}  # where nothing is said: a point for each puzzle that passed
 
@@ -391,19 +381,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = ready(path)
-        self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115  # `close` closes it
-        try:
-            if not locked(self._file):
-                folder = path.parent.parent
-                raise OSError(f"another process is grading into {folder}: wait for it, or take another folder")
-            if self._file.seek(0, os.SEEK_END):
-                self._file.seek(-1, os.SEEK_END)
-                if self._file.read(1) != b"\n":  # a line that was cut off is to spoil none but itself
-                    self._file.write(b"\n")
-                    self._file.flush()
-        except BaseException:
+        self._file: IO[bytes] = open(self._path, "ab")  # noqa: SIM115  # `close` closes it
+        if not locked(self._file):
             self._file.close()
-            raise
+            raise OSError(f"another process is grading into {path.parent.parent}: wait for it, or take another folder")
+        if self._path.read_bytes()[-1:] not in (b"", b"\n"):  # a line that was cut off is to spoil none but itself
+            self._file.write(b"\n")
 
     def close(self) -> None:
         """Let others write."""

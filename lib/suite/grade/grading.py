@@ -1,14 +1,11 @@
 """grade: a class, graded. Every student's function at every size in isolation, on as many processes as there are.
 
-What is finished is in a journal at once, so that who is stopped, by Ctrl-C or by kill -9, goes on where it was; the
-same code, asked the same, is run once, whoever handed it in. The gradebook follows from what was handed in and asked
-alone: not from the number of processes, nor from the order in which they finish.
-
-Under `out` are then work/journal.jsonl, and work/traces/ with each distinct schedule.
+What is finished is in a journal at once (work/journal.jsonl; each distinct schedule in work/traces/): a grading that
+was ended, by Ctrl-C or kill -9, goes on where it was. The same code, asked the same, is run once. The gradebook follows
+from what was handed in and asked alone: not from the number of processes, nor from the order in which they finish.
 
 `require` is what the hidden tests of a notebook for nbgrader call. It takes the function out of the cells that IPython
-has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing. nbgrader
-itself runs a student's code with your rights next to it: see TEACHING.md.
+has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +15,15 @@ import os
 import signal
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.errors.exceptions import CheckError
 from lib.errors.source_lines import notebook
@@ -42,6 +39,7 @@ from lib.suite.grade.gradebook import (
     Mark,
     Refused,
     Result,
+    Rules,
     Schedule,
     Score,
     Student,
@@ -50,17 +48,13 @@ from lib.suite.grade.gradebook import (
 )
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
 from lib.suite.grade.intake.submission import Collected, File, Submission, chosen, renamed_in, stem_of
-from lib.suite.grade.judging import Required, judge_source, reference_result
+from lib.suite.grade.judging import Required, judge_source, keep_latest, reference_result
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import STATES, Source
 from lib.suite.submissions.statements import without_package
 
-# -- grading -------------------------------------------------------------------------------------------------------
-
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
-AT_ONCE: Final = 16  # functions that are sent to a process together: each takes hundredths of a second
 MOST_ATTEMPTS: Final = 10  # earlier attempts of a student that are run, where the best counts
 GONE: Final = 1.0  # seconds between two looks of a worker at whether its parent is still there
 
@@ -92,173 +86,129 @@ def grade(
     grading into the same folder.
     """
     journal, traces = Journal(Path(out) / JOURNAL), Traces(Path(out) / TRACES)
+    prefix = sha256(f"{version()} {assignment.limits}".encode()).hexdigest()[:8]
     try:
-        asked: list[Asked] = []
-        for required in assignment.required:
-            record, ours = required.record, reference_result(required)
-            goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
-            if ours is not None and ours.schedule is not None:
-                traces.keep(ours.schedule)
-            own = None if ours is None else ours.score.own
-            asked.append(Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own))
-        prefix = sha256(f"{version()} {assignment.limits}".encode()).hexdigest()[:8]
-        grading = _Grading(collected, assignment, journal, traces, prefix, journal.known(prefix))
-        grading.run(jobs, done)
-        return grading.book(asked)
+        asked = [_asked(required, traces) for required in assignment.required]
+        known = journal.known(prefix)
+        # What is known has its schedule, if it has one, still in the folder.
+        there = {key for key, entry in known.items() if not (one := entry.score.own.schedule) or one in traces}
+        work = partial(_row, assignment=assignment, prefix=prefix, there=frozenset(there))
+        options: dict[str, Any] = {"ends": True, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
+        rows: dict[str, _Row] = {}
+        for row in chain([None], shared_out(work, collected.submissions, jobs, "grading", **options)):
+            if row is not None:
+                rows[row.submission.student] = row
+                for key, entry, schedule in row.finished:
+                    if schedule is not None:  # before the line that speaks of it
+                        traces.keep(schedule)
+                    if key not in there:  # as it is where somebody else has handed in the same
+                        known[key] = entry
+                        journal.add(key, entry)
+                        there.add(key)
+            if done is not None:
+                done(len(rows), len(collected.submissions))
+        in_order = [rows[submission.student] for submission in collected.submissions]
+        return _book(collected, assignment, asked, in_order, known)
     finally:
+        _isolation().close()
         journal.close()
 
 
-class _Job(NamedTuple):
-    """One function of one source, to be judged. What has the same key is the same."""
-
-    key: str
-    source: Source
-    required: Required
-
-
 class _Row(NamedTuple):
-    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last, and its key."""
+    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last, with the key of
+    what is judged; in words what became of the rest, and what cannot be graded; and what is `finished`, by key."""
 
     submission: Submission
-    keys: defaultdict[str, list[tuple[File, str]]]
+    attempts: Mapping[str, Sequence[tuple[File, str]]]
     notes: tuple[str, ...]
+    refused: tuple[Refused, ...]
+    finished: tuple[tuple[str, Entry, Schedule | None], ...]
 
 
-@dataclass(slots=True)
-class _Grading:
-    """One grading under way: what is known, and which keys are not yet."""
+def _asked(required: Required, traces: Traces) -> Asked:
+    record, ours = required.record, reference_result(required)
+    goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
+    if ours is not None and ours.schedule is not None:
+        traces.keep(ours.schedule)
+    own = None if ours is None else ours.score.own
+    return Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own)
 
-    collected: Collected
-    assignment: Assignment
-    journal: Journal
-    traces: Traces
-    prefix: str
-    known: dict[str, Entry]
-    rows: list[_Row] = field(default_factory=list[_Row])
-    refused: list[Refused] = field(default_factory=list[Refused])
-    pending: set[str] = field(default_factory=set[str])
-    error: BaseException | None = None
 
-    def run(self, jobs: int | None, done: Callable[[int, int], None] | None) -> None:
-        """Judge what is not known."""
+def _row(submission: Submission, assignment: Assignment, prefix: str, there: frozenset[str]) -> _Row:
+    """Read and judge a submission, in whatever process this is, but for the keys that are there. Where the best attempt
+    counts, what is chosen of each earlier one may count for a puzzle."""
+    isolation = _isolation()
+    found = chosen(submission, [required.record.id for required in assignment.required])
+    attempts: dict[str, list[tuple[File, str]]] = {}
+    finished: list[tuple[str, Entry, Schedule | None]] = []
+    for required in assignment.required:
+        puzzle = required.record.id
+        if puzzle not in found.of:
+            continue
+        latest, files = found.of[puzzle][0].attempt, submission.files if assignment.rules.attempts == "best" else ()
+        several: list[tuple[File, Source]] = []
+        for attempt in sorted({file.attempt for file in files if file.attempt < latest})[-MOST_ATTEMPTS:]:
+            of_attempt = replace(submission, files=tuple(file for file in files if file.attempt == attempt))
+            several += chosen(of_attempt, [puzzle]).of.values()
+        for file, source in (*several, found.of[puzzle]):
+            code = sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()
+            key = f"{prefix}-{code[:32]}-{puzzle}-{required.key}"
+            attempts.setdefault(puzzle, []).append((file, key))
+            if key not in there:
+                if key not in _judged:
+                    score, schedule = judge_source(source, required, isolation, assignment.limits)
+                    keep_latest(_judged, key, (Entry(score, isolation.features), schedule))
+                finished.append((key, *_judged[key]))
+    return _Row(submission, attempts, (*submission.notes, *found.notes), found.refused, tuple(finished))
 
-        def tell() -> None:
-            waits = ((key for several in row.keys.values() for _, key in several) for row in self.rows)
-            if done is not None:
-                done(sum(map(self.pending.isdisjoint, waits)), len(self.collected.submissions))
 
-        tell()
-        judge = partial(_judge, limits=self.assignment.limits)
-        batches, options = self._batches(), {"batch_size": 1, "pre_dispatch": "2*n_jobs"}
-        try:
-            for several in shared_out(judge, batches, jobs, "grading", ends=True, **options):
-                for key, entry, schedule in several:
-                    if schedule is not None:  # before the line that speaks of it
-                        self.traces.keep(schedule)
-                    self.known[key] = entry
-                    self.journal.add(key, entry)
-                    self.pending.discard(key)
-                tell()
-        finally:
-            _isolation().close()
-        if self.error is not None:
-            raise self.error
-
-    def _batches(self) -> Iterator[list[_Job]]:
-        """Yield what is to be judged. joblib asks for more in threads of its own, where an error would be nobody's."""
-        batch: list[_Job] = []
-        try:
-            for submission in self.collected.submissions:
-                batch += self._jobs_of(submission)
-                while len(batch) >= AT_ONCE:
-                    yield batch[:AT_ONCE]
-                    batch = batch[AT_ONCE:]
-            if batch:
-                yield batch
-        except BaseException as error:
-            self.error = error
-
-    def _jobs_of(self, submission: Submission) -> Iterator[_Job]:
-        """Read a submission, and yield what of it is not known, nor under way."""
-        found = chosen(submission, [required.record.id for required in self.assignment.required])
-        row = _Row(submission, defaultdict(list), (*submission.notes, *found.notes))
-        self.rows.append(row)
-        self.refused += found.refused
-        for required in self.assignment.required:
-            puzzle = required.record.id
-            if puzzle not in found.of:
+def _book(
+    collected: Collected, assignment: Assignment, asked: Sequence[Asked], rows: Sequence[_Row], known: dict[str, Entry]
+) -> Gradebook:
+    """Make the gradebook. All that was handed in is known."""
+    every = {*collected.refused, *(one for row in rows for one in row.refused)}
+    ordered = sorted(every, key=lambda one: (one.file, one.why, one.student, one.puzzle))
+    features: list[tuple[str, ...]] = []
+    students: list[Student] = []
+    for row in rows:
+        of, notes = row.submission, list(row.notes)
+        refused = [one for one in (*collected.refused, *row.refused) if one.student == of.student]
+        scores: list[Score] = []
+        marks: list[Mark] = []
+        for one in asked:
+            tried = [(file, known[key]) for file, key in row.attempts.get(one.puzzle, ())]
+            if not tried:
+                scores.append(missing(one.puzzle, refused, others=bool(row.attempts), anything=bool(of.files)))
+                marks.append(_mark(assignment.rules, of, None, scores[-1], one))
                 continue
-            for file, source in (*self._earlier(submission, puzzle, found.of[puzzle][0]), found.of[puzzle]):
-                code = repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")
-                key = f"{self.prefix}-{sha256(code).hexdigest()[:32]}-{puzzle}-{required.key}"
-                row.keys[puzzle].append((file, key))
-                digest = self.known[key].score.own.schedule if key in self.known else None
-                # What is known has its schedule, if it has one, still in the folder.
-                if key not in self.pending and (digest is None or (digest and digest not in self.traces)):
-                    self.pending.add(key)
-                    yield _Job(key, source, required)
+            # The one with most points, and where they are equal with what they are for; else the latest.
+            order: list[tuple[float, int, int, int, int]] = []
+            for number, (file, entry) in enumerate(tried):
+                its, mark = entry.score, _mark(assignment.rules, of, file, entry.score, one)
+                rank = -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals)
+                order.append((mark.points, *rank, number))
+            file, entry = tried[max(order)[-1]]
+            features.append(entry.isolation)
+            opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
+            scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
+            marks.append(_mark(assignment.rules, of, file, entry.score, one))
+            if len(tried) > 1:
+                notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")
+        its_id = of.roster_id or of.id
+        students.append(Student(of.student, tuple(scores), tuple(notes), its_id, tuple(marks), of.more))
+    shared = tuple(word for word in (features or [()])[0] if all(word in kept for kept in features))
+    return Gradebook(tuple(asked), tuple(students), tuple(ordered), shared, made_by(), assignment.title)
 
-    def _earlier(self, submission: Submission, puzzle: str, latest: File) -> Iterator[tuple[File, Source]]:
-        """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
-        is_best = self.assignment.rules.attempts == "best"
-        before = {file.attempt for file in submission.files if is_best and file.attempt < latest.attempt}
-        for attempt in sorted(before)[-MOST_ATTEMPTS:]:
-            files = tuple(file for file in submission.files if file.attempt == attempt)
-            yield from chosen(replace(submission, files=files), [puzzle]).of.values()
 
-    def book(self, asked: Sequence[Asked]) -> Gradebook:
-        """The gradebook. All that was handed in is known."""
-        refused: defaultdict[str, list[Refused]] = defaultdict(list)
-        every = (*self.collected.refused, *self.refused)
-        for unread in every:
-            refused[unread.student].append(unread)
-        features: list[tuple[str, ...]] = []
-        students: list[Student] = []
-        for of, keys, said in self.rows:
-            scores: list[Score] = []
-            marks: list[Mark] = []
-            notes = list(said)
-            for one in asked:
-                if one.puzzle not in keys:
-                    scores.append(missing(one.puzzle, refused[of.student], others=bool(keys), anything=bool(of.files)))
-                    marks.append(self._mark(of, None, scores[-1], one))
-                    continue
-                tried = [(file, self.known[key]) for file, key in keys[one.puzzle]]
-                worth = [self._mark(of, file, entry.score, one) for file, entry in tried]
-                # The one with most points, and where they are equal with what they are for; else the latest.
-                order = [
-                    (mark.points, -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals), number)
-                    for number, (mark, its) in enumerate(zip(worth, (entry.score for _, entry in tried), strict=True))
-                ]
-                best = max(order)[-1]
-                file, entry = tried[best]
-                features.append(entry.isolation)
-                opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
-                scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
-                marks.append(worth[best])
-                if len(tried) > 1:
-                    notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")
-            its_id = of.roster_id or of.id
-            students.append(Student(of.student, tuple(scores), tuple(notes), its_id, tuple(marks), of.more))
-        return Gradebook(
-            tuple(asked),
-            tuple(students),
-            tuple(sorted(set(every), key=lambda one: (one.file, one.why, one.student, one.puzzle))),
-            tuple(word for word in (features or [()])[0] if all(word in kept for kept in features)),
-            made_by(),
-            self.assignment.title,
-        )
-
-    def _mark(self, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
-        """The points of a score, with what it costs that its file came late."""
-        rules, cells = self.assignment.rules, {heading.casefold(): text for heading, text in submission.more}
-        until = moment(cells.get(DEADLINE, ""))
-        due = rules.due(submission.roster_id or submission.id, submission.student, until)
-        # Without a platform the time is that of a folder, which a student may have named.
-        told = file.attempt[0] if file is not None and submission.platform else ""
-        when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
-        return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
+def _mark(rules: Rules, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
+    """Return the points of a score, with what it costs that its file came late."""
+    cells = {heading.casefold(): text for heading, text in submission.more}
+    until = moment(cells.get(DEADLINE, ""))
+    due = rules.due(submission.roster_id or submission.id, submission.student, until)
+    # Without a platform the time is that of a folder, which a student may have named.
+    told = file.attempt[0] if file is not None and submission.platform else ""
+    when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
+    return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
 
 
 def made_by() -> str:
@@ -286,19 +236,13 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
 # -- in as many processes as there are ------------------------------------------------------------------------------
 
 
-def _judge(batch: Sequence[_Job], limits: Limits) -> list[tuple[str, Entry, Schedule | None]]:
-    """Judge a batch, in whatever process this is: the key, what came of it, and its schedule, if it has one."""
-    isolation = _isolation()
-    finished: list[tuple[str, Entry, Schedule | None]] = []
-    for key, source, required in batch:
-        score, schedule = judge_source(source, required, isolation, limits)
-        finished.append((key, Entry(score, isolation.features), schedule))
-    return finished
+# What was judged here, by its key: the same code, asked the same, is run once, whoever has handed it in.
+_judged: dict[str, tuple[Entry, Schedule | None]] = {}
 
 
 @cache
 def _isolation() -> Isolation:
-    """The Isolation of this process, which stays for the next batch."""
+    """The Isolation of this process, which stays for the next student."""
     if multiprocessing.current_process().name.startswith("Loky"):
         _end_with_parent()
     return Isolation()
@@ -342,7 +286,6 @@ def _passes(results: Sequence[Result]) -> None:
 
 
 def _cells() -> tuple[str, ...]:
-    """The cells that this notebook has run. ValueError where this is none."""
     shell = notebook()
     if shell is None:
         raise ValueError("this is for a cell of a notebook: only there the cells that have run are known")

@@ -18,14 +18,12 @@ own, right or wrong.
 
 from __future__ import annotations
 
-import io
 import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -43,19 +41,15 @@ from lib.errors.wording import counted, message_of
 from lib.puzzles.goals import Goal
 from lib.puzzles.puzzle import Puzzle, Task
 from lib.puzzles.records import PUZZLES
-from lib.simulator.simulator import Unsolved, simulate
-from lib.suite.course.solutions import alternatives
+from lib.suite.course.solutions import alternatives, run_of_file
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of, wrong_answer
-from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
-from lib.suite.submissions.table import Answer, Given, Judge, first_failure
+from lib.suite.submissions.table import SEED, Answer, Given, Judge, first_failure
 from lib.trace.trace import Trace
-
-# -- other sizes ---------------------------------------------------------------------------------------------------
 
 LEEWAY: Final = Fraction(5, 4)  # how much more the first goal allows than what our own solutions take there
 MOST: Final = 20  # sizes of one puzzle, at most: each is a run of every student's
@@ -79,7 +73,7 @@ class Figures(NamedTuple):
 def own_ways(puzzle: str) -> tuple[Path, ...]:
     """Return the files of our solutions that reach the first goal of a puzzle, the reference first."""
     record = PUZZLES[puzzle]
-    others = [path for path in alternatives(puzzle) if check(_run(path, record), record).passed]
+    others = [path for path in alternatives(puzzle) if check(run_of_file(path, puzzle), record).passed]
     return (reference(puzzle), *others)
 
 
@@ -119,7 +113,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
 def _figures(path: Path, record: Puzzle) -> Figures | str:
     """Return what one of our solutions takes; or in a line why it is not correct there."""
     try:
-        trace = _run(path, record)
+        trace = run_of_file(path, record.id, **{name: getattr(record, name) for name in AtSize._fields})
     except (PuzzleError, ValueError, LookupError, ArithmeticError) as error:
         return str(error).partition("\n")[0]
     verdict = check(trace, record)
@@ -127,19 +121,6 @@ def _figures(path: Path, record: Puzzle) -> Figures | str:
         return (verdict.faults or verdict.notes or ("it does not count",))[0].partition("\n")[0]
     events = sum(len(program.events) for program in trace.programs)
     return Figures(verdict.time, verdict.memory, verdict.sent, events)
-
-
-def reference_run(puzzle: str) -> Trace:
-    """Return the run of our own solution at the puzzle's size."""
-    return _run(reference(puzzle), PUZZLES[puzzle])
-
-
-def _run(path: Path, record: Puzzle) -> Trace:
-    size = {name: getattr(record, name) for name in AtSize._fields}
-    with redirect_stdout(io.StringIO()):
-        models = simulate(load_function(path, record.id), puzzle=record.id, **size)
-    assert not isinstance(models, Unsolved), "a solution of ours is solved"
-    return Trace.of(models)
 
 
 def _bound(record: Puzzle) -> Figures:
@@ -188,7 +169,6 @@ def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
 
 
 def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
-    """Yield sizes near the puzzle's own."""
 
     def near(number: int) -> int:
         """From half of a number to one and a half of it, and a little more for small ones."""
@@ -306,24 +286,23 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     hidden: list[Result] = []
     schedule: Schedule | None = None
     with isolation.one_after_another():
-        trial = _Trial(source.only(record.id), isolation, limits)
         if record.is_function:
-            own, answered = trial.answers(_Asked(record, words))
-            if answered:
-                sets = zip(required.seeds, required.sizes, strict=True)
-                hidden = [trial.answers(_Asked(record, elsewhere), seed)[0] for seed, elsewhere in sets]
+            ask = partial(isolation.answers, source, record.id, limits=limits)
+            own, ended = _answered(_Asked(record, words), ask)
+            for seed, elsewhere in zip(required.seeds, required.sizes, strict=True) if ended else ():
+                hidden.append(_answered(_Asked(record, elsewhere), ask, seed)[0])
         else:
-            own, sent = trial.run(_Asked(record, words, required.need, required.events[0], f"{required.key} own"))
-            if sent is not None and sent.outcome == "trace":
-                for number, at in enumerate(required.hidden):
-                    need = None if required.need is None else at.goals[0].name
-                    name, size = f"{required.key} {number}", AtSize(*at.size, at.mesh, at.costs)
-                    asked = _Asked(at, required.sizes[number], need, required.events[number + 1], name, size)
-                    hidden.append(trial.run(asked)[0])
+            run = partial(isolation.run, source, record.id, limits=limits)
+            own, sent = _ran(_Asked(record, words, required.need, required.events[0], f"{required.key} own"), run)
+            for number, at in enumerate(required.hidden if sent is not None and sent.outcome == "trace" else ()):
+                need = None if required.need is None else at.goals[0].name
+                name, size = f"{required.key} {number}", AtSize(*at.size, at.mesh, at.costs)
+                asked = _Asked(at, required.sizes[number], need, required.events[number + 1], name, size)
+                hidden.append(_ran(asked, run)[0])
             if sent is not None and sent.trace is not None:
                 schedule = _schedules.get(sent.schedule) or schedule_of(sent.trace)
                 if len(schedule.packed) <= 2**18:
-                    _keep(_schedules, sent.schedule, schedule)
+                    keep_latest(_schedules, sent.schedule, schedule)
                 own = replace(own, schedule=schedule.digest)
     elsewhere, state = {result.state for result in hidden}, own.state
     if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
@@ -338,7 +317,7 @@ def reference_result(required: Required) -> Judged | None:
     record = required.record
     if record.is_function:
         return None
-    trace = reference_run(record.id)
+    trace = run_of_file(reference(record.id), record.id)
     schedule = schedule_of(trace)
     own = replace(_checked(trace, _Asked(record, _own_words(record), required.need))[0], schedule=schedule.digest)
     return Judged(Score(record.id, own.state, own), schedule)
@@ -356,69 +335,58 @@ _verdicts: dict[tuple[str, str], Result] = {}
 _schedules: dict[str, Schedule] = {}  # of Traces, by their bytes
 
 
-def _keep(known: dict[Any, Any], key: object, value: object) -> None:
+def keep_latest(known: dict[Any, Any], key: object, value: object) -> None:
     """Keep something in mind; of too many the oldest goes."""
     known[key] = value
     if len(known) > 2048:
         del known[next(iter(known))]
 
 
-class _Trial(NamedTuple):
-    """The runs of one source."""
-
-    source: Source
-    isolation: Isolation
-    limits: Limits
-
-    def run(self, asked: _Asked) -> tuple[Result, Sent | None]:
-        """Return what came of a run, and what was sent, if that is worth keeping."""
-        sent = self.isolation.run(self.source, asked.record.id, asked.size, self.limits)
-        trace, key = sent.trace, (sent.schedule, asked.name)
-        programs = () if trace is None else trace.programs
-        events = sum(len(program.events) for program in programs)
-        moves = sum(len(program.moves) for program in programs)
-        most = 20 * asked.events + 20
-        if events > most or moves > 5 * most:  # more than any answer needs, and a check would take minutes
-            done = counted(events, "operation", ",") if events > most else f"{moves:,} changes of its stores"
-            why = f"{asked.record.id} records {done}, and our own solution {asked.events:,} operations"
-            fix = "\n  fix:      look for a loop that does the same again and again"
-            return asked.result("failed", why + fix), None
-        if sent.outcome != "trace" or trace is None:
-            return asked.unanswered(sent), sent
-        if key not in _verdicts:
-            try:
-                result, is_clear = _checked(trace, asked)
-            except Exception as error:
-                return asked.unjudged(error), sent
-            if not is_clear:
-                return result, sent
-            _keep(_verdicts, key, result)
-        return _verdicts[key], sent
-
-    def answers(self, asked: _Asked, seed: str | None = None) -> tuple[Result, bool]:
-        """Return what came of asking a plain function its record's inputs, or a seed's; and whether it answered."""
-        record, answered = asked.record, False
-
-        def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
-            nonlocal answered
-            sent = self.isolation.answers(self.source, record.id, inputs, self.limits)
-            if sent.outcome != "answers":
-                raise _Silent(sent)
-            answered = True
-            return sent.answers
-
+def _ran(asked: _Asked, run: Callable[..., Sent]) -> tuple[Result, Sent | None]:
+    """Return what came of a run, and what was sent, if that is worth keeping."""
+    sent = run(size=asked.size)
+    trace, key = sent.trace, (sent.schedule, asked.name)
+    programs = () if trace is None else trace.programs
+    events, moves = (sum(map(len, part)) for part in ([p.events for p in programs], [p.moves for p in programs]))
+    most = 20 * asked.events + 20
+    if events > most or moves > 5 * most:  # more than any answer needs, and a check would take minutes
+        done = counted(events, "operation", ",") if events > most else f"{moves:,} changes of its stores"
+        why = f"{asked.record.id} records {done}, and our own solution {asked.events:,} operations"
+        return asked.result("failed", why + "\n  fix:      look for a loop that does the same again and again"), None
+    if sent.outcome != "trace" or trace is None:
+        return asked.unanswered(sent), sent
+    if key not in _verdicts:
         try:
-            if seed is None:
-                count, failure = first_failure(record.table, record.draws, _judge_of(record.id), ask)
-            else:
-                count, failure = first_failure((), min(record.draws, INPUTS), _judge_of(record.id), ask, seed)
-            faults = () if failure is None else (str(wrong_answer(record.id, failure, record.fix)),)
-            verdict = FunctionVerdict(record.id, count, faults)
-            return asked.result("passed" if verdict.correct else "failed", verdict.text()), answered
-        except _Silent as silent:
-            return asked.unanswered(silent.sent), answered
+            result, is_clear = _checked(trace, asked)
         except Exception as error:
-            return asked.unjudged(error), answered
+            return asked.unjudged(error), sent
+        if not is_clear:
+            return result, sent
+        keep_latest(_verdicts, key, result)
+    return _verdicts[key], sent
+
+
+def _answered(asked: _Asked, ask: Callable[..., Sent], seed: str | None = None) -> tuple[Result, bool]:
+    """Return what came of asking a plain function its record's inputs, or a seed's; and whether it came to its end."""
+    record = asked.record
+
+    def answers(inputs: Sequence[Given]) -> Sequence[Answer]:
+        sent = ask(inputs)
+        if sent.outcome != "answers":
+            raise _Silent(sent)
+        return sent.answers
+
+    # The table is a part of the puzzle; other inputs are drawn for each seed.
+    told = (record.table, record.draws) if seed is None else ((), min(record.draws, INPUTS))
+    try:
+        count, failure = first_failure(*told, _judge_of(record.id), answers, SEED if seed is None else seed)
+        faults = () if failure is None else (str(wrong_answer(record.id, failure, record.fix)),)
+        verdict = FunctionVerdict(record.id, count, faults)
+        return asked.result("passed" if verdict.correct else "failed", verdict.text()), True
+    except _Silent as silent:
+        return asked.unanswered(silent.sent), False
+    except Exception as error:
+        return asked.unjudged(error), True
 
 
 class _Silent(Exception):

@@ -33,8 +33,6 @@ from lib.suite.course.solutions import files_of, run_of_file
 from lib.suite.grade.gradebook import Gradebook, schedule_of
 from lib.suite.submissions.load import source_in
 
-# -- mistakes ------------------------------------------------------------------------------------------------------
-
 RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
 # A message that begins with the place in a file, and what it says of it, without the student's line.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")

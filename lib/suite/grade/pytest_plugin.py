@@ -4,13 +4,9 @@
     pytest --puzzles ann.ipynb -k fsdp      ann.ipynb::test_puzzle[fsdp], and [fsdp-8x2x8] for another size
 
 judges as `puzzles grade` does, in isolation, and imports nothing from the folders that it reads: no conftest.py, no
-package, no test_*.py, no test*.txt. Without `--puzzles`, this plugin changes nothing.
-
-    PUZZLES_GRADING=1 pytest --nbval-lax notebooks/
-
-runs notebooks instead, cell by cell, with nbval: a cell fails for what is unsolved, not correct or not within the goal
-(see `lib.errors.graded`). TEACHING.md says what that does not protect from: all that a student's code does to its own
-process. Both may be given at once.
+package, no test_*.py. With PUZZLES_GRADING=1, `pytest --nbval-lax notebooks/` runs notebooks instead, cell by cell: a
+cell fails for what is unsolved, not correct or not within the goal (`lib.errors.graded`). TEACHING.md says what that
+does not protect from: all that a student's code does to its own process.
 """
 
 from __future__ import annotations

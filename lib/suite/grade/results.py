@@ -1,12 +1,9 @@
 """What grading leaves in its folder for other programs: two files, and what a platform takes back.
 
-scores.csv has a row for each student, for a spreadsheet: columns of the student; of each puzzle in turn, called after
-it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold); the name of the file in feedback/, what people wrote, and
-notes; and further columns of the roster. It is UTF-8 with a byte order mark, without which Excel takes names for
-another encoding. What begins like a formula has an apostrophe before it: no spreadsheet runs what a student is called.
-
-upload.csv is the roster with the points in one of its columns: Moodle's worksheet, the gradebook of Canvas and the
-grades of Brightspace go back as they came. feedback.zip has the pages under the names that the platform gave.
+scores.csv has a row for each student (COLUMNS says what is told of a puzzle). It is UTF-8 with a byte order mark,
+without which Excel takes names for another encoding. What begins like a formula has an apostrophe before it. upload.csv
+is the roster with the points in one of its columns, and feedback.zip has the pages under the names that the platform
+gave.
 """
 
 from __future__ import annotations
@@ -27,8 +24,6 @@ from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score
 from lib.suite.grade.intake.roster import Roster, neutral
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.submissions.source import STATES
-
-# -- names ---------------------------------------------------------------------------------------------------------
 
 LONGEST: Final = 40  # letters of a name that a person can recognise; the digest behind it tells names apart
 DIGITS: Final = 8
@@ -69,18 +64,14 @@ class Column:
     of: Callable[[Score, Asked, Mark], Cell]
 
 
+def _hidden_passed(score: Score, asked: Asked, mark: Mark) -> Cell:
+    return score.hidden_passed if asked.hidden else None
+
+
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("", f"its state: {', '.join([*STATES][:-1])} or {[*STATES][-1]}", lambda s, _, __: s.state),
-    Column(
-        "goal",
-        "the best goal reached at the puzzle's own size",
-        lambda s, _, __: s.own.goals[-1] if s.own.goals else None,
-    ),
-    Column(
-        "hidden passed",
-        "hidden sizes, or sets of inputs, that passed",
-        lambda s, a, _: s.hidden_passed if a.hidden else None,
-    ),
+    Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: [None, *s.own.goals][-1]),
+    Column("hidden passed", "hidden sizes, or sets of inputs, that passed", _hidden_passed),
     Column("hidden of", "hidden sizes, or sets of inputs, that are asked", lambda s, a, _: len(a.hidden) or None),
     Column("time", "when a correct run ends, in time units", lambda s, _, __: s.own.time),
     Column("memory", "elements on the rank with the highest peak", lambda s, _, __: s.own.memory),
@@ -111,9 +102,6 @@ def csv_of(book: Gradebook) -> str:
                 row[number] = int(cell)
         writer.writerow(neutral(cell) if isinstance(cell, str) else cell for cell in row)
     return "\ufeff" + text.getvalue()
-
-
-# -- files ---------------------------------------------------------------------------------------------------------
 
 
 def write_results(book: Gradebook, out: str | Path) -> list[Path]:

@@ -1,19 +1,18 @@
 """Has students' functions run in limited processes, and reads what they send as data.
 
-The process is a child of a server where the system has all that this needs, and else a fresh Python. There is a limit
-on the time by the clock on the wall; on Linux and macOS on processor time, on memory (Linux), and on the size of files,
-too. What a fresh Python starts ends with it, unless it leaves its session.
+There is a limit on the time by the clock on the wall; on Linux and macOS on processor time, on memory (Linux), and on
+the size of files, too. What a fresh Python starts ends with it, unless it leaves its session.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import select
 import signal
 import socket
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Collection, Generator, Sequence
@@ -29,10 +28,9 @@ from lib.files import ROOT, child_environment
 from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
 from lib.suite.isolation.running import DEAF, FEATURES, GRACE, endless, schedules_below
 from lib.suite.submissions.function_check import sources_below
-from lib.suite.submissions.source import Source
-from lib.suite.submissions.table import Given, encode
-
-# -- a fresh Python ------------------------------------------------------------------------------------------------
+from lib.suite.submissions.load import extract
+from lib.suite.submissions.source import Source, SourceError
+from lib.suite.submissions.table import Given
 
 LIMIT = 10.0  # seconds that a function may run
 OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, files=4096)
@@ -44,12 +42,12 @@ def run_of(file: Path, puzzle: str, *, limit: float = LIMIT, **size: Any) -> Sen
     """Simulate the function `puzzle` of a notebook or .py; `size` are ranks, layers, batches and a mesh, where they are
     not the puzzle's. Nothing is raised for anything that the function does."""
     limits = replace(OWN, seconds=limit, sent=OWN.written if size else OWN.sent)
-    return ask(Request(puzzle, limits, str(file), lines=fixes.are_shown(), **size))
+    return ask(Request(puzzle, limits, str(file), lines=fixes.are_shown(), size=size))
 
 
 def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
     """Have the function `puzzle` of a notebook or .py answer inputs. Nothing is raised for anything that it does."""
-    request = Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=[encode(given) for given in inputs])
+    request = Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=inputs)
     return _counted(ask(request), request)
 
 
@@ -65,7 +63,7 @@ def ask(request: Request, **environment: str) -> Sent:
     """Start a Python for a request, with more variables in its environment, and read what it leaves."""
     # The files have no names: the student's code cannot put anything else there, such as a pipe that never ends.
     with TemporaryFile() as asked, TemporaryFile() as told, TemporaryFile() as noise:
-        asked.write(request.to_bytes())
+        pickle.dump(request, asked)
         asked.seek(0)
         process = Popen(
             # -P: a file of the student's called random.py is not to take the place of Python's own.
@@ -95,7 +93,7 @@ def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
     noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
     said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
     if "Timeout (" in said and status == 1:  # it was too busy to say so itself, and faulthandler wrote where it is
-        name = Path(request.file if request.source is None else request.source[2]).name
+        name = Path(request.file if request.extract is None else request.extract.file).name
         trace = said.rpartition("Timeout (")[2]
         found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', trace)
         return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
@@ -122,14 +120,13 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "
 
 class Isolation(AbstractContextManager["Isolation"]):
     """Runs functions in limited children. Its server starts when it is first needed, and ends with this process,
-    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it. One run
-    at a time: threads wait for each other. A process that was forked from this one needs one of its own."""
+    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it. It is for
+    one thread; a process that was forked from this one needs one of its own."""
 
     def __init__(self, without: Collection[str] = ()) -> None:
         self._without = frozenset(without)
         self._server: _Server | None = None
         self._failed = "server" in self._without or sys.platform != "linux"
-        self._lock = threading.Lock()
         self._keeps = False
 
     def __exit__(self, *_: object) -> None:
@@ -137,8 +134,9 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     def close(self) -> None:
         """End the server, and all that runs there. The next run starts another one."""
-        with self._lock:
-            self._end()
+        if self._server is not None:
+            self._server.close()
+        self._server = None
 
     @contextmanager
     def one_after_another(self) -> Generator[None]:
@@ -149,10 +147,9 @@ class Isolation(AbstractContextManager["Isolation"]):
             yield
         finally:
             self._keeps = False
-            with self._lock:
-                if self._server is not None and self._server.owner == os.getpid():
-                    with suppress(OSError), self._or_end():
-                        self._server.leave()
+            if self._server is not None and self._server.owner == os.getpid():
+                with suppress(OSError), self._or_end():
+                    self._server.leave()
 
     @contextmanager
     def _or_end(self) -> Generator[None]:
@@ -160,41 +157,47 @@ class Isolation(AbstractContextManager["Isolation"]):
         try:
             yield
         except BaseException:
-            self._end()
+            self.close()
             raise
 
     @property
     def features(self) -> tuple[str, ...]:
         """Return what keeps the runs apart on this system, in words."""
-        with self._lock:
-            server = self._started()
-            return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
+        server = self._started()
+        return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
 
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
         """Simulate the function of a puzzle in a source, at the puzzle's size or at another one. A Trace comes back
         only if it is of the run that was asked for. Nothing is raised for anything that the source does."""
-        sent = self._ask(_request(source, puzzle, limits, size))
+        sent = self._ask(source, puzzle, limits, size={} if size is None else size._asdict())
         if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
             return sent
         return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)
 
     def answers(self, source: Source, puzzle: str, inputs: Sequence[Given], limits: Limits | None = None) -> Sent:
         """Have the plain function of a puzzle in a source answer inputs: as many answers, or it failed."""
-        request = replace(_request(source, puzzle, limits), inputs=[encode(given) for given in inputs])
-        return _counted(self._ask(request), request)
+        return self._ask(source, puzzle, limits, inputs=inputs)
 
-    def _ask(self, request: Request) -> Sent:
-        with self._lock:
-            for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
-                server = self._started()
-                if server is None:
-                    return ask(request, PYTHONHASHSEED="0")
-                with suppress(OSError), self._or_end():
-                    sent = server.ask(request)
-                    if not self._keeps:
-                        server.leave()
-                    return sent
-            return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
+    def _ask(self, source: Source, puzzle: str, limits: Limits | None, **asked: Any) -> Sent:
+        try:
+            found = extract(source, puzzle)
+        except SourceError as error:
+            return Sent("source", str(error))
+        ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
+        request = Request(puzzle, limits or Limits(), extract=found, **ours, **asked)
+        return _counted(self._answered(request), request)
+
+    def _answered(self, request: Request) -> Sent:
+        for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
+            server = self._started()
+            if server is None:
+                return ask(request, PYTHONHASHSEED="0")
+            with suppress(OSError), self._or_end():
+                sent = server.ask(request)
+                if not self._keeps:
+                    server.leave()
+                return sent
+        return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
 
     def _started(self) -> _Server | None:
         if self._server is not None and self._server.owner != os.getpid():
@@ -206,17 +209,6 @@ class Isolation(AbstractContextManager["Isolation"]):
             except OSError:
                 self._failed = True
         return self._server
-
-    def _end(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._server = None
-
-
-def _request(source: Source, puzzle: str, limits: Limits | None, size: AtSize | None = None) -> Request:
-    code = [source.cells, source.modules, source.name, source.needs and [sorted(names) for names in source.needs]]
-    ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
-    return Request(puzzle, limits or Limits(), source=code, **ours, **{} if size is None else size._asdict())
 
 
 class _Server:
@@ -295,7 +287,6 @@ class _Server:
         return sent or _vanished(request, status, self._noise)
 
     def _fork(self, request: Request) -> _Child:
-        """Have the server begin a child."""
         self._noise.truncate(0)
         ours, theirs = socket.socketpair()
         with theirs:
@@ -316,7 +307,6 @@ class _Server:
         return int(self._heard(ANSWER))
 
     def _heard(self, seconds: float) -> str:
-        """Wait for the next message of the server."""
         self._control.settimeout(seconds)
         message = self._control.recv(4096)
         if not message:
@@ -334,7 +324,7 @@ class _Child:
         """Return whether it can be asked this, too: of the same function, and nothing has come since it answered. What
         one function leaves behind must not reach another: what came of it goes to all who have the same source."""
         first = self._first
-        same = (request.puzzle, request.limits, request.source) == (first.puzzle, first.limits, first.source)
+        same = (request.puzzle, request.limits, request.extract) == (first.puzzle, first.limits, first.extract)
         return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
 
     def answer(self, request: Request) -> tuple[bytes, bool]:
@@ -345,7 +335,7 @@ class _Child:
         begun, lines = time.monotonic(), 0
         self.link.settimeout(seconds)
         with suppress(OSError):  # it may have ended, and it may take the request too slowly
-            self.link.sendall(request.to_bytes() + b"\n")
+            self.link.sendall(pickle.dumps(request))
         while lines < LINES and len(said) <= most:
             left = begun + seconds + min(DEAF, seconds) + SHORT - time.monotonic()
             if left <= 0:  # however much of what comes by and by is there already

@@ -1,6 +1,7 @@
-"""What a limited process is asked, and what it sends back: both are data, and this is the only place that reads it.
+"""What a limited process is asked, and what it sends back.
 
-What it sends are two lines of JSON. The first is the Trace (null where there is none), without the places in the
+A request is a pickle: only processes of ours send one. What comes back is anybody's, and read here alone, as data.
+It is two lines of JSON. The first is the Trace (null where there is none), without the places in the
 source: equal schedules give equal lines, and one that was read before is not read again. The second is the rest.
 """
 
@@ -8,28 +9,27 @@ from __future__ import annotations
 
 import io
 import json
-from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from lib.cluster.costs import Costs, costs_from
-from lib.cluster.mesh import Mesh, mesh_from
+from lib.cluster.costs import Costs
+from lib.cluster.mesh import Mesh
 from lib.errors.source_lines import Place
 from lib.puzzles.goals import Size
 from lib.puzzles.records import PUZZLES
-from lib.suite.submissions.table import Answer, decode, encode
+from lib.suite.submissions.load import Extract
+from lib.suite.submissions.table import Answer, Given, decode, encode
 from lib.trace.trace import Trace
-
-# -- messages ------------------------------------------------------------------------------------------------------
 
 QUESTIONS: Final = 16
 """Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000  # characters of what a function prints that are kept
 MORE = "\n(and more)"
-KNOWN, KNOWN_BYTES = 64, 2**20  # schedules that are kept to be known again, and the most bytes of one of them
+KNOWN = 2**20  # bytes of a schedule that is kept to be known again, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ class Limits:
 class Request:
     """A request to a process: to run a function at a size (None: the puzzle's), or to answer inputs.
 
-    The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `inputs` are in
-    the form of `lib.suite.submissions.table.encode`.
+    The function is that of a `file`, or taken out of one already (`extract`). `size` has what is not the puzzle's.
 
     Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
     `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had. `lines`: the
@@ -61,30 +60,12 @@ class Request:
     puzzle: str
     limits: Limits
     file: str = ""
-    source: Any = None
+    extract: Extract | None = None
     solutions: Mapping[str, str] | None = None
     schedules: Mapping[str, str] | None = None
-    ranks: int | None = None
-    layers: int | None = None
-    batches: int | None = None
-    mesh: Mesh | None = None
-    costs: Costs | None = None
-    inputs: list[Any] | None = None
+    size: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Sequence[Given] | None = None
     lines: bool = False
-
-    def to_bytes(self) -> bytes:
-        """Return it as JSON."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)} | {"limits": asdict(self.limits)}
-        return json.dumps(data, separators=(",", ":"), default=lambda part: part.to_json()).encode()
-
-
-def request_from(content: bytes) -> Request:
-    """Return the request of a process of ours."""
-    data: dict[str, Any] = json.loads(content)
-    data["limits"] = Limits(**data["limits"])
-    data["mesh"] = data["mesh"] and mesh_from(data["mesh"])
-    data["costs"] = data["costs"] and costs_from(data["costs"])
-    return Request(**data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +139,10 @@ def read(content: bytes, request: Request) -> Sent | None:
         if outcome == ("trace" if request.inputs is not None else "answers"):
             return None
         text, printed = _text(text), _text(printed, MAX_PRINTED + len(MORE))
-        digest, trace = ("", None) if first == b"null" else _known(first)
-        if trace is not None:
-            trace = _with_places(trace, places, lines)
+        digest, trace = "", None
+        if first != b"null":
+            digest, read_trace = sha256(first).hexdigest(), _trace_in if len(first) <= KNOWN else _trace_in.__wrapped__
+            trace = _with_places(read_trace(first), places, lines)
         if outcome == "trace" and (trace is None or trace.error is not None):
             return None
         answers = tuple(Answer(decode(value), *map(_text, [raised, why, at])) for value, raised, why, at in told)
@@ -177,21 +159,13 @@ def _text(value: Any, most: int = MAX_TEXT) -> str:
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _known(content: bytes) -> tuple[str, Trace]:
-    """The Trace in some bytes, and their name. What was read before is the same, whoever has sent it."""
+@lru_cache(maxsize=64)
+def _trace_in(content: bytes) -> Trace:
+    """Read a Trace. What was read before is the same, whoever has sent it."""
     from lib.trace.json_format import parse
     from lib.trace.validation import decode as trace_from  # here and not above: only a schedule has one
 
-    digest = sha256(content).hexdigest()
-    trace = _traces.pop(digest, None) or trace_from(parse(content))
-    if len(content) <= KNOWN_BYTES:
-        _traces[digest] = trace
-        if len(_traces) > KNOWN:
-            _traces.popitem(last=False)
-    return digest, trace
-
-
-_traces: OrderedDict[str, Trace] = OrderedDict()
+    return trace_from(parse(content))
 
 
 def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
@@ -236,13 +210,10 @@ def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | No
     asked = size or AtSize(*record.size)
     mesh = record.mesh if asked.mesh is None and asked.ranks == record.ranks else asked.mesh
     asked = asked._replace(mesh=mesh, costs=asked.costs or record.costs)
+    theirs, ours = (one and one.to_json() for one in (trace.mesh, mesh))
     rows = (
         (Size.of(trace) != Size.of(asked), Size.of(asked).words(), Size.of(trace).words()),
-        (
-            (mesh and mesh.to_json()) != (trace.mesh and trace.mesh.to_json()),
-            mesh or "no mesh",
-            trace.mesh or "no mesh",
-        ),
+        (theirs != ours, mesh or "no mesh", trace.mesh or "no mesh"),
         (trace.costs != asked.costs, "the costs of the simulator that was asked", "others"),
         (bool(trace.padding), "no padding", f"{trace.padding} batches of it"),
         (trace.descriptions != record.described(trace.layers), "the layers that the puzzle has", "others"),

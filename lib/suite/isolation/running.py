@@ -1,18 +1,14 @@
 """What limited processes do: each runs a student's function within its limits, and writes down what came of it.
 
-A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it. The solutions
-of other puzzles and the schedules of `lib.schedules` that the answer to a puzzle is itself given come with the request,
-as text. Of a module these are the functions that the answer uses; what else is imported of it says, when it is called,
-that it is not to be had.
+A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it: the solutions
+and schedules that the answer to a puzzle is itself given come with the request, as text; what else is imported of their
+modules says, when it is called, that it is not to be had.
 
 The process is a fresh Python (`main`), or a child of a server (`serve`), which forks it, ends what it leaves, and says
 how it ended. The server reads no source: its memory is that of every child, so it must never hold anything of a
-student's. The child itself reads the requests and sends the results, on a socket of its own that comes with the order
-to fork. The server ends when nobody is left who could ask, however they ended, and with it all that it has started.
-
-A child puts up the walls around itself when it knows its limits from the first request. It answers what is asked of one
-function, one size after the other, loaded anew for each: to fork costs as much as four runs, most of it for memory that
-a process touches first.
+student's. It ends when nobody is left who could ask, and with it all that it has started. A child puts up the walls
+when it knows its limits from the first request, and answers what is asked of one function, loaded anew for each size:
+to fork costs as much as four runs, most of it for memory that a process touches first.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ import importlib.abc
 import importlib.util
 import math
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -37,7 +34,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -48,21 +44,19 @@ from lib.errors.wording import message_of
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Printed, Unsolved, simulate
-from lib.suite.isolation.messages import QUESTIONS, AtSize, Kept, Limits, Request, Sent, request_from, written
-from lib.suite.submissions.function_check import answering, building_on, where
+from lib.suite.isolation.messages import QUESTIONS, Kept, Limits, Request, Sent, written
+from lib.suite.submissions.function_check import answering, build_on, where
 from lib.suite.submissions.gap import BuildError
-from lib.suite.submissions.load import function_of, load_function
+from lib.suite.submissions.load import function_of, load_function, run_extract
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import Program
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.statements import SourceError, statements
-from lib.suite.submissions.table import ask_here, decode
+from lib.suite.submissions.table import ask_here
 from lib.trace.trace import Trace, freeze
 
 if TYPE_CHECKING:
     from lib.suite.isolation.walls import Walls
-
-# -- running -------------------------------------------------------------------------------------------------------
 
 GRACE = 10.0  # seconds more, to start Python and to end by itself, before a process is ended from outside
 DEAF = 1.0
@@ -73,7 +67,7 @@ the function itself had."""
 def main() -> NoReturn:
     """Answer the request that comes on standard input on what was standard output, in a fresh Python."""
     with open(0, "rb", closefd=False) as file:
-        request = request_from(file.read())
+        request = pickle.load(file)
     result, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -141,29 +135,23 @@ def _run(request: Request) -> Sent:
                 import_module(name)
             if not isinstance(sys.meta_path[0], _Given):
                 sys.meta_path.insert(0, _Given(request.schedules))
-        with nullcontext() if request.solutions is None else building_on(request.solutions):
-            if request.source is None:
-                function = load_function(request.file, request.puzzle)
-            else:
-                cells, modules, name, needs = request.source
-                needed = None if needs is None else (frozenset(needs[0]), frozenset(needs[1]))
-                source = Source(tuple(map(tuple, cells)), tuple(map(tuple, modules)), name, needed)
-                function = function_of(source, request.puzzle)
-            if request.inputs is not None:
-                inputs = [tuple(decode(given)) for given in request.inputs]
-                with answering(request.puzzle):
-                    return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
-            size = {name: getattr(request, name) for name in AtSize._fields}
-            models = simulate(function, puzzle=request.puzzle, **size)
-            if isinstance(models, Unsolved):
-                return Sent("unsolved")
-            wrong, record = None, PUZZLES[request.puzzle]
-            if record.variants and request.ranks is None:  # what is refused is no run that could be judged
-                from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
+        if request.solutions is not None:
+            build_on(request.solutions)
+        found = request.extract
+        function = run_extract(found) if found is not None else load_function(request.file, request.puzzle)
+        if request.inputs is not None:
+            with answering(request.puzzle):
+                return Sent("answers", answers=tuple(ask_here(function, where)(request.inputs)))
+        models = simulate(function, puzzle=request.puzzle, **request.size)
+        if isinstance(models, Unsolved):
+            return Sent("unsolved")
+        wrong, record = None, PUZZLES[request.puzzle]
+        if record.variants and request.size.get("ranks") is None:  # what is refused is no run that could be judged
+            from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
 
-                wrong = wrong_with(function, record)
-            outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
-            return Sent(outcome, text, trace=Trace.of(models))
+            wrong = wrong_with(function, record)
+        outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
+        return Sent(outcome, text, trace=Trace.of(models))
     except NotSolved:
         return Sent("unsolved")
     except (SourceError, BuildError) as error:
@@ -340,7 +328,7 @@ def _warm_up() -> None:
 
 
 def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
-    """Answer the requests that come on a socket, each a line, as long as some come."""
+    """Answer the requests that come on a socket, as long as some come."""
     from lib.suite.isolation.walls import DEATH_SIGNAL, prctl
 
     try:
@@ -348,14 +336,14 @@ def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
         os.setsid()
         os.dup2(noise, 2)
         os.close(noise)
-        with socket.socket(fileno=sock) as link:
-            lines = link.makefile("rb")
-            first = next(lines)
-            limits = request_from(first).limits
-            limit(replace(limits, seconds=limits.seconds * QUESTIONS))
+        with socket.socket(fileno=sock) as link, link.makefile("rb") as asked:
+            request: Request = pickle.load(asked)
+            limit(replace(request.limits, seconds=request.limits.seconds * QUESTIONS))
             walls.enter(folder)
-            for line in chain([first], lines):
-                answer(request_from(line), lambda content: link.sendall(content + b"\n"))
+            with suppress(EOFError):  # nobody asks any more
+                while True:
+                    answer(request, lambda content: link.sendall(content + b"\n"))
+                    request = pickle.load(asked)
         os._exit(0)
     finally:
         os._exit(70)

@@ -1,15 +1,11 @@
 """What Linux has to keep a process apart: bubblewrap around all of them, and in each one Landlock and seccomp.
 
 bubblewrap, where it is installed, leaves no other process in sight, no network, and a file system in which little lies
-and nothing can be written but one small folder. It needs namespaces, which a system or a container may forbid.
-
-Landlock says which files a process may read and write, and that it reaches no process and no network outside.
-
-seccomp refuses all system calls but those in ALLOWED, as "not permitted"; calls that are newer than all libraries know
-are "not implemented", as on an older kernel, so that libraries do it the old way. No process is made, no program
-started, no socket opened, nobody but oneself is signalled, traced or read, nothing is mounted, and no namespace
-entered. No file gets other rights or times, and none is emptied by its name: Landlock, or an older one, lets that pass
-for all files of the same user.
+and nothing can be written but one small folder. It needs namespaces, which a system or a container may forbid. Landlock
+says which files a process may read and write, and that it reaches no process and no network outside. seccomp refuses
+all system calls but those in ALLOWED; calls that are newer than all libraries know are "not implemented", as on an
+older kernel. No file gets other rights or times, and none is emptied by its name: Landlock, or an older one, lets that
+pass for all files of the same user.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -33,8 +32,8 @@ WIDE = 100  # characters of an answer of which all is shown, and not only what d
 _asked: list[str] = []
 """The puzzles to which a student's functions are answering at this moment. No context variable: it holds in the threads
 and contexts that such a function starts, too."""
-_ours: ContextVar[Mapping[str, str] | None] = ContextVar("ours", default=None)
-"""The sources of ours that are to be had; None: all that lie in solutions/."""
+_given: list[Mapping[str, str]] = []
+"""In a process that grades the sources of ours that are to be had; else empty: all that lie in solutions/."""
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
@@ -71,14 +70,9 @@ def answering(puzzle: str) -> Generator[None]:
         _asked.remove(puzzle)
 
 
-@contextmanager
-def building_on(ours: Mapping[str, str]) -> Generator[None]:
-    """Let these sources be the only functions of ours that are to be had, as where solutions/ cannot be read."""
-    before = _ours.set(ours)
-    try:
-        yield
-    finally:
-        _ours.reset(before)
+def build_on(ours: Mapping[str, str]) -> None:
+    """Let these sources be the only functions of ours that are to be had in this process, from now on."""
+    _given[:] = [ours]
 
 
 @cache
@@ -100,26 +94,20 @@ def sources_below(puzzle: str) -> Mapping[str, str]:
 def solution_of(puzzle: str) -> Callable[..., Any]:
     """Return our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
     PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""
-    _solution(puzzle)
-    return _guarded(puzzle, lambda: _solution(puzzle))
-
-
-@cache
-def _solution(puzzle: str) -> Callable[..., Any]:
-    if (ours := _ours.get()) is None:
-        return load_function(reference(puzzle), puzzle)
+    if not _given:
+        return _guarded(puzzle, load_function(reference(puzzle), puzzle))
+    ours = _given[0]
     if PUZZLES[puzzle].id not in ours:
         raise PuzzleError(
             f'solution_of("{puzzle}") is no part of this puzzle',
             expected="a function that finds the answer itself",
             fix=f"build on {' and '.join(ours)}" if ours else "write it yourself; nothing of ours is to be had here",
         )
-    return function_of(Source.of(reference(puzzle).name, ours[puzzle]), puzzle)
+    return _guarded(puzzle, function_of(Source.of(reference(puzzle).name, ours[puzzle]), puzzle))
 
 
-def _guarded(puzzle: str, ours: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """Wraps a function of ours, which `ours` gives at each call, so that it does not answer to somebody who is to find
-    the answer to the puzzle."""
+def _guarded(puzzle: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function of ours: it does not answer to somebody who is to find the answer to the puzzle."""
 
     def solution(*given: Any) -> Any:
         if puzzle in _asked:
@@ -128,7 +116,7 @@ def _guarded(puzzle: str, ours: Callable[[], Callable[..., Any]]) -> Callable[..
                 expected="a function that finds the answer itself",
                 fix="write it yourself; the hints go as far as nearly the code, and once it passes you can reveal ours",
             )
-        return ours()(*given)
+        return ours(*given)
 
     return solution
 
@@ -155,24 +143,22 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
 def judge_of(puzzle: str, source: Path) -> Judge:
     """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
-    load = cache(partial(load_function, source, puzzle))
-    load()
+    ours = _guarded(puzzle, load_function(source, puzzle))
     if (record := PUZZLES[puzzle]).kind == "plan":
         goal = record.goals[0]
         wanted = f"a plan of at most {goal.time:g} s a step and {goal.memory:g} GiB"
-        return Judge(_guarded(puzzle, load), _asked_once, partial(_accepts_plan, record), wanted=wanted)
+        return Judge(ours, _asked_once, partial(_accepts_plan, record), wanted=wanted)
     more: dict[str, Any] = {}
     for name in ("inputs", "accepts", "picture"):
         with suppress(SourceError):
             more[name] = load_function(source, f"{puzzle}_{name}")
-    return Judge(_guarded(puzzle, load), **more)
+    return Judge(ours, **more)
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------
 
 
 def _asked_once() -> Generator[Given]:
-    """Give the only input of a function that is to give a plan: none."""
     yield ()
 
 
@@ -275,7 +261,6 @@ def _what_differs(mine: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _points(value: Any) -> list[float]:
-    """Return the numbers with a point in an answer."""
     parts: dict[str, Callable[[], Iterable[Any]]] = {"a dict": lambda: value.values(), "a list": lambda: value}
     if (kind := _kind(value)) in parts:
         return [found for part in parts[kind]() for found in _points(part)]
@@ -304,7 +289,6 @@ def _shown(value: Any) -> str:
 
 
 def _by_size(key: object) -> tuple[int, str]:
-    """Orders keys of a dict: numbers by size."""
     return len(repr(key)), repr(key)
 
 

@@ -5,29 +5,31 @@ What somebody wrote runs here: in a process that may come to harm, unless the co
 
 from __future__ import annotations
 
-import ast
 import builtins
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
 import linecache
+import marshal
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
+from itertools import islice
 from pathlib import Path, PurePath
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.submissions.locations import is_source
-from lib.suite.submissions.needed import Needed
+from lib.suite.submissions.needed import Unit
 from lib.suite.submissions.source import Source, SourceError, program_of
-from lib.suite.submissions.statements import FLAGS, Broken, Cell, Statement, broken_line, names_of, statements
+from lib.suite.submissions.statements import Broken, Cell, broken_line
 
 Notebook = dict[str, Any]  # a notebook as JSON: its cells, its metadata
 
@@ -87,75 +89,116 @@ def source_in(file: Path) -> Source:
 def function_of(source: Source, name: str) -> Callable[..., Any]:
     """Return the function `name`, with what it uses. This runs what somebody wrote, where that may come to harm.
     SourceError where it cannot be had."""
-    if source.needs is not None:
-        _importable(source.modules, source.name)
-        found = _run(Needed(name, _alone(source.cells), *source.needs, sure=True), source.cells, ())
-        if callable(found):
-            return found
+    return run_extract(extract(source, name))
+
+
+# -- one function, compiled ----------------------------------------------------------------------------------------
+
+MOST_WAYS = 20  # statements that may make a name a function, of which the last are tried
+
+
+class Step(NamedTuple):
+    """A statement to run: its marshalled code, or why it has none; its cell and line, and the names that it gives."""
+
+    code: bytes | SyntaxError
+    cell: str
+    line: int
+    gives: frozenset[str]
+
+
+class Way(NamedTuple):
+    """The steps after which a name may be a function; of what they need `names` and `missing`, as `Needed` has them."""
+
+    steps: tuple[Step, ...]
+    names: frozenset[str]
+    missing: frozenset[str]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """One function of a file, compiled with all that it uses: data that another process of ours runs, where nothing is
+    parsed again. `ways` begin with the last definition, and `otherwise` is what to say where none gives a function."""
+
+    name: str
+    file: str
+    cells: tuple[Cell, ...]
+    modules: tuple[Cell, ...]
+    ways: tuple[Way, ...]
+    broken: tuple[Broken, ...]
+    otherwise: SourceError
+
+
+@lru_cache(maxsize=1)  # one function is asked at several sizes
+def extract(source: Source, name: str) -> Extract:
+    """Take the function `name` out of a source, without running any of it. SourceError where there is none."""
     program = program_of(source.cells)
     if (broken := program.broken_after(name)) is not None:
         raise broken
-    _importable(source.modules, source.name)
+    ways: list[Way] = []
+    for needed in islice(program.needed(name), MOST_WAYS):
+        ways.append(Way(tuple(map(_step, needed.statements)), needed.names, needed.missing, needed.sure))
+        if needed.sure:
+            break
+    used = {step.cell for way in ways for step in way.steps}
+    cells = tuple(cell for cell in source.cells if cell[0] in used)
+    file = PurePath(source.name).name or "it"
+    instead = "what it defines cannot be called" if ways and ways[-1].sure else source.instead_of(name)
+    otherwise = SourceError(f"{file} defines no function {name!r}; {instead}", "renamed")
+    if program.broken and len(source.cells) == 1:
+        otherwise = program.broken[0].error
+    return Extract(name, source.name, cells, source.modules, tuple(ways), tuple(program.broken), otherwise)
+
+
+def _step(unit: Unit) -> Step:
+    code = unit.names.code
+    packed = marshal.dumps(code) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")
+    return Step(packed, unit.cell, unit.node.lineno, frozenset(unit.names.gives))
+
+
+def run_extract(found: Extract) -> Callable[..., Any]:
+    """Return the function. This runs what somebody wrote. SourceError where it cannot be had."""
+    _importable(found.modules, found.file)
+    for cell in found.cells:
+        _remember(*cell)
     why: SourceError | None = None
-    for needed in program.needed(name):
+    for way in found.ways:
         try:
-            found = _run(needed, source.cells, program.broken)
+            function = _run(way, found)
         except SourceError as error:
-            if needed.sure:
+            if way.sure:
                 raise
             why = why or error
             continue
-        if callable(found):
-            return found
-    if why is None and program.broken and len(source.cells) == 1:
-        why = program.broken[0].error
-    if why is not None:
-        raise why
-    file = PurePath(source.name).name or "it"
-    raise SourceError(f"{file} defines no function {name!r}; {source.instead_of(name)}", "renamed")
+        if callable(function):
+            return function
+    raise why or found.otherwise
 
 
-# -- running what is needed ----------------------------------------------------------------------------------------
-
-
-def _run(needed: Needed, cells: Iterable[Cell], broken: Sequence[Broken]) -> Any:
-    """Run the statements, and return what the name stands for then; None where it stands for nothing. What fails is
-    left out, as long as nothing that is needed lacks for it. SourceError where something does."""
-    for cell, text in cells:
-        _remember(cell, text)
+def _run(way: Way, found: Extract) -> Any:
+    """Run the steps, and return what the name stands for then; None where it stands for nothing. What fails is left
+    out, as long as nothing that is needed lacks for it. SourceError where something does."""
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
-    if "display" in needed.missing:  # a notebook has it
+    if "display" in way.missing:  # a notebook has it
         namespace["display"] = print
     failed: list[tuple[frozenset[str], SourceError]] = []
-    for statement in needed.statements:
+    for step in way.steps:
         with redirect_stdout(StringIO()):  # its cell was run before, and has printed
-            error = _failure(statement, namespace)
+            error = _failure(step, namespace)
         if not failed and error is None:
             continue
-        given = frozenset(names_of(statement.node).gives)
-        failed = [(names - given, why) for names, why in failed]
+        failed = [(names - step.gives, why) for names, why in failed]
         if error is not None:
-            for name in given:
+            for name in step.gives:
                 namespace.pop(name, None)
-            failed.append((given or needed.missing, error))
+            failed.append((step.gives or way.missing, error))
     for names, why in failed:
-        if any(name not in namespace for name in names & needed.names):
+        if any(name not in namespace for name in names & way.names):
             raise why
-    for one in broken:
-        if any(re.search(rf"^\W*(?:\w+\W+)?{re.escape(name)}\b", one.text, re.MULTILINE) for name in needed.missing):
+    for one in found.broken:
+        if any(re.search(rf"^\W*(?:\w+\W+)?{re.escape(name)}\b", one.text, re.MULTILINE) for name in way.missing):
             raise one.error
-    return namespace.get(needed.name)
-
-
-@lru_cache(maxsize=1)  # one child is asked for one function at several sizes
-def _alone(cells: tuple[Cell, ...]) -> tuple[Statement, ...]:
-    """The statements of cells in which nothing stands but what is needed."""
-    return tuple(statements(cells)[0])
-
-
-@lru_cache(maxsize=200)
-def _code(statement: Statement) -> CodeType:
-    return compile(ast.Module([statement.node], []), statement.cell, "exec", FLAGS, dont_inherit=True)
+    return namespace.get(found.name)
 
 
 def _remember(cell: str, text: str) -> None:
@@ -164,10 +207,11 @@ def _remember(cell: str, text: str) -> None:
     linecache.cache[cell] = len(text), None, lines, cell
 
 
-def _failure(statement: Statement, namespace: dict[str, Any]) -> SourceError | None:
-    """Runs one statement; why it failed, if it did."""
+def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
     try:
-        code = _code(statement)
+        if isinstance(step.code, SyntaxError):  # such as `await` in a function that is not async
+            raise step.code
+        code = marshal.loads(step.code)
         if not code.co_flags & inspect.CO_COROUTINE:
             exec(code, namespace)
             return None
@@ -178,12 +222,11 @@ def _failure(statement: Statement, namespace: dict[str, Any]) -> SourceError | N
             return None
         waiting.close()
         raise RuntimeError("at top level nothing waits for what takes time")
-    except SyntaxError as error:  # such as `await` in a function that is not async; or in a file that it imports
-        file = statement.cell if error.filename in (None, "<unknown>") else error.filename
+    except SyntaxError as error:  # its own, or of a file that it imports
+        file = step.cell if error.filename in (None, "<unknown>") else error.filename
         return broken_line(file, error, linecache.getline(file, error.lineno or 0) or error.text or "")
     except (Exception, SystemExit) as error:
-        where = f"{PurePath(statement.cell).name}, line {statement.node.lineno}"
-        return SourceError(f"{where}: {type(error).__name__}: {error}")
+        return SourceError(f"{PurePath(step.cell).name}, line {step.line}: {type(error).__name__}: {error}")
 
 
 # -- modules that were handed in ----------------------------------------------------------------------------------

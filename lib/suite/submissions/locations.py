@@ -1,11 +1,10 @@
 """Where the notebooks and the solutions lie, and a student's own copies: made where they are missing, kept up to date,
 never written over.
 
-The notebooks and solutions lie in a checkout of the repository, or where a wheel is installed, in a folder for each
-chapter: puzzles/pipelines/03_interleaved.ipynb is made from solutions/pipelines/interleaved.py. The copies lie in
-my_puzzles/: beside puzzles/ in a checkout, where git ignores them, else below the current folder. The variable
-PUZZLES_FOLDER names another folder. A copy in which no line was changed follows the puzzle: to a new text, a new
-number, a new folder. A copy with a student's work in it moves, and its text is left as it is.
+puzzles/pipelines/03_interleaved.ipynb is made from solutions/pipelines/interleaved.py, in a checkout or where a wheel
+is installed. The copies lie in my_puzzles/: beside puzzles/ in a checkout, else below the current folder, or where the
+variable PUZZLES_FOLDER says. A copy in which no line was changed follows the puzzle: to a new text, a new number, a new
+folder. A copy with a student's work in it moves, and its text is left as it is.
 """
 
 from __future__ import annotations
@@ -140,7 +139,6 @@ def is_worked_on(text: str, path: Path) -> bool:
 
 
 def _editions() -> dict[str, Path]:
-    """The notebooks that are copied, by the puzzle or page that each is called after."""
     names = (*PAGES, *(name for name, record in PUZZLES.items() if not record.part_of))
     every = {name: notebook_in(home() / "puzzles", name) for name in names}
     return {name: path for name, path in every.items() if path.is_file()}

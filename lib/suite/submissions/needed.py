@@ -33,11 +33,10 @@ COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, a
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The statements to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
+    """The statements to run so that a name is the function, in order. `sure`: it is one, whatever comes of running it.
     `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
-    name: str
-    statements: tuple[Statement, ...]
+    statements: tuple[Unit, ...]
     names: frozenset[str]
     missing: frozenset[str]
     sure: bool
@@ -73,7 +72,7 @@ class Program:
         self._ours: dict[str, str] = {}
         self._givers, self._users = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
         try:
-            every = [names_of(one.node) for one in statements]
+            every = [names_of(one.node, one.cell) for one in statements]
             self._given = set[str]().union(*(names.gives for names in every))
             for one in statements:
                 if isinstance(one.node, IMPORTS):
@@ -83,7 +82,7 @@ class Program:
             for one, names in zip(statements, every, strict=True):
                 if isinstance(one.node, COMPOUND):
                     node = _pruned(one.node, self._only_runs)
-                    self.units.append(Unit(node, one.cell, names_of(node)))
+                    self.units.append(Unit(node, one.cell, names_of(node, one.cell)))
                 else:
                     self.units.append(Unit(one.node, one.cell, names))
         except (RecursionError, MemoryError):
@@ -94,10 +93,6 @@ class Program:
                 self._givers[name].append(place)
             for name in {*names.touches, *names.touches_later, *names.later, *names.calls, *names.hands}:
                 self._users[name].append(place)
-
-    def functions(self) -> list[tuple[ast.stmt, str]]:
-        """Return the functions and classes that it defines, each with its cell, in order."""
-        return [(node, unit.cell) for unit in self.units for node in unit.definitions()]
 
     def definition(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the last statement that makes a name a function, and its cell; None where none does."""
@@ -121,7 +116,6 @@ class Program:
         return (place for place in reversed(self._givers.get(name, ())) if self._may_give(self.units[place].node))
 
     def _may_give(self, node: ast.stmt) -> bool:
-        """Tell whether a statement may make a name that it binds a function."""
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             return not isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign | ast.Delete)
         if isinstance(node.value, ast.Call) and (ours := self._ours.get(root(node.value) or "")) is not None:
@@ -210,11 +204,11 @@ class Program:
                     later.extend(self.units[at].names.gives)
                 if at < end and self._changes(at, name, target):
                     take(at, False)
-        kept = tuple(Statement(self.units[at].node, self.units[at].cell) for at in sorted(taken))
+        kept = tuple(self.units[at] for at in sorted(taken))
         lacking = frozenset(name for name in missing if not hasattr(builtins, name))
         node = self.units[place].node
         sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
-        return Needed(target, kept, frozenset(name for name, must in names.items() if must), lacking, sure)
+        return Needed(kept, frozenset(name for name, must in names.items() if must), lacking, sure)
 
     def _take_all(self, target: str, end: int, take: Callable[[int, bool], None]) -> None:
         """Take all that does nothing else than give a name."""

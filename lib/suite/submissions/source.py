@@ -11,9 +11,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, cast
@@ -22,7 +21,7 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import COMPOUND, IMPORTS, Program, import_paths
+from lib.suite.submissions.needed import IMPORTS, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     LEAVES,
@@ -74,14 +73,12 @@ class Source:
     """The code of what somebody handed in, as text: nothing of it has run.
 
     `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
-    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's. `needs`: there
-    is nothing in it but what one function needs, which are these names, and of them these are given by nothing.
+    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.
     """
 
     cells: tuple[Cell, ...]
     modules: tuple[Cell, ...] = ()
     name: str = ""
-    needs: tuple[frozenset[str], frozenset[str]] | None = None
 
     @classmethod
     def of(cls, name: str, text: str) -> Source:
@@ -133,7 +130,7 @@ class Source:
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
-        every = [(str(getattr(node, "name", "")), node, cell) for node, cell in program.functions()]
+        every = [(node.name, node, unit.cell) for unit in program.units for node in unit.definitions()]
         likely = [one for one in every if one[0] in handed or (puzzle and puzzle in one[0].lower())]
         functions = likely or sorted(every, key=lambda one: not isinstance(one[1], FUNCTIONS))
         names = [f"`{name[:60]}` ({_place(node, cell)})" for name, node, cell in functions]
@@ -173,36 +170,6 @@ class Source:
         except (SourceError, RecursionError, MemoryError, ValueError):  # a number of more digits than Python writes
             return ""
 
-    def only(self, puzzle: str) -> Source:
-        """Return the source with nothing but what the function of a puzzle needs: other lines are empty, so that
-        numbers stay. It is faster to run at several sizes. The source itself, where what is needed cannot be told
-        without running it, or shares a line or a compound statement with what is not."""
-        try:
-            program = program_of(self.cells)
-            needed = next(program.needed(puzzle), None)
-            if needed is None or not needed.sure:
-                return self
-            # A cell that is no Python may be why something is missing, or hold a later definition.
-            if program.broken and (needed.missing or program.broken_after(puzzle) is not None):
-                return self
-            lines = defaultdict[str, set[int]](set)
-            for one in needed.statements:
-                first = min([one.node.lineno, *(mark.lineno for mark in getattr(one.node, "decorator_list", ()))])
-                lines[one.cell].update(range(first, (one.node.end_lineno or first) + 1))
-            kept = tuple(
-                (
-                    name,
-                    "\n".join(line if at in lines[name] else "" for at, line in enumerate(text.split("\n"), 1)),
-                )
-                for name, text in self.cells
-                if name in lines
-            )
-            every, broken = statements(kept)
-        except SourceError:
-            return self
-        alone = len(every) == len(needed.statements) and not any(isinstance(one.node, COMPOUND) for one in every)
-        return replace(self, cells=kept, needs=(needed.names, needed.missing)) if alone and not broken else self
-
 
 def _place(node: ast.stmt, cell: str) -> str:
     """Say where a statement stands: its cell, if there are several, and its line."""
@@ -210,14 +177,13 @@ def _place(node: ast.stmt, cell: str) -> str:
     return f"{cell}, line {node.lineno}" if cell.startswith("code cell ") else f"line {node.lineno}"
 
 
-@lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
+@lru_cache(maxsize=10)  # what one student has handed in is read, and then judged
 def program_of(cells: tuple[Cell, ...]) -> Program:
     return Program(*statements(cells))
 
 
 @cache
 def _taken(puzzle: str) -> int:
-    """Count the arguments that the function of a puzzle takes."""
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
     assert found is not None, "a solution has its function"

@@ -32,7 +32,7 @@ RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", 
 COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
 FROM_COMMAND = re.compile(r"(\s*[^\s#'\"=!%][^#'\"=!]*=)\s*(?:!|%[a-zA-Z]).*")
 QUESTION = re.compile(r"(\s*)(?:[^\s#'\"][^#'\"]*)?\?{1,2}\s*")
-MARKS = r"\\.|'''|\"\"\"|[#'\"(){}[\]]"
+MOST_COMMANDS = 50  # in a cell: for each it is parsed once more
 FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -169,7 +169,7 @@ def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceErro
             try:
                 tree = parse(text, name)
             except SyntaxError:
-                tree = parse(_without_commands(text), name)
+                tree = _parsed_as_notebook(text, name)
             return (ast.increment_lineno(tree, above) if above else tree).body
     except SyntaxError as error:
         lines, number = text.split("\n"), error.lineno or 0
@@ -185,48 +185,34 @@ def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceErro
 # -- commands of a notebook ----------------------------------------------------------------------------------------
 
 
-def _without_commands(text: str) -> str:
-    """The Python of a notebook's cell: `%magic`, `!command` and `help?` become `pass`, and lines keep their numbers."""
+def _parsed_as_notebook(text: str, name: str) -> ast.Module:
+    """The tree of a notebook's cell in which `%magic`, `!command` and `help?` are `pass`: lines keep their numbers.
+    Where such a line may begin a statement is where Python's own parser stops at it."""
     lines = text.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), 0)
     if magic := re.match(r"\s*%%(\w*)", lines[first]):
         if magic[1] not in RUN_PYTHON:
-            return ""
+            return ast.Module([], [])
         lines[first] = ""
         first = next((n for n in range(first, len(lines)) if lines[n].strip()), first)
     indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-    # A notebook takes a cell that is indented as a whole.
-    return "\n".join(_plain(line.removeprefix(indent) for line in lines))
-
-
-def _plain(lines: Iterable[str]) -> Iterator[str]:
-    """Lines in which commands are replaced, where a statement may begin: not inside of brackets or of a text, nor
-    where the line before goes on."""
-    depth, quote, goes_on, in_command = 0, "", False, False
-    for line in lines:
-        may_begin = depth <= 0 and not quote and not goes_on
-        command = "" if in_command else _command(line) if may_begin else None
-        in_command = command is not None and line.endswith("\\")
-        if command is not None:
-            yield command
-            continue
-        place = 0
-        while mark := re.compile(rf"\\.|{quote}" if quote else MARKS).search(line, place):
-            place = mark.end()
-            if mark[0] == "#":
-                break
-            if mark[0][0] in "'\"":
-                quote = "" if quote else mark[0]
-            elif not quote:
-                depth += (mark[0] in "([{") - (mark[0] in ")]}")
-        goes_on = line.endswith("\\")
-        if len(quote) == 1 and not goes_on:  # such a text ends with its line
-            quote = ""
-        yield line
+    lines = [line.removeprefix(indent) for line in lines]  # a notebook takes a cell that is indented as a whole
+    for _ in range(MOST_COMMANDS):
+        try:
+            return parse("\n".join(lines), name)
+        except SyntaxError as error:
+            at = (error.lineno or 0) - 1
+            while 0 < at < len(lines) and lines[at - 1].endswith("\\"):  # a part of the line above
+                at -= 1
+            if not 0 <= at < len(lines) or (plain := _command(lines[at])) is None:
+                raise
+            while lines[at].endswith("\\") and at + 1 < len(lines):  # it goes on in the next line
+                lines[at], at, plain = plain, at + 1, ""
+            lines[at] = plain
+    raise SyntaxError(f"there are more than {MOST_COMMANDS} commands of a notebook in a cell", (name, 1, 1, lines[0]))
 
 
 def _command(line: str) -> str | None:
-    """Return what stands for a line that is a command of the notebook's; None for any other."""
     if found := COMMAND.fullmatch(line):
         return found[1] + (found["timed"] or "pass")
     if found := FROM_COMMAND.fullmatch(line):
@@ -266,7 +252,7 @@ class Names:
     `gives`: it binds them. `now` and `later`: it takes them, at once or when a function in it is called. `touches` and
     `touches_later`: it may change what they stand for, as in `table[3] = 4`, `rows.append(x)` or `global count`.
     `calls`: it calls them at once, also as decorators, and `hands` are given to what it calls. `star`: it takes over
-    all names of a module. Names in annotations are nobody's.
+    all names of a module. Names in annotations are nobody's. `code` is the statement compiled, or why it cannot be.
     """
 
     gives: set[str] = field(default_factory=set[str])
@@ -277,18 +263,20 @@ class Names:
     calls: set[str] = field(default_factory=set[str])
     hands: set[str] = field(default_factory=set[str])
     star: bool = False
+    code: CodeType | SyntaxError | None = None
 
 
-def names_of(node: ast.stmt) -> Names:
-    """Return the names of a statement at top level; RecursionError where it is nested too deep. Python's own compiler
-    says which names are whose."""
+def names_of(node: ast.stmt, cell: str = "") -> Names:
+    """Return the names of a statement at top level of a cell; RecursionError where it is nested too deep. Python's own
+    compiler says which names are whose."""
     names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = compile(ast.Module([node], []), "", "exec", FLAGS, dont_inherit=True)
-    except SyntaxError:  # `break` without its loop; or a mistake, which is reported where it is run
+            names.code = code = compile(ast.Module([node], []), cell, "exec", FLAGS, dont_inherit=True)
+    except SyntaxError as error:  # `break` without its loop; or a mistake, which is reported where it is run
         names.gives.update(bound(node))
+        names.code = error
         return names
     _read(code, names, own=True, later=False)
     for some in (names.gives, names.now, names.later):

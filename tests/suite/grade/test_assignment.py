@@ -8,9 +8,11 @@ import pytest
 
 from lib import PUZZLES
 from lib.checker.checker import check
+from lib.suite.course.solutions import run_of_file
 from lib.suite.grade.assignment import Assignment, AssignmentError, Config, read_config
-from lib.suite.grade.judging import LEEWAY, draw_sizes, figures_at, own_ways, record_at, reference_run
+from lib.suite.grade.judging import LEEWAY, draw_sizes, figures_at, own_ways, record_at
 from lib.suite.isolation.messages import AtSize
+from lib.suite.submissions.locations import reference
 from tests.suite.grade.classes import asked
 from tests.support.profiles import sample
 from tests.support.puzzles import FUNCTIONS, SCHEDULES
@@ -131,7 +133,7 @@ def test_a_goal_there_is_our_figures_times_the_slack_here() -> None:
 
 
 def test_a_trace_is_judged_by_a_record_that_is_given() -> None:
-    trace = reference_run("ddp")
+    trace = run_of_file(reference("ddp"), "ddp")
     verdict = check(trace, record_at("ddp", AtSize(2, 3, 2)))
     assert not verdict.correct
     assert "the puzzle ddp has 2 ranks, this run has 4" in verdict.faults[0]

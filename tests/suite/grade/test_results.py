@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.suite.course.solutions import run_of_file
 from lib.suite.grade.gradebook import (
     Asked,
     Entry,
@@ -22,8 +23,8 @@ from lib.suite.grade.gradebook import (
     Traces,
     schedule_of,
 )
-from lib.suite.grade.judging import reference_run
 from lib.suite.grade.results import COLUMNS, csv_of, file_names, is_ours, write_results
+from lib.suite.submissions.locations import reference
 from lib.trace.trace import Trace
 from tests.suite.grade.classes import read_back
 
@@ -81,9 +82,9 @@ def test_every_form_is_a_file(tmp_path: Path) -> None:
 
 
 def test_a_schedule_is_the_same_whoever_wrote_it(tmp_path: Path) -> None:
-    trace = reference_run("ddp")
+    trace = run_of_file(reference("ddp"), "ddp")
     schedule = schedule_of(trace)
-    other = replace(reference_run("ddp"), puzzle=None)
+    other = replace(run_of_file(reference("ddp"), "ddp"), puzzle=None)
     assert schedule_of(other) == schedule
     stopped = [schedule_of(replace(trace, error=message)) for message in ("one", "another")]
     assert stopped[0] == stopped[1] != schedule
@@ -104,7 +105,7 @@ def test_a_schedule_that_is_damaged_or_not_there_is_said(tmp_path: Path) -> None
         traces.load("0" * 16)
     with pytest.raises(ValueError, match="16 hexadecimal digits"):
         traces.path("../../etc/passwd")
-    packed = schedule_of(reference_run("ddp"))
+    packed = schedule_of(run_of_file(reference("ddp"), "ddp"))
     for damage in (b"", b"x", packed.packed[:-10], packed.packed[:40] + b"\0\0\0" + packed.packed[43:]):
         (tmp_path / f"{packed.digest}.json.gz").write_bytes(damage)
         with pytest.raises(TraceError):

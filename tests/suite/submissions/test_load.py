@@ -9,26 +9,6 @@ import pytest
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of
 from tests.support.said import Said
 
-PLAIN = """\
-from __future__ import annotations
-import math
-from lib import Mesh, Model, simulate
-HALF = 2 // 1
-mesh = Mesh({"data": 2})
-helper = lambda model: print(model)
-out = simulate(None)
-first = out[0]
-Unknown.attribute = 3
-raise SystemExit("the file was run")
-
-
-def basic(model: Missing) -> int:
-    return HALF * math.floor(2.5) + len(mesh)
-
-
-basic(None)
-"""
-
 
 def notebook(folder: Path, *cells: str, name: str = "work.ipynb") -> Path:
     """A notebook file with these code cells, the sources as lists of lines as Jupyter writes them."""
@@ -43,10 +23,6 @@ def written(folder: Path, text: str, name: str = "work.py") -> Path:
     path = folder / name
     path.write_text(text, "utf-8")
     return path
-
-
-def test_only_definitions_are_run(tmp_path: Path) -> None:
-    assert load_function(written(tmp_path, PLAIN), "basic")(None) == 6
 
 
 def test_a_file_that_is_imported_and_is_not_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,6 @@ def within(what: str, count: int, fix: str = "", more: str = "") -> None:
         raise Unreadable(why)
 
 
-# -- where bytes lie ----------------------------------------------------------------------------------------------
-
 KINDS: Final = {
     stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
     stat.S_IFIFO: "is a pipe, and no file",
@@ -151,12 +149,9 @@ def _members_of(place: Place) -> tuple[Member, ...]:
 @lru_cache(maxsize=3)
 def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[Member, ...]:
     """`_state` is that of the file on the disk: another one, and it is read anew."""
-    if not place.members:
-        with _regular(place.path) as file, _damage(place.kind):
-            return _zip(file, place.path) if place.kind == ".zip" else _tar(file, place.kind)
-    inner = io.BytesIO(place.read("bytes when it is unpacked", "hand it in by itself"))
-    with _damage(place.kind):
-        return _zip(inner, inner) if place.kind == ".zip" else _tar(inner, place.kind)
+    inner = None if not place.members else io.BytesIO(place.read("bytes when it is unpacked", "hand it in by itself"))
+    with _regular(place.path) if inner is None else nullcontext(inner) as file, _damage(place.kind):
+        return _zip(file, inner or place.path) if place.kind == ".zip" else _tar(file, place.kind)
 
 
 @contextmanager
@@ -259,34 +254,30 @@ def walk(root: Path) -> Iterator[Entry]:
 
 
 def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
-    """Yield what lies at a path of the disk."""
+    names: list[str] = []
+    what = ""
     try:
         state = os.lstat(path)
-    except OSError as error:
-        yield Entry(parts, why=f"cannot be read: {error.strerror}")
-        return
-    kind = stat.S_IFMT(state.st_mode)
-    if kind == stat.S_IFREG:
-        yield from _file(parts, Place(path), state.st_size)
-    elif kind != stat.S_IFDIR:
-        yield Entry(parts, why=KINDS.get(kind, "is no file"))
-    else:
-        try:
+        if (kind := stat.S_IFMT(state.st_mode)) == stat.S_IFDIR:
+            what = "is a folder that "
             within("folders within folders", len(parts), "hand in fewer")
             names = sorted(os.listdir(path))
-        except (Unreadable, OSError) as error:
-            why = str(error) if isinstance(error, Unreadable) else f"is a folder that cannot be read: {error.strerror}"
-            yield Entry(parts, why=why)
-            return
-        for name in names:
-            if _is_junk(name):
-                yield Entry((*parts, name), junk=True)
-            else:
-                yield from _at(os.path.join(path, name), (*parts, name))
+        elif kind != stat.S_IFREG:
+            raise Unreadable(KINDS.get(kind, "is no file"))
+        else:
+            yield from _file(parts, Place(path), state.st_size)
+    except Unreadable as error:
+        yield Entry(parts, why=str(error))
+    except OSError as error:
+        yield Entry(parts, why=f"{what}cannot be read: {error.strerror}")
+    for name in names:
+        if _is_junk(name):
+            yield Entry((*parts, name), junk=True)
+        else:
+            yield from _at(os.path.join(path, name), (*parts, name))
 
 
 def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
-    """Yield a file; where it is an archive, what is in it."""
     if not place.kind:
         yield Entry(parts, place, size)
         return
@@ -318,7 +309,6 @@ def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
 
 
 def _is_junk(name: str) -> bool:
-    """Return whether a computer made a file or folder of that name for itself."""
     return name in MADE_BY_COMPUTERS or name.startswith((".", "~$"))
 
 

@@ -35,8 +35,6 @@ from lib.suite.grade.intake.submission import (
     told_apart,
 )
 
-# -- platforms -----------------------------------------------------------------------------------------------------
-
 LONGEST_PATH: Final = 1_000
 ROSTER: Final = "submission_metadata.yml"
 # Folders that are no student's name: what is in one belongs to whom the folder above it does.
@@ -273,7 +271,6 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
-    """Put one entry where it belongs."""
     name, kind = "/".join(map(readable, entry.parts)), ending(entry.parts[-1])
     pile.owner, pile.late = pile.owner or owner, pile.late or owner.late
     if entry.junk or not owner.parts:
@@ -302,7 +299,6 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
 
 
 def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
-    """A student's submission, and a row for each file that cannot be graded."""
     files = sorted(pile.files, key=lambda file: (file.attempt, file.parts, file.name))
     rows = list(pile.refused)
     try:

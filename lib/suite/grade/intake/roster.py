@@ -1,13 +1,9 @@
 """The tables that people write: the roster, whose each hand-in is by it, and marks by hand.
 
-A table is CSV of any dialect and encoding, in which a damaged row costs that row alone.
-
-The roster is everybody in the class, from a list of your own or from a platform's export. It has a heading for an id
-and one for a name, as in IDS and NAMES; all other columns are kept. Two of them are read: `deadline`, an extension for
-one person, and when they handed in (SUBMITTED), for platforms that say it nowhere else.
-
-Marks by hand are in files that only people write, several of them a file each: a row for a student and a puzzle, or
-without one about all that was handed in. Points are added, and negative ones taken away.
+A table is CSV of any dialect and encoding, in which a damaged row costs that row alone. The roster is everybody in the
+class, from a list of your own or from a platform's export. It has a heading for an id and one for a name, as in IDS and
+NAMES; all other columns are kept. Two of them are read: `deadline`, an extension for one person, and SUBMITTED. Marks
+by hand have a row for a student and a puzzle, or without one about all that was handed in. Points are added.
 
     id,student,puzzle,points,comment
     410003,Ann Lee,ddp,2,"A good sentence on why rank 0 waits."
@@ -30,8 +26,6 @@ from typing import Final, NamedTuple
 from lib.files import ready, write_whole
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Mark, Refused, Rules, Student
 from lib.suite.grade.intake.submission import Collected, Submission, decoded, readable, told_apart
-
-# -- tables --------------------------------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 20_000_000
 MOST_LINES: Final = 200  # of one row: an open quotation mark takes no more with it

@@ -1,11 +1,8 @@
 """One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
-Nothing is held of a file but the place from which its text is read when it is wanted: in any UTF, or as Windows writes
-it, and of a notebook its code without what came out.
-
-The latest attempt counts. Within it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes
-before others, then one in which something was written before the untouched stub, then the one that is no copy, then the
-first by name.
+Nothing is held of a file but the place from which its text is read when it is wanted. The latest attempt counts. Within
+it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes before others, then one in which
+something was written before the untouched stub, then the one that is no copy, then the first by name.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ from lib.puzzles.records import PUZZLES
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import Place, Unreadable, within
 from lib.suite.submissions.source import Source, SourceError
-
-# -- names ---------------------------------------------------------------------------------------------------------
 
 LONGEST: Final = 120  # characters of a name that are shown
 # Characters of a name in which a puzzle is looked for: what compares patterns takes long with what is made for it.

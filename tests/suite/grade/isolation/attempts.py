@@ -81,18 +81,9 @@ def attempts(kind: str) -> list[Attempt]:
     return found
 
 
-PATCHED, FORGED, ENDED, ENDLESS, HUNGRY, OUTSIDE = map(
-    attempts, ("patched", "forged", "ended", "endless", "hungry", "outside")
-)
+KINDS = {kind: attempts(kind) for kind in ("patched", "forged", "ended", "endless", "hungry", "outside")}
+_, _, ENDED, ENDLESS, HUNGRY, OUTSIDE = KINDS.values()
+SLOW = ("endless", "hungry")
 EVERY = [
-    (f"{kind}: {one.name}", one)
-    for kind, table in (
-        ("patched", PATCHED),
-        ("forged", FORGED),
-        ("ended", ENDED),
-        ("endless", sample(ENDLESS)),
-        ("hungry", sample(HUNGRY)),
-        ("outside", OUTSIDE),
-    )
-    for one in table
+    (f"{kind}: {one.name}", one) for kind, all_ in KINDS.items() for one in (sample(all_) if kind in SLOW else all_)
 ]

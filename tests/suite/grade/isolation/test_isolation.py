@@ -69,20 +69,6 @@ def test_parts_that_every_rank_has_to_refuse_are_tried(isolation: Isolation) -> 
         assert said in sent.text
 
 
-def test_what_a_function_needs_is_found_once_and_runs_the_same(isolation: Isolation) -> None:
-    text = reference("fsdp").read_text("utf-8")
-    whole = Source.of("mine.py", text)
-    only = whole.only("fsdp")
-    assert only.needs is not None
-    first, second = isolation.run(whole, "fsdp"), isolation.run(only, "fsdp")
-    assert first.schedule == second.schedule != ""
-    assert first.trace is not None
-    assert second.trace is not None
-    assert [first.trace.place(event) for _, event in first.trace.events()] == [
-        second.trace.place(event) for _, event in second.trace.events()
-    ]
-
-
 @pytest.mark.parametrize("puzzle", ["checkpointing", "uneven"])
 def test_schedules_that_an_answer_is_given_are_given_and_no_others(isolation: Isolation, puzzle: str) -> None:
     sent = isolation.run(solution(puzzle), puzzle)
