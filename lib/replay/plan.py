@@ -16,7 +16,7 @@ from lib.checker.checker import check
 from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Range, Sizes, length
+from lib.replay.sizes import IN_FORM, Range, Sizes
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -55,17 +55,14 @@ class PlannedMessage(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A weight of this layer and these ranges, which is compared with ordinary training. Where the event has
-    updated it, its gradient and the new state are compared, too.
+    """A weight of this layer and these ranges, which is compared with ordinary training.
 
-    `values` are their ids: the weight, or the gradient, the weight and the state. `offset` counts numbers in the rank's
-    results, where they are kept one after the other.
+    `values` are ids by what they are: the final weight; or the gradient, weight and state of an update.
     """
 
     layer: int
     ranges: tuple[Range, ...]
-    values: tuple[int, ...]
-    offset: int
+    values: dict[str, int]
 
 
 @dataclass
@@ -75,7 +72,7 @@ class RankPlan:
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
     not needed afterwards, `used` the values that are used at all. `keeps` are the activations whose softmaxes a
-    backward needs, which are no value. `kept` is how many numbers are kept for comparison.
+    backward needs, which are no value.
     """
 
     program: Program
@@ -86,10 +83,8 @@ class RankPlan:
     gone_before: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     overwritable: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     used: set[int] = field(default_factory=set[int])
-    updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
-    final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    compared: dict[int, Compared] = field(default_factory=dict[int, Compared])
     keeps: set[int] = field(default_factory=set[int])
-    kept: int = 0
 
     def value(self, number: int) -> Value:
         """Return what the Trace says of a value that is used."""
@@ -319,28 +314,26 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
     finals = {id(event) for (at, _), (event, _, _) in rebuilt.finals.items() if at == rank}
     for index, event in enumerate(rebuilt.run.programs[rank].events):
         honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
-        if honest and (update := _update(plan, event)) is not None:
-            weight, notes, numbers, each = plan.value(update[1]), plan.updates, update, 2 + sizes.moments
-        elif id(event) in finals:
-            weight, notes, numbers, each = plan.value(event.inputs[0]), plan.final_weights, event.inputs[:1], 1
-        else:
-            continue
-        ranges = sizes.ranges(weight)
-        notes[index] = Compared(weight.layer, ranges, tuple(numbers), plan.kept)
-        plan.kept += length(ranges) * each
+        values = _update(plan, event) if honest else {}
+        if id(event) in finals:
+            values = {"final weight": event.inputs[0]}
+        if values:
+            weight = plan.value(values.get("weight", event.inputs[0]))
+            plan.compared[index] = Compared(weight.layer, sizes.ranges(weight), values)
 
 
-def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
+def _update(plan: RankPlan, event: Event) -> dict[str, int]:
     """Name the gradient, the new weight and the new state of an operation that makes the first step of a loaded
-    weight."""
+    weight; nothing of any other."""
     if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
-        return None
+        return {}
     values = plan.program.values
     taken, given = ({type(values[number]): number for number in ids} for ids in (event.inputs, event.outputs))
     if not ({Weight, WeightGrad} <= taken.keys() and {Weight, OptState} <= given.keys()):
-        return None
+        return {}
     steps = [getattr(values[numbers[Weight]], "step", None) for numbers in (taken, given)]
-    return (taken[WeightGrad], given[Weight], given[OptState]) if steps == [0, 1] else None
+    found = {"gradient": taken[WeightGrad], "weight": given[Weight], "optimizer state": given[OptState]}
+    return found if steps == [0, 1] else {}
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:

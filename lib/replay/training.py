@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from lib.replay.layers import Held, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
 from lib.replay.result import Comparison, Deviation
-from lib.replay.sizes import Range, Sizes, common, length, within
+from lib.replay.sizes import Range, Sizes, common, within
 from lib.values.placement import Elements, Schema
 
 KINDS = ("weight", "state", "data", "target", "classes")
@@ -35,6 +35,17 @@ CLASSES = 2**30
 RATE, MOMENTUM, BETAS, EPS = 0.05, 0.9, (0.9, 0.999), 1e-8
 AGE = 10
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
+
+
+class Kept(NamedTuple):
+    """What a rank has kept to be compared: one of WHATS, of a layer the elements of these ranges, flat, on the CPU.
+    `event` has made it, or a library has, None."""
+
+    what: str
+    layer: int
+    ranges: tuple[Range, ...]
+    event: int | None
+    tensor: Tensor
 
 
 def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: Elements = 1) -> Tensor:
@@ -185,8 +196,9 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
     return found
 
 
-def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[dict[int, Tensor]]:
-    """Do one step of ordinary training; return gradients, weights and states, flat and in float64, by layer."""
+def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[str, dict[int, Tensor]]:
+    """Do one step of ordinary training; return gradients, weights and states by their names in
+    WHATS and by layer, flat and in float64."""
     weighted = [i for i in range(plan.trace.layers) if plan.sizes.weight(i)]
     weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
     batches = range(plan.trace.batches)
@@ -195,54 +207,35 @@ def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[
     grads: list[Any] = [weight.grad for weight in weights.values()]
     gradients, after = [grad.reshape(-1) for grad in grads], [weight.detach().view(-1) for weight in weights.values()]
     states = torch_step(options.optimizer, gradients, after, [initial("state", i).double() for i in weighted])
-    return [dict(zip(weighted, results, strict=True)) for results in (gradients, after, states)]
+    each = (dict(zip(weighted, results, strict=True)) for results in (gradients, after, states))
+    return dict(zip(WHATS, each, strict=False))
 
 
 def compared(
-    plan: Plan,
-    options: ReplayOptions,
-    initial: InitialNumbers,
-    results: Sequence[Tensor],
-    libraries: Mapping[str, Sequence[tuple[int, Sequence[int]]]],
+    plan: Plan, options: ReplayOptions, initial: InitialNumbers, kept: Sequence[Mapping[str, Sequence[Kept]]]
 ) -> Comparison:
-    """Return how far the replay, and each library, was from ordinary training. `results` has what each rank kept (see
-    plan.Compared), of `libraries` from which number on, and of which layers."""
+    """Return how far the replay (""), and each library, was from ordinary training, by what each rank has kept."""
+    names = ("", *options.against)
     if not options.verify:
-        return {name: [] for name in ("", *libraries)}
+        return {name: [] for name in names}
     truth, sizes = _train(plan, options, initial), plan.sizes
 
-    def deviation(what: str, rank: int, layer: int, event: int | None, mine: Tensor, true: Tensor) -> Deviation:
-        return Deviation(what, *difference(mine, true), rank, layer, event, options.number.tolerance)
+    def deviations(name: str) -> Iterator[Deviation]:
+        finals: dict[tuple[int, tuple[Range, ...]], Tensor] = {}
+        for rank, of_rank in enumerate(kept):
+            for what, layer, ranges, event, mine in of_rank[name]:
+                where, whole = (rank, layer, event, options.number.tolerance), sizes.weight(layer)
+                true = truth[what.removeprefix("final ")][layer]
+                true = select(true, [(0, whole)], ranges, true.numel() // whole)
+                yield Deviation(what, *difference(mine, true), *where)
+                if what == "final weight":
+                    for (of, theirs), other in finals.items():
+                        if of == layer and (both := common(ranges, theirs)):
+                            pair = select(mine, ranges, both), select(other, theirs, both)
+                            yield Deviation("replicas", *difference(*pair), *where)
+                    finals.setdefault((layer, ranges), mine)
 
-    def of_updated(rank: int, layer: int, event: int | None, ranges: Sequence[Range], at: int) -> Iterator[Deviation]:
-        for what, of_layer in zip(WHATS, truth, strict=False):
-            true, whole = of_layer[layer], sizes.weight(layer)
-            true = select(true, [(0, whole)], ranges, true.numel() // whole)
-            yield deviation(what, rank, layer, event, results[rank][at : at + len(true)], true)
-            at += len(true)
-
-    def of_library(ranks: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Deviation]:
-        for rank, (at, layers) in enumerate(ranks):
-            for layer in layers:
-                yield from of_updated(rank, layer, None, [(0, sizes.weight(layer))], at)
-                at += sizes.weight(layer) * (2 + sizes.moments)
-
-    def of_replay() -> Iterator[Deviation]:
-        seen: dict[tuple[int, tuple[Range, ...]], Tensor] = {}
-        for rank, rank_plan in enumerate(plan.rank_plans):
-            for event, (layer, ranges, _, at) in rank_plan.updates.items():
-                yield from of_updated(rank, layer, event, ranges, at)
-            for event, (layer, ranges, _, at) in rank_plan.final_weights.items():
-                mine = results[rank][at : at + length(ranges)]
-                true = select(truth[1][layer], [(0, sizes.weight(layer))], ranges)
-                yield deviation("final weight", rank, layer, event, mine, true)
-                for (of, theirs), other in seen.items():
-                    if of == layer and (both := common(ranges, theirs)):
-                        pair = select(mine, ranges, both), select(other, theirs, both)
-                        yield deviation("replicas", rank, layer, event, *pair)
-                seen.setdefault((layer, ranges), mine)
-
-    return {"": _worst([*of_replay()])} | {name: _worst([*of_library(ranks)]) for name, ranks in libraries.items()}
+    return {name: _worst([*deviations(name)]) for name in names}
 
 
 def _worst(deviations: Sequence[Deviation]) -> list[Deviation]:

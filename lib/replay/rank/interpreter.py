@@ -10,9 +10,8 @@ operation before which it was found to be over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,9 +21,9 @@ from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import Plan
 from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle, Transport
-from lib.replay.result import Comparison, Report, Times
+from lib.replay.result import Report, Times
 from lib.replay.sizes import Range
-from lib.replay.training import InitialNumbers, compared, select
+from lib.replay.training import InitialNumbers, Kept, select
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.placement import Place
@@ -41,30 +40,14 @@ class Job:
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
-        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers."""
+        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers. ReplayError if a library
+        cannot train this model."""
+        if options.against:
+            from lib.replay.rank.libraries import prepare  # here and not above: it imports much of torch
+
+            prepare(plan, options.against)  # once, and not in each of the ranks that are forked
         dtype = getattr(torch, options.dtype)
         return cls(plan, options, InitialNumbers(plan.sizes, dtype, options.seed, share, plan.trace.batches), hook)
-
-    @cached_property
-    def library_results(self) -> list[tuple[dict[str, tuple[int, Sequence[int]]], int]]:
-        """What each rank keeps of each library, and how many numbers in all: see the function of that name."""
-        if not self.options.against:
-            return [({}, rank_plan.kept) for rank_plan in self.plan.rank_plans]
-        from lib.replay.rank.libraries import library_results, preload  # here and not above: it imports much of torch
-
-        kept = [library_results(self.plan, self.options.against, rank) for rank in range(self.plan.ranks)]
-        preload(self.options.against)  # once, and not in each of the ranks that are forked
-        return kept
-
-    @property
-    def kept(self) -> list[int]:
-        """How many numbers each rank keeps to be compared. ReplayError if a library cannot train this model."""
-        return [count for _, count in self.library_results]
-
-    def compared(self, results: Sequence[Tensor]) -> Comparison:
-        """Compare what each rank has kept with ordinary training."""
-        libraries = {name: [kept[name] for kept, _ in self.library_results] for name in self.options.against}
-        return compared(self.plan, self.options, self.initial, results, libraries)
 
 
 @dataclass
@@ -80,7 +63,6 @@ class RankContext:
     rank: int
     transport: Transport
     device: torch.device
-    results: Tensor
     moved: Callable[[int], None] = lambda index: None
     now: int = -1
     softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = field(default_factory=dict)
@@ -159,6 +141,7 @@ class Interpreter:
         self.under_way: dict[int, Started] = {}
         self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
+        self.kept: list[Kept] = []
         self.now, self.sent = -1, 0.0
         context.softmaxes.clear()
         context.read.clear()
@@ -270,16 +253,13 @@ class Interpreter:
             return
         inputs = [self.tensors[number] for number in event.inputs]
         self.tensors.update(zip(event.outputs, KERNELS[event.op](self._call(index, event), inputs), strict=False))
-        compared = self.plan.updates.get(index) or self.plan.final_weights.get(index)
-        if not self.record or compared is None:
-            return
-        # Keep what is compared with ordinary training: of a larger gradient the part that was used.
-        offset, sizes = compared.offset, self.context.sizes
-        for number in compared.values:
-            value = self.plan.value(number)
-            tensor = select(self.tensors[number], sizes.ranges(value), compared.ranges, sizes.width(value))
-            self.context.results[offset : offset + tensor.numel()].copy_(tensor)
-            offset += tensor.numel()
+        compared, sizes = self.plan.compared.get(index), self.context.sizes
+        if self.record and self.context.options.verify and compared is not None:
+            layer, ranges, values = compared
+            for what, number in values.items():  # of a larger gradient the part that was used
+                value = self.plan.value(number)
+                part = select(self.tensors[number], sizes.ranges(value), ranges, sizes.width(value))
+                self.kept.append(Kept(what, layer, ranges, index, part.to("cpu", copy=True)))
 
 
 def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
@@ -307,11 +287,14 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     report["shared_clock"] = context.transport.shared_clock
     yield from _recorded_step(context, report)
     libraries: list[Any] = []
+    report["libraries"] = {}
     if options.against:
         from lib.replay.rank.libraries import KINDS
 
         libraries = [KINDS[name](name, context) for name in options.against]
-        report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in libraries}
+        for one in libraries:
+            counts, report["kept"][one.name] = one.prove()
+            report["libraries"][one.name] = {"counts": counts, "by": one.by, "steps": []}
     report["steps"] = []
     for number in range(options.warmup + options.steps):
         turns = [*libraries, None]  # None is the replay; the last comes first in the next round
@@ -344,5 +327,5 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
         torch.cuda.synchronize()
     after = context.transport.bytes_sent()
     report["wire"] = None if before is None or after is None else after - before
-    report["memory"], report["sent"] = interpreter.memory, interpreter.sent
+    report["memory"], report["sent"], report["kept"] = interpreter.memory, interpreter.sent, {"": interpreter.kept}
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0

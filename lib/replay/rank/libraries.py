@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lib.replay import ReplayError, training
 from lib.replay.plan import Plan
 from lib.replay.rank.interpreter import RankContext
+from lib.replay.training import Kept
 from lib.schedules.formats.kineto import our_name
 from lib.schedules.formats.orders import to_csv
 from lib.schedules.formats.trace import Pipeline, pipeline_of
@@ -42,16 +43,15 @@ STATES: Final = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}
 """What torch's optimizers call the numbers that they keep for a weight."""
 
 
-def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict[str, tuple[int, Sequence[int]]], int]:
-    """Return from which number on a rank keeps gradient, weight and state of which layers of each library's step, and
-    how many numbers it keeps in all. ReplayError where a library cannot train this model."""
-    at, found = plan.rank_plans[rank].kept, dict[str, tuple[int, Sequence[int]]]()
+def prepare(plan: Plan, against: Sequence[str]) -> None:
+    """Import what the libraries need. ReplayError where one cannot train this model."""
     for name in against:
         _refuse(plan, name)
-        layers = _layers_of(plan, name, rank) if name == TORCH or rank == 0 else ()
-        found[name] = at, layers
-        at += sum(map(plan.sizes.weight, layers)) * (2 + plan.sizes.moments)
-    return found, at
+    needs = {"fsdp": "torch.distributed.fsdp", TORCH: "torch.distributed.pipelining"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch gives up
+        for module in ("torch._dynamo", *(needs[name] for name in against if name in needs)):  # torch.optim needs that
+            import_module(module)
 
 
 def _refuse(plan: Plan, name: str) -> None:
@@ -64,6 +64,8 @@ def _refuse(plan: Plan, name: str) -> None:
     for need, met in needs.items():
         if not met:
             raise ReplayError(f"{name} cannot train beside this Trace: it needs {need}")
+    if name == TORCH:
+        _pipeline(plan.trace)
 
 
 def _layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
@@ -126,15 +128,6 @@ def _class_of_torch(pipeline: Pipeline) -> str | None:
                 if words(row.order(ranks, batches, chunks=chunks)) == words(order):
                     return row.torch
     return None
-
-
-def preload(names: Sequence[str]) -> None:
-    """Import what the libraries need."""
-    needs = {"fsdp": "torch.distributed.fsdp", TORCH: "torch.distributed.pipelining"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch gives up
-        for module in ("torch._dynamo", *(needs[name] for name in names if name in needs)):  # torch.optim needs that
-            import_module(module)
 
 
 class _Count(TorchDispatchMode):
@@ -227,30 +220,27 @@ class LibraryStep:
             torch.cuda.synchronize()
         return begun, time.perf_counter_ns()
 
-    def prove(self) -> dict[str, Any]:
+    def prove(self) -> tuple[dict[str, int], list[Kept]]:
         """Do one step whose numbers are kept to be compared; then one whose communications are counted.
 
         The second and third step are the first ordinary ones: DDP, for one, rebuilds its buckets in the second.
         """
         self.run()
-        self.keep()
+        kept = [*self.kept()]
         self.run()
         with _Count() as count:
             self.run()
-        return {"counts": dict(count.found), "by": self.by}
+        return dict(count.found), kept if self.name == TORCH or self.context.rank == 0 else []
 
-    def keep(self) -> None:
-        """Write gradients, weights and states to this rank's part of the results."""
-        kept, _ = self.context.job.library_results[self.context.rank]
-        at, layers = kept[self.name]
+    def kept(self) -> Iterator[Kept]:
+        """Yield gradients, weights and states, each whole: all ranks that have shards of one take part."""
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
-            state = self.optimizer.state[parameter]
+            state, whole = self.optimizer.state[parameter], ((0, parameter.numel()),)
             moments = [_whole(state[name]) for name in STATES[self.context.options.optimizer]]
-            for tensor in (_whole(parameter.grad), _whole(parameter), torch.stack(moments, 1).view(-1)):
-                if layer in layers:
-                    self.context.results[at : at + tensor.numel()].copy_(tensor)
-                    at += tensor.numel()
+            tensors = _whole(parameter.grad), _whole(parameter), torch.stack(moments, 1).view(-1)
+            for what, tensor in zip(training.WHATS, tensors, strict=False):
+                yield Kept(what, layer, whole, None, tensor.to("cpu", copy=True))
 
 
 def _like(parameter: Any, flat: Tensor) -> Tensor:
