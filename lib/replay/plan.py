@@ -183,7 +183,7 @@ def _by_dims(program: Program, event: Event) -> bool:
 
 
 def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
-    """Tell each rank the collectives that it takes part in; give the groups of more than one rank."""
+    """Tell each rank the collectives that it takes part in; give the groups of several ranks, but not of all."""
     groups: set[tuple[int, ...]] = set()
     for meeting in meetings(run):
         events = [plans[rank].program.events[number] for rank, number in meeting]
@@ -193,8 +193,8 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
         planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned
-        groups.add(members)
-    return sorted(group for group in groups if len(group) > 1)
+        groups.add(tuple(sorted(members)))
+    return sorted(group for group in groups if 1 < len(group) < run.ranks)
 
 
 def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:

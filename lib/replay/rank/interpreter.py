@@ -167,7 +167,7 @@ class Interpreter:
             for number in self.plan.frees.get(index, ()):
                 self.tensors.pop(number, None)
             for number, work in self.under_way.items():
-                if not work.noticed and work.handle.done():
+                if not work.noticed and work.handle.is_completed():
                     self._notice(number, work)
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self._sample(index)

@@ -20,7 +20,7 @@ from torch import Tensor
 from lib.replay.grids import Averages
 from lib.replay.layers import Gradients, Held, RealLayer
 from lib.replay.plan import PlannedCollective, RankPlan, softmax_of
-from lib.replay.rank.transport import Handle, Handles
+from lib.replay.rank.transport import Handle
 from lib.replay.sizes import common, in_order, length, within
 from lib.replay.training import join, select, step
 from lib.trace.event import Event
@@ -255,16 +255,26 @@ PREPARED: dict[str, Kernel] = {
 
 
 class CollectiveCall(Call):
-    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group: `me` and
-    `root` are the numbers of this one and of the root, `brought` the values that each brings, `width` the numbers of
-    each element of them."""
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0 in the order of their ranks, as
+    transports know them: `me` is the number of this one, `brought` are the values that each brings, `width` the numbers
+    of each element of them. The program may name its group in another order: `places` has the place of each member
+    there, `numbers` the member at each place. `said` is what the call says besides, such as the place of its root."""
 
     def __init__(self, call: Call, collective: PlannedCollective) -> None:
         super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
-        self.transport = call.context.transport
-        self.group, self.brought, self.root = collective.members, collective.brought, collective.root
+        self.transport, self.said = call.context.transport, collective.root
+        self.group = tuple(sorted(collective.members))
+        self.places = [collective.members.index(rank) for rank in self.group]
+        self.numbers = [self.group.index(rank) for rank in collective.members]
+        self.brought = [collective.brought[place] for place in self.places]
         self.me = self.group.index(call.context.rank)
+        self.place = self.places[self.me]
         self.width = call.context.sizes.width(self.brought[self.me][0])
+
+    @property
+    def root(self) -> int:
+        """The number of the root."""
+        return self.numbers[self.said]
 
 
 @dataclass(slots=True)
@@ -287,17 +297,17 @@ def issue(call: Call) -> Started:
     op, transport = call.event.op, call.context.transport
     inputs = [call.tensors[number] for number in call.event.inputs]
     if op in READS:
-        return Started(Handles(), KERNELS[op](call, ()))
+        return Started(Handle(), KERNELS[op](call, ()))
     if (message := call.plan.messages.get(call.index)) is not None:
         if op == "pass_to":
-            return Started(Handles(*[transport.send(message.target, one) for one in inputs]), inputs, is_send=True)
+            return Started(Handle(*[transport.send(message.target, one) for one in inputs]), inputs, is_send=True)
         buffers = [call.empty(call.numel(value)) for value in message.values]
-        return Started(Handles(*[transport.receive(message.source, buffer) for buffer in buffers]), buffers)
+        return Started(Handle(*[transport.receive(message.source, buffer) for buffer in buffers]), buffers)
     if (collective := call.plan.collectives.get(call.index)) is None:
-        return Started(Handles(), is_send=op == "pass_to")
+        return Started(Handle(), is_send=op == "pass_to")
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
-        return Started(Handles(), own)
+        return Started(Handle(), own)
     return COLLECTIVE_KERNELS[op](CollectiveCall(call, collective), inputs)
 
 
@@ -366,10 +376,10 @@ def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members, role = len(call.group), NAMES[call.root] or None  # along a dim that the call may name
+    members, role = len(call.group), NAMES[call.said] or None  # along a dim that the call may name
     values, whole = [brought[0] for brought in call.brought], inputs[0]
     mine = values[call.me]
-    have, wants = call.ranges(mine), [call.ranges(cut(mine, i, members, role)) for i in range(members)]
+    have, wants = call.ranges(mine), [call.ranges(cut(mine, place, members, role)) for place in call.places]
     if mine.place.schema.running:
         sizes = [int(length(wants[call.me]) * call.context.sizes.width(value)) for value in values]
         parts, out = [select(whole, have, want, call.width) for want in wants], call.empty(sum(sizes))
@@ -383,14 +393,15 @@ def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor], padded: bool = False) -> Started:
-    sizes = rooms = [call.numel(brought[call.me]) for brought in call.brought]
+    sizes = rooms = [call.numel(brought[call.place]) for brought in call.brought]
     if padded:
         largest = max(call.numel(value) for brought in call.brought for value in brought)
         rooms = [largest] * len(sizes)
         inputs = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
     out = call.empty(sum(rooms))
-    handle, pieces = call.transport.all_to_all(call.group, out, inputs, rooms), out.split(rooms)
-    return Started(handle, [out], lambda: [part[:size].clone() for part, size in zip(pieces, sizes, strict=True)])
+    handle = call.transport.all_to_all(call.group, out, [inputs[place] for place in call.places], rooms)
+    pieces = out.split(rooms)
+    return Started(handle, [out], lambda: [pieces[one][: sizes[one]].clone() for one in call.numbers])
 
 
 def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -405,28 +416,28 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members = len(call.group)
-    before, after = (call.me - 1) % members, (call.me + 1) % members
+    before, after = call.numbers[call.place - 1], call.numbers[(call.place + 1) % len(call.group)]
     return _some_to_some(call, {after: inputs[0]}, {before: call.brought[before][0]})
 
 
 def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    beside = [one for one in (call.me - 1, call.me + 1) if 0 <= one < len(call.group)]
-    coming = {one: call.brought[one][-1 if one < call.me else 0] for one in beside}
+    ends = {place: end for place, end in ((call.place - 1, -1), (call.place + 1, 0)) if place in call.places}
+    beside = [call.numbers[place] for place in ends]
+    coming = {one: call.brought[one][end] for one, end in zip(beside, ends.values(), strict=True)}
     return _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
 
 
 def _some_to_some(call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]) -> Started:
     """Exchange between few, by an all-to-all: parts for some members, and values that come from some, in their
     order."""
-    sizes = {member: call.numel(value) for member, value in coming.items()}
     members, nothing = range(len(call.group)), call.empty(0)
-    out = call.empty(sum(sizes.values()))
-    sent, got = [parts.get(one, nothing) for one in members], [sizes.get(one, 0) for one in members]
-    handle = call.transport.all_to_all(call.group, out, sent, got)
-    if len(sizes) == 1:
+    sizes = [call.numel(coming[one]) if one in coming else 0 for one in members]
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_to_all(call.group, out, [parts.get(one, nothing) for one in members], sizes)
+    if len(coming) == 1:
         return Started(handle, [out])
-    return Started(handle, [out], lambda: [part.clone() for part in out.split([*sizes.values()])])
+    pieces = out.split(sizes)
+    return Started(handle, [out], lambda: [pieces[one].clone() for one in coming])
 
 
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
@@ -434,7 +445,7 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "allreduce": _all_reduce,
         "allreduce_bucket": _all_reduce_bucket,
         "allgather": _all_gather,
-        "allgather_padded": _all_gather,  # a transport of torch pads unequal parts itself
+        "allgather_padded": _all_gather,  # no transport has to pad: parts of unequal size are exchanged
         "scatterreduce": _reduce_scatter,
         "alltoall": _all_to_all,
         "alltoall_padded": partial(_all_to_all, padded=True),

@@ -32,7 +32,7 @@ from lib.replay import ReplayError, WrongWorld
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import plan_of, raised
 from lib.replay.rank.interpreter import Job, RankContext, Report, steps
-from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, ProcessTransport, SocketCounters, drive
+from lib.replay.rank.transport import Handle, LocalTransport, ProcessTransport, SocketCounters, drive
 from lib.replay.result import Comparison, ReplayResult, assembled
 from lib.replay.training import compared
 from lib.trace.trace import Trace
@@ -83,11 +83,12 @@ def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
 
 def _in_turns(job: Job) -> list[Report]:
     """Run all ranks in this process, taking turns."""
-    threads, world = torch.get_num_threads(), LocalWorld(job.plan.ranks)
+    threads, meetings = torch.get_num_threads(), dict[Any, Any]()
     reports: list[Report] = [{} for _ in job.plan.rank_plans]
 
     def played(rank: int) -> Iterator[Handle]:
-        context = RankContext(job, rank, LocalTransport(rank, world), device_of(job.options, rank))
+        way = LocalTransport(rank, job.plan.ranks, meetings)
+        context = RankContext(job, rank, way, device_of(job.options, rank))
         try:
             yield from steps(context, reports[rank])
         except Exception as error:
