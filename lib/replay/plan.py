@@ -16,17 +16,18 @@ from lib.checker.checker import check
 from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Range, Sizes
+from lib.replay.sizes import IN_FORM, Sizes
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
 from lib.values.operations import BY_INPUT, COMMUNICATION
-from lib.values.placement import Dim, Place
+from lib.values.placement import Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
 
@@ -55,13 +56,13 @@ class PlannedMessage(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A weight of this layer and these ranges, which is compared with ordinary training.
+    """A weight of this layer, or these elements of it, which is compared with ordinary training.
 
     `values` are ids by what they are: the final weight; or the gradient, weight and state of an update.
     """
 
     layer: int
-    ranges: tuple[Range, ...]
+    elements: RunSet
     values: dict[str, int]
 
 
@@ -274,7 +275,7 @@ def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activatio
 def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int]:
     """Return the activations whose softmaxes a rank keeps for its backwards. UnfitTrace where it has not finished them
     itself."""
-    events, needs, finished = plan.program.events, set[int](), defaultdict[int, list[Range]](list)
+    events, needs, finished = plan.program.events, set[int](), defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         at = event.arg[0] if event.op == "wait" else index
         over = events[at]
@@ -283,11 +284,10 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int
             of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
             for value in plan.program.values_of(over.outputs):
                 if _finishes(value, of):
-                    finished[value.layer] += sizes.ranges(value)
+                    finished[value.layer].append(sizes.elements(value))
         wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
         if wanted is not None:
-            line = Dim("line", sizes.batch(wanted.layer) * shape.items)
-            if not line.part(*finished[wanted.layer]).covers(line.part(*sizes.ranges(wanted))):
+            if not sizes.elements(wanted) <= RunSet.union(finished[wanted.layer]):
                 raise UnfitTrace(
                     f"{event.op} of layer {event.layer} on rank {rank} needs the maximum and the sum of a softmax. A "
                     "rank keeps those where it has added up the last part itself, and no message carries them: go back "
@@ -319,7 +319,7 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
             values = {"final weight": event.inputs[0]}
         if values:
             weight = plan.value(values.get("weight", event.inputs[0]))
-            plan.compared[index] = Compared(weight.layer, sizes.ranges(weight), values)
+            plan.compared[index] = Compared(weight.layer, sizes.elements(weight), values)
 
 
 def _update(plan: RankPlan, event: Event) -> dict[str, int]:

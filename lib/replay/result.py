@@ -8,22 +8,21 @@ receive when the message was sent. Shown is the step whose whole time is the med
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from lib.analysis.figures import end
+from lib.analysis.figures import end, samples
 from lib.cluster.costs import TICKS
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
-from lib.replay.sizes import simulated_curve
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
-from lib.values.values import Activation
+from lib.values.values import Activation, Elements
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
@@ -314,7 +313,12 @@ def _library(
 
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
-    simulated, rank_plan, sizes = simulated_curve(plan, rank), plan.rank_plans[rank], plan.sizes
+    rank_plan, sizes = plan.rank_plans[rank], plan.sizes
+
+    def alive(by_kind: Mapping[str, Elements]) -> float:
+        return sum(float(elements * sizes.scales[kind]) for kind, elements in by_kind.items()) * sizes.bytes
+
+    simulated = {sample.index: alive(sample.by_kind) for sample in samples(plan.trace, rank)}
     by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
     # What it sends according to the simulator: what rows say, and whole messages.
     sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]

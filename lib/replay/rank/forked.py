@@ -113,7 +113,7 @@ def _fork_ranks(job: Job) -> list[Report]:
     context, lifeline = cast(Any, multiprocessing.get_context("fork")), os.pipe()
     children: list[Child] = []
     try:
-        job.initial.make_all(job.plan)
+        job.initial.make_all()
 
         def be(rank: int, home: Connection, away: Connection) -> None:
             code = 70

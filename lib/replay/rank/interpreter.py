@@ -22,9 +22,9 @@ from lib.replay.plan import Plan
 from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle, Transport
 from lib.replay.result import Report, Times
-from lib.replay.sizes import Range
 from lib.replay.training import InitialNumbers, Kept, select
 from lib.trace.event import Event
+from lib.values.dims import RunSet
 from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.placement import Place
 
@@ -46,8 +46,7 @@ class Job:
             from lib.replay.rank.libraries import prepare  # here and not above: it imports much of torch
 
             prepare(plan, options.against)  # once, and not in each of the ranks that are forked
-        dtype = getattr(torch, options.dtype)
-        return cls(plan, options, InitialNumbers(plan.sizes, dtype, options.seed, share, plan.trace.batches), hook)
+        return cls(plan, options, InitialNumbers(plan.sizes, getattr(torch, options.dtype), options.seed, share), hook)
 
 
 @dataclass
@@ -65,7 +64,7 @@ class RankContext:
     device: torch.device
     moved: Callable[[int], None] = lambda index: None
     now: int = -1
-    softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = field(default_factory=dict)
+    softmaxes: dict[int, list[tuple[RunSet, Tensor]]] = field(default_factory=dict)
     targets: dict[Place, Tensor] = field(default_factory=dict)
     read: set[int] = field(default_factory=set)
 
@@ -255,11 +254,11 @@ class Interpreter:
         self.tensors.update(zip(event.outputs, KERNELS[event.op](self._call(index, event), inputs), strict=False))
         compared, sizes = self.plan.compared.get(index), self.context.sizes
         if self.record and self.context.options.verify and compared is not None:
-            layer, ranges, values = compared
+            layer, elements, values = compared
             for what, number in values.items():  # of a larger gradient the part that was used
                 value = self.plan.value(number)
-                part = select(self.tensors[number], sizes.ranges(value), ranges, sizes.width(value))
-                self.kept.append(Kept(what, layer, ranges, index, part.to("cpu", copy=True)))
+                part = select(self.tensors[number], sizes.elements(value), elements, sizes.width(value))
+                self.kept.append(Kept(what, layer, elements, index, part.to("cpu", copy=True)))
 
 
 def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:

@@ -35,6 +35,7 @@ from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import compute_only
 from lib.trace.trace import Trace, kept
+from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.values import WeightGrad
 
@@ -68,33 +69,6 @@ def _refuse(plan: Plan, name: str) -> None:
         _pipeline(plan.trace)
 
 
-def _layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
-    """Return the layers that a rank trains: all, or those of its stages."""
-    if name != TORCH:
-        return tuple(range(plan.trace.layers))
-    pipeline = _pipeline(plan.trace)
-    return tuple(layer for stage in _stages_of(pipeline, rank) for layer in pipeline.layers_of[stage])
-
-
-def _microbatches_of(plan: Plan, name: str, rank: int) -> Sequence[Sequence[int]]:
-    """Return the batches of a rank, in the parts in which it takes them one after the other: as the schedule does it,
-    where all ranks take batches of their own in as many parts; else every n-th batch, in one."""
-    if name == TORCH:
-        return _pipeline(plan.trace).microbatches
-    taken = [
-        [
-            sorted(rank_plan.value(event.inputs[0]).place.batches)
-            for event in rank_plan.program.events
-            if event.op == "forward" and event.layer == 0
-        ]
-        for rank_plan in plan.rank_plans
-    ]
-    every = [batch for parts in taken for part in parts for batch in part]
-    if sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1:
-        return taken[rank]
-    return (range(rank, plan.trace.batches, plan.ranks),)
-
-
 @kept
 def _pipeline(trace: Trace) -> Pipeline:
     """Return the pipeline that a Trace is, as torch is told of it. ReplayError where it is none, or none for torch."""
@@ -107,10 +81,6 @@ def _pipeline(trace: Trace) -> Pipeline:
     if len(set(map(len, found.microbatches))) > 1:
         raise ReplayError(f"{TORCH} needs microbatches of one size: torch fixes the shape of what stages pass on")
     return found._replace(order=compute_only(found.order))
-
-
-def _stages_of(pipeline: Pipeline, rank: int) -> list[int]:
-    return [stage for stage, place in places(pipeline.order).items() if place == rank]
 
 
 def _class_of_torch(pipeline: Pipeline) -> str | None:
@@ -172,9 +142,8 @@ class LibraryStep:
     def __init__(self, name: str, context: RankContext) -> None:
         self.name, self.context = name, context
         plan, initial, device = context.plan, context.initial, context.device
-        self.layers = _layers_of(plan, name, context.rank)
+        self.layers, self.parts = self.share(plan, context.rank)
         self.modules = nn.Sequential(*(Layer(initial.matrix(i).clone().to(device)) for i in self.layers))
-        self.parts = _microbatches_of(plan, name, context.rank)
         batches = [batch for part in self.parts for batch in part]
         self.x, self.target = (initial.rows(kind, batches).to(device) for kind in ("data", "target"))
         self.build()
@@ -189,6 +158,22 @@ class LibraryStep:
             kept = {name: _like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
             age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
             self.optimizer.state[parameter] = age | kept
+
+    def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
+        """Return the layers that a rank trains, and its batches, in the parts in which it takes them one after the
+        other: as the schedule does it, where all ranks take batches of their own in as many parts; else every n-th
+        batch, in one."""
+        taken = [
+            [
+                sorted(rank_plan.value(event.inputs[0]).place.batches)
+                for event in rank_plan.program.events
+                if event.op == "forward" and event.layer == 0
+            ]
+            for rank_plan in plan.rank_plans
+        ]
+        every = [batch for parts in taken for part in parts for batch in part]
+        alike = sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1
+        return range(plan.trace.layers), taken[rank] if alike else [range(rank, plan.trace.batches, plan.ranks)]
 
     def build(self) -> None:
         """Wrap the modules."""
@@ -236,7 +221,7 @@ class LibraryStep:
         """Yield gradients, weights and states, each whole: all ranks that have shards of one take part."""
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
-            state, whole = self.optimizer.state[parameter], ((0, parameter.numel()),)
+            state, whole = self.optimizer.state[parameter], RunSet.span(0, parameter.numel())
             moments = [_whole(state[name]) for name in STATES[self.context.options.optimizer]]
             tensors = _whole(parameter.grad), _whole(parameter), torch.stack(moments, 1).view(-1)
             for what, tensor in zip(training.WHATS, tensors, strict=False):
@@ -288,15 +273,20 @@ class FullySharded(LibraryStep):
 class Pipelined(LibraryStep):
     """torch.distributed.pipelining: its own class of a schedule, or its executor with our order where it has none."""
 
+    def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
+        self.pipeline = _pipeline(plan.trace)
+        self.mine = [stage for stage, place in places(self.pipeline.order).items() if place == rank]
+        layers = [layer for stage in self.mine for layer in self.pipeline.layers_of[stage]]
+        return layers, self.pipeline.microbatches
+
     def build(self) -> None:
         """Make the stages of this rank, with shapes given, so that nothing is sent to find them out."""
         from torch.distributed import pipelining
 
-        self.pipeline = _pipeline(self.context.plan.trace)
         count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * self.context.options.length
         output = torch.empty(rows, self.x.shape[1], dtype=self.context.initial.dtype, device="meta").requires_grad_()
-        self.stages, at, mine = list[pipelining.PipelineStage](), 0, _stages_of(self.pipeline, self.context.rank)
-        for stage in mine:
+        self.stages, at = list[pipelining.PipelineStage](), 0
+        for stage in self.mine:
             after = at + len(self.pipeline.layers_of[stage])
             shapes: dict[str, Any] = {"input_args": (output if stage else output.detach(),), "output_args": (output,)}
             modules = self.modules[at:after]
@@ -304,7 +294,7 @@ class Pipelined(LibraryStep):
             at = after
         told = {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
         self.schedule = self.of_torch(told) or self.executed(told)
-        self.first, self.last = 0 in mine, count - 1 in mine
+        self.first, self.last = 0 in self.mine, count - 1 in self.mine
 
     def of_torch(self, told: dict[str, Any]) -> Any:
         """Make torch's own class, where it has this schedule, and takes this size."""
