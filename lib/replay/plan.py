@@ -72,7 +72,7 @@ class RankPlan:
 
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
-    not needed afterwards, `used` the values that are used at all. `keeps` are the activations whose softmaxes a
+    not needed afterwards, `used` the values that are used at all. `softmaxes` are the outputs whose running sums a
     backward needs, which are no value.
     """
 
@@ -85,7 +85,7 @@ class RankPlan:
     overwritable: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     used: set[int] = field(default_factory=set[int])
     compared: dict[int, Compared] = field(default_factory=dict[int, Compared])
-    keeps: set[int] = field(default_factory=set[int])
+    softmaxes: dict[int, Activation] = field(default_factory=dict[int, Activation])
 
     def value(self, number: int) -> Value:
         """Return what the Trace says of a value that is used."""
@@ -126,7 +126,7 @@ def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
     pairs, gone_by = _plan_messages(simulated, plans)
     for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
         _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
-        plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
+        _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
     return Plan(simulated, sizes, plans, groups, pairs)
 
@@ -263,19 +263,10 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
 # -- what backward needs that no value has ----------------------------------------------------------------------
 
 
-def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activation | None:
-    """Name the output whose softmax a backward needs, where it is given a part alone: that of these rows, whole."""
-    kind = shape.kinds[event.layer or 0]
-    if not kind.softmax:
-        return None
-    place = kind.forward(values[0], values[2] if kind.takes else None)
-    return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
-
-
-def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int]:
-    """Return the activations whose softmaxes a rank keeps for its backwards. UnfitTrace where it has not finished them
-    itself."""
-    events, needs, finished = plan.program.events, set[int](), defaultdict[int, list[RunSet]](list)
+def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
+    """Note the outputs whose softmaxes backwards need that are given a part alone: those of its rows, whole. UnfitTrace
+    where the rank has not finished them itself."""
+    events, finished = plan.program.events, defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         at = event.arg[0] if event.op == "wait" else index
         over = events[at]
@@ -285,16 +276,19 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int
             for value in plan.program.values_of(over.outputs):
                 if _finishes(value, of):
                     finished[value.layer].append(sizes.elements(value))
-        wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
-        if wanted is not None:
+        layer = event.layer or 0
+        if event.op not in BY_INPUT or not (kind := shape.kinds[layer]).softmax:
+            continue
+        values = plan.inputs(event)
+        place = kind.forward(values[0], values[2] if kind.takes else None)
+        if place.open:
+            plan.softmaxes[index] = wanted = made(Activation, layer + 1, shape.layers, place)
             if not sizes.elements(wanted) <= RunSet.union(finished[wanted.layer]):
                 raise UnfitTrace(
                     f"{event.op} of layer {event.layer} on rank {rank} needs the maximum and the sum of a softmax. A "
                     "rank keeps those where it has added up the last part itself, and no message carries them: go back "
                     "on the rank that has, or give backward everything at once"
                 )
-            needs.add(wanted.layer)
-    return needs
 
 
 def _finishes(value: Value, of: Sequence[Value]) -> bool:

@@ -53,7 +53,8 @@ def _spread(outer: RunSet, inner: RunSet, line: int) -> RunSet:
     wide, found = len(inner), list[Run]()
     for low, high in outer.runs:
         for row in range(low // wide, -(-high // wide)):
-            some = inner.nth(max(low - row * wide, 0), min(high - row * wide, wide))
+            begin, end = max(low - row * wide, 0), min(high - row * wide, wide)
+            some = inner if end - begin == wide else inner.nth(begin, end)
             found += [(row * line + first, row * line + after) for first, after in some.runs]
     return RunSet(*joined(found))
 

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -189,12 +190,8 @@ def _cut_ties(lifeline: int) -> None:
 
 def _is_echo(error: BaseException) -> bool:
     """Tell whether an error comes from torch.distributed, so that it may be that of another rank."""
-    at = error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_globals.get("__name__") == transport.__name__:
-            return True
-        at = at.tb_next
-    return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == transport.__name__ for frame in frames)
 
 
 def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:

@@ -87,14 +87,16 @@ class RankContext:
 
 
 class Clock:
-    """A clock for one step of one rank: the monotonic clock, which all processes of a machine share; on a GPU events in
-    its own stream of work, which tell when something was done, not when it was asked for."""
+    """A clock for one step of one rank, with a mark for the start and the end of each event: of the monotonic clock,
+    which all processes of a machine share; on a GPU events in its own stream of work, which tell when something was
+    done, not when it was asked for."""
 
     def __init__(self, events: int, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
-        self.starts, self.ends = [None] * events, [None] * events
+        self.starts, self.ends = list[Any]([None] * events), list[Any]([None] * events)
 
-    def _mark(self) -> Any:
+    def mark(self) -> Any:
+        """Return a mark of this moment."""
         if not self.on_gpu:
             return time.perf_counter_ns()
         mark = torch.cuda.Event(enable_timing=True)
@@ -105,15 +107,7 @@ class Clock:
         """Begin the step."""
         if self.on_gpu:
             torch.cuda.synchronize()  # the device is idle, so that the first event happens now
-        self.begun, self.base = time.perf_counter_ns(), self._mark()
-
-    def begin(self, index: int) -> None:
-        """Note that event `index` begins."""
-        self.starts[index] = self._mark()
-
-    def end(self, index: int) -> None:
-        """Note that event `index` is over."""
-        self.ends[index] = self._mark()
+        self.begun, self.base = time.perf_counter_ns(), self.mark()
 
     def stop(self) -> Times:
         """End the step, once the device is done, and say when everything was."""
@@ -170,7 +164,7 @@ class Interpreter:
                     self._notice(number, work)
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self._sample(index)
-            clock.begin(index)
+            clock.starts[index] = clock.mark()
             if event.op in COMMUNICATION:
                 call = self._call(index, event)
                 if self.record:
@@ -180,10 +174,10 @@ class Interpreter:
                     yield from self._settle(index)
             elif event.op == "wait":
                 yield from self._settle(event.arg[0])
-                clock.end(index)
+                clock.ends[index] = clock.mark()
             else:
                 self._do(index, event)
-                clock.end(index)
+                clock.ends[index] = clock.mark()
             if hook is not None:
                 hook(context.rank, index, event, self.tensors)
         context.now_in(len(events))
@@ -216,7 +210,7 @@ class Interpreter:
 
     def _notice(self, index: int, work: Started) -> None:
         if not work.noticed:
-            self.clock.end(index)
+            self.clock.ends[index] = self.clock.mark()
             work.noticed = True
 
     def _sample(self, index: int) -> None:

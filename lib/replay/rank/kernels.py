@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lib.replay.grids import Averages
 from lib.replay.layers import Held, RealLayer
-from lib.replay.plan import PlannedCollective, RankPlan, softmax_of
+from lib.replay.plan import PlannedCollective, RankPlan
 from lib.replay.rank.transport import Handle
 from lib.replay.sizes import in_order, within
 from lib.replay.training import join, select, step
@@ -80,7 +80,7 @@ class Call:
         """Return an output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
         value, flat = self.output(place), tensor.reshape(-1)
         if value.place.schema.running and not value.place.open and flat.numel() != self.numel(value):
-            if value.layer in self.plan.keeps:
+            if any(value.layer == needed.layer for needed in self.plan.softmaxes.values()):
                 self.context.softmaxes.setdefault(value.layer, []).append((self.elements(value), flat))
             flat = self.context.initial.layers[value.layer - 1].finish(flat)
         return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
@@ -159,8 +159,7 @@ def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _softmax(call: Call) -> Tensor | None:
     """Return the running sums of the rows that go back, where they do not follow of what is here."""
-    value = softmax_of(call.context.plan.trace.shape, call.event, call.plan.inputs(call.event))
-    if value is None:
+    if (value := call.plan.softmaxes.get(call.index)) is None:
         return None
     want, width = call.elements(value), 1 + value.place.schema.running
     found = call.empty(int(len(want) * width))
