@@ -30,9 +30,9 @@ BUDGETS = {
     "lib/diagnosis": 3_750,
     "lib/errors": 890,
     "lib/puzzles": 520,
-    "lib/replay": 4_430,
+    "lib/replay": 4_210,
     "lib/schedules": 4_840,
-    "lib/plan": 1_620,
+    "lib/plan": 1_610,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_250,
     "lib/suite/course": 1_400,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_250,
     "lib/trace": 3_080,
     "lib/values": 4_240,
-    "tests": 44_300,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -11,6 +11,7 @@ from typing import Any, Final
 from lib.plan.memory import memory_of
 from lib.plan.records import Cluster, Plan, Transformer
 from lib.plan.timing import step
+from lib.processes import shared_out
 
 ROOM: Final = 0.95
 """The share of a GPU's memory that a plan may fill: what is counted is a lower bound."""
@@ -76,19 +77,15 @@ def grid(model: Transformer, base: Plan) -> dict[str, Sequence[Any]]:
     }
 
 
-def _plans(model: Transformer, base: Plan, axes: Mapping[str, Sequence[Any]]) -> Iterator[Plan]:
-    for values in product(*axes.values()):
-        plan = replace(base, **dict(zip(axes, values, strict=True)))
-        if next(plan.problems(model), None) is None:
-            yield plan
-
-
 def _try(model: Transformer, cluster: Cluster, base: Plan, room: float, axes: Mapping[str, Sequence[Any]]) -> Found:
     """Try all plans of a grid. Only what fits is timed."""
     limit, possible = room * cluster.memory, 0
     fitting: list[Candidate] = []
     least: tuple[float, Plan] | None = None
-    for plan in _plans(model, base, axes):
+    for values in product(*axes.values()):
+        plan = replace(base, **dict(zip(axes, values, strict=True)))
+        if any(plan.problems(model)):
+            continue
         possible += 1
         memory = memory_of(model, plan).total
         if memory <= limit:
@@ -121,14 +118,8 @@ def search(
     every = grid(model, base) | dict(axes or {})
     first = next(iter(every))
     parts = [every | {first: (value,)} for value in every[first]]
-    attempt = partial(_try, model, cluster, base, room)
-    tried: Iterable[Found] = map(attempt, parts)
-    if jobs not in (None, 1):
-        from lib.processes import shared_out  # here and not above: a notebook elsewhere has one process
-
-        tried = shared_out(attempt, parts, jobs, "a search")
     found: list[Found] = []
-    for part in tried:
+    for part in shared_out(partial(_try, model, cluster, base, room), parts, jobs, "a search"):
         found.append(part)
         if done is not None:
             done(len(found), len(parts))
@@ -148,6 +139,6 @@ def one_step_away(model: Transformer, cluster: Cluster, plan: Plan) -> dict[str,
         at = ordered.index(mine)
         for value in (*ordered[max(0, at - 1) : at], *ordered[at + 1 : at + 2]):
             other = replace(plan, **{name: value})
-            if next(other.problems(model), None) is None:
+            if not any(other.problems(model)):
                 found.setdefault(name, []).append(candidate(model, cluster, other))
     return found

@@ -128,32 +128,25 @@ def torchtitan(plan: Plan) -> str:
     schedules = {"1f1b": "Interleaved1F1B" if plan.v > 1 else "1F1B", "gpipe": "GPipe", "dualpipe": "DualPipeV"}
     if plan.pp > 1 and plan.schedule not in schedules:
         raise ValueError(f"torchtitan has no {plan.schedule}; it has {', '.join(schedules)}")
-    sharded = plan.zero > 0
-    parallelism: dict[str, Any] = {
-        "data_parallel_replicate_degree": 1 if sharded else plan.dp,
-        "data_parallel_shard_degree": plan.dp if sharded else 1,
-        "fsdp_reshard_after_forward": "always" if plan.zero == 3 else "never",
-        "tensor_parallel_degree": plan.tp,
-        "context_parallel_degree": plan.cp,
-        "pipeline_parallel_degree": plan.pp,
-        "expert_parallel_degree": plan.ep,
-    }
-    if plan.pp > 1:
-        parallelism["pipeline_parallel_schedule"] = schedules[plan.schedule]
-        parallelism["pipeline_parallel_microbatch_size"] = plan.micro
-    training = {
-        "local_batch_size": plan.micro * (plan.microbatches if plan.pp > 1 else 1),
-        "global_batch_size": plan.batch,
-        "seq_len": plan.sequence,
-    }
-    modes = {"none": "none", "selective": "selective", "half": "selective", "full": "full"}
-    checkpoint: dict[str, Any] = {"mode": modes[plan.recompute]}
-    if plan.recompute == "half":
-        checkpoint["selective_ac_option"] = "2"
-    elif plan.recompute == "selective":
-        checkpoint["selective_ac_option"] = "op"
-    tables = {"parallelism": parallelism, "training": training, "activation_checkpoint": checkpoint}
-    return "\n".join(
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
-        for name, table in tables.items()
-    )
+    checkpoint = {"selective": 'mode = "selective"\nselective_ac_option = "op"'}
+    checkpoint["half"] = 'mode = "selective"\nselective_ac_option = "2"'
+    pipeline = f"""pipeline_parallel_schedule = "{schedules.get(plan.schedule)}"
+pipeline_parallel_microbatch_size = {plan.micro}
+"""
+    return f"""[parallelism]
+data_parallel_replicate_degree = {1 if plan.zero else plan.dp}
+data_parallel_shard_degree = {plan.dp if plan.zero else 1}
+fsdp_reshard_after_forward = "{"always" if plan.zero == 3 else "never"}"
+tensor_parallel_degree = {plan.tp}
+context_parallel_degree = {plan.cp}
+pipeline_parallel_degree = {plan.pp}
+expert_parallel_degree = {plan.ep}
+{pipeline if plan.pp > 1 else ""}
+[training]
+local_batch_size = {plan.micro * (plan.microbatches if plan.pp > 1 else 1)}
+global_batch_size = {plan.batch}
+seq_len = {plan.sequence}
+
+[activation_checkpoint]
+{checkpoint.get(plan.recompute, f'mode = "{plan.recompute}"')}
+"""

@@ -111,7 +111,7 @@ def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
     tried: list[tuple[bool, float, str, Plan]] = []
     for name, value in changes:
         other = replace(plan, **{name: value})
-        if next(other.problems(task.shape), None) is None:
+        if not any(other.problems(task.shape)):
             there = candidate(task.shape, task.cluster, other)
             fits = there.memory <= room
             if there.memory < memory.total:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, cast
 
@@ -15,21 +15,24 @@ from torch.nn import functional
 
 from lib.replay import layers
 from lib.replay.layers import Attention, Gradients, Held, Kept, RealLayer, Wanted
-from lib.values.dims import RunSet
 from lib.values.kinds import attention, grid
 from lib.values.kinds.grid import Stencil
 
+Around = Mapping[str, tuple[Iterable[int], Callable[[int], Sequence[int]], int]]
+"""By dim of a grid: the rows of the outputs, which rows lie around one, and how many these are."""
 
-def _around(dims: Iterable[tuple[Sequence[Sequence[int]], int, int]], device: torch.device) -> Tensor:
-    """Return which points of a grid lie around each output, by output and place: along each dim the rows in so many
-    places, of so many rows. It is -1 where there is none."""
+
+def _around(x: Held, dims: Around) -> Tensor:
+    """Return which points of a part of a grid lie around each output, by output and place; -1 where there is none."""
     found = torch.zeros(1, 1, dtype=torch.long)
-    for rows, kernel, size in dims:
+    for role, (outputs, around, kernel) in dims.items():
+        places = {row: place for place, row in enumerate(x.parts[role])}
+        rows = [[places.get(one, -1) for one in around(row)] for row in outputs]
         at = torch.tensor(rows, dtype=torch.long).view(-1, kernel)
-        both = found[:, None, :, None] * size + at[None, :, None, :]
+        both = found[:, None, :, None] * len(places) + at[None, :, None, :]
         there = (found >= 0)[:, None, :, None] & (at >= 0)[None, :, None, :]
         found = both.where(there, -1).flatten(2).flatten(0, 1)
-    return found.to(device)
+    return found.to(x.tensor.device)
 
 
 class Swept(RealLayer):
@@ -42,15 +45,8 @@ class Swept(RealLayer):
 
     def taken(self, x: Held) -> Tensor:
         """Return the points that each output takes that follows of what is here: their numbers among those."""
-
-        def along(role: str, stencil: Stencil) -> tuple[list[list[int]], int, int]:
-            rows = x.numbers(role).tolist()
-            places = {row: place for place, row in enumerate(rows)}
-            outputs = stencil.given(RunSet.of(rows))
-            taken = [[places.get(one, -1) for one in self.taps(stencil, q)] for q in outputs]
-            return taken, stencil.kernel, len(rows)
-
-        return _around((along(role, stencil) for role, stencil in self.stencils.items()), x.tensor.device)
+        dims = self.stencils.items()
+        return _around(x, {role: (one.given(x.parts[role]), partial(self.taps, one), one.kernel) for role, one in dims})
 
     def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
         """Return the row that lies at each place of the kernel; one that does not exist where none does."""
@@ -59,7 +55,7 @@ class Swept(RealLayer):
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         tensor = grad.tensor  # of outputs whose gradient is not here that is zero
         for dim, (role, stencil) in enumerate(self.stencils.items(), 1):
-            given = torch.tensor([*stencil.given(RunSet.of(x.numbers(role).tolist()))], device=tensor.device)
+            given = torch.tensor([*stencil.given(x.parts[role])], device=tensor.device)
             if len(given) > tensor.shape[dim]:
                 sizes = (*tensor.shape[:dim], len(given), *tensor.shape[dim + 1 :])
                 at = torch.searchsorted(given, grad.numbers(role))
@@ -120,14 +116,8 @@ class NeighborhoodAttention(Attention):
 
     def windows(self, x: Held, other: Held) -> Tensor:
         """Return the numbers of the points in the window of each query, among those whose keys are here."""
-
-        def along(role: str, window: Any) -> tuple[list[list[int]], int, int]:
-            places = {row: place for place, row in enumerate(other.numbers(role).tolist())}
-            taken = [[places[one] for one in window.needs(row)] for row in x.numbers(role).tolist()]
-            return taken, window.kernel, len(places)
-
         windows = cast(attention.NeighborhoodAttention, self.kind).windows
-        return _around((along(role, window) for role, window in windows.items()), x.tensor.device)
+        return _around(other, {role: (x.parts[role], one.needs, one.kernel) for role, one in windows.items()})
 
     def forward(self, x: Held, other: Held) -> Tensor:
         flat, beside = (one._replace(tensor=one.tensor.flatten(1, -2)) for one in (x, other))
@@ -143,18 +133,16 @@ class NeighborhoodAttention(Attention):
         return self.differentiated(x, grad, other, wanted)
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        """Loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
+        """Give each point torch's own attention to its window, which at an edge is the next one inside."""
         kernel, space = self.described.kernel, [*self.described.space.values()]
-        q, k, v = x.tensor, *self.keys(other._replace(tensor=other.tensor.flatten(1, -2)))
-        k, v = (one.unflatten(2, space) for one in (k, v))
-        found = []
-        for point in product(*map(range, space)):
-            first = [min(max(i - kernel // 2, 0), size - kernel) for i, size in zip(point, space, strict=True)]
-            window = tuple(slice(low, low + kernel) for low in first)
-            query = q[(slice(None), *point)].unflatten(-1, (-1, self.unit))[:, :, None]
-            near, seen = (one[(slice(None), slice(None), *window)].flatten(2, -2) for one in (k, v))
-            found.append(functional.scaled_dot_product_attention(query, near, seen)[:, :, 0].flatten(1))
-        return torch.stack(found, 1)
+        k, v = (one.unflatten(2, space) for one in self.keys(other._replace(tensor=other.tensor.flatten(1, -2))))
+        for dim, size in enumerate(space, 2):
+            first = (torch.arange(size) - kernel // 2).clamp(0, size - kernel)
+            k, v = (one.unfold(dim, kernel, 1).index_select(dim, first) for one in (k, v))
+        # By batch, head, point, number in the head, and place in the window.
+        near, seen = (one.flatten(-len(space)).flatten(2, -3).transpose(-1, -2) for one in (k, v))
+        query = self.queries(x._replace(tensor=x.tensor.flatten(1, -2)))[..., None, :]
+        return functional.scaled_dot_product_attention(query, near, seen)[..., 0, :].transpose(1, 2)
 
 
 class Averages(RealLayer):

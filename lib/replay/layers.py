@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from lib.replay.sizes import Range
+from lib.values.dims import RunSet
 from lib.values.kinds.experts import Route
 from lib.values.kinds.kind import LayerKind
 
@@ -39,12 +39,12 @@ class Held(NamedTuple):
     """A part of a tensor in the form of its dims, and which elements of each dim it has."""
 
     tensor: Tensor
-    parts: Mapping[str, tuple[Range, ...]]
+    parts: Mapping[str, RunSet]
 
     def numbers(self, role: str) -> Tensor:
         """Return the numbers of the elements of a dim."""
         device = self.tensor.device
-        return torch.cat([torch.arange(*ends, device=device) for ends in self.parts[role] or [(0, 0)]])
+        return torch.cat([torch.arange(*ends, device=device) for ends in self.parts[role].runs or [(0, 0)]])
 
     @property
     def rows(self) -> Tensor:
@@ -327,14 +327,14 @@ class _Routed(RealLayer):
     def lines(self, x: Held) -> tuple[Tensor, Tensor, Tensor]:
         """Return of each line of what has the batches, rows and experts of `x` (all experts where it has none): the
         place of its row among the rows of the batches, that of its expert, and how much that one's result counts."""
-        batches, rows = (x.numbers(role).tolist() for role in ("batch", "rows"))
-        experts = x.numbers("experts").tolist() if "experts" in x.parts else range(self.experts.size)
+        batches, rows = x.parts["batch"], x.parts["rows"]
+        experts = x.parts.get("experts", range(self.experts.size))
         here = {row: place for place, row in enumerate(rows)}
         found = [
             (at * len(rows) + here[row], place, self.gate(batch * self.route.rows + row, expert))
             for at, batch in enumerate(batches)
             for place, expert in enumerate(experts)
-            for row in self.route.rows_of(expert, batch, frozenset(rows))
+            for row in self.route.rows_of(expert, batch, rows)
         ]
         at, places, gates = zip(*found, strict=True) if found else ((), (), ())
         one, other = (torch.tensor(each, dtype=torch.long, device=x.tensor.device) for each in (at, places))
@@ -342,7 +342,7 @@ class _Routed(RealLayer):
 
     def gates(self, x: Held) -> Tensor:
         """Return by batch, expert and row how much it counts, 0 where the row is not there; for all of a step."""
-        (at, experts, gates), (batches, rows) = self.lines(x), (len(x.numbers(role)) for role in ("batch", "rows"))
+        (at, experts, gates), (batches, rows) = self.lines(x), (len(x.parts[role]) for role in ("batch", "rows"))
         found = gates.new_zeros(batches, self.experts.size, rows)
         found[at // rows, experts, at % rows] = gates[:, 0]
         return found[..., None]
@@ -380,7 +380,7 @@ class Combine(_Routed):
     """Each token again: what its experts made of it, as much as each counts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        (at, _, gates), rows = self.lines(x), len(x.numbers("batch")) * len(x.numbers("rows"))
+        (at, _, gates), rows = self.lines(x), len(x.parts["batch"]) * len(x.parts["rows"])
         return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, at, gates * x.tensor)
 
     def whole(self, x: Held, other: Held) -> Tensor:

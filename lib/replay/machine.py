@@ -10,28 +10,27 @@ from __future__ import annotations
 
 import itertools
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from operator import mul
-from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
+from torch.utils.benchmark import Timer
 
 from lib.plan.files import cluster_named
 from lib.plan.records import CLUSTERS, Cluster, Plan
 from lib.plan.timing import product, ring
 from lib.replay import ReplayError, replay
 from lib.replay.options import ReplayOptions
-from lib.replay.rank.interpreter import Clock
 from lib.schedules.data_parallel import fully_sharded
 from lib.simulator.simulator import simulate
 
 RATES: Final = {"product": ("flops", "gemm"), "copy": ("hbm", "hbm_share"), "all-gather": ("nvlink", "link_share")}
 """What is timed, and the fields of a Cluster whose product is its rate: the peak, and the share of it."""
-WARMUP, ROUNDS, CALLS = 2, 9, 5
-"""Rounds that do not count, rounds of which the median does, and calls in each: one launch hides behind another."""
+WARMUP, ROUNDS, LONG_ENOUGH = 2, 9, 0.1
+"""Steps of a replay that do not count, and those of which the median does; seconds for which other work is repeated."""
 Sizes = Mapping[str, Sequence[tuple[int, ...]]]
 """By what is timed: M, N and K of products, the bytes of copies, and the sides of weights that are gathered."""
 SIZES: Final[Mapping[str, Sizes]] = {
@@ -89,31 +88,19 @@ def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
         seconds = next(one.measured for one in result.spreads if one.op == "allgather")
         timed.append(Timed("all-gather", (side * side * options.number.bytes,), seconds))
     device, dtype = torch.device("cuda" if options.on_gpu else "cpu"), getattr(torch, options.dtype)
-    numbers, threads = torch.Generator(device).manual_seed(0), torch.get_num_threads()
-    torch.set_num_threads(options.threads)  # as a rank has them
-    try:
-        for m, n, k in sizes["product"]:
-            left, right = (torch.randn(*two, generator=numbers, device=device, dtype=dtype) for two in ((m, k), (k, n)))
-            timed.append(Timed("product", (m, n, k), _seconds(torch.matmul, left, right)))
-        for (size,) in sizes["copy"]:
-            new, old = (torch.ones(size, device=device, dtype=torch.uint8) for _ in range(2))
-            timed.append(Timed("copy", (size,), _seconds(torch.Tensor.copy_, new, old)))
-    finally:
-        torch.set_num_threads(threads)
+    numbers = torch.Generator(device).manual_seed(0)
+
+    def median_of(call: str, **inputs: torch.Tensor) -> float:
+        timer = Timer(call, globals={"torch": torch, **inputs}, num_threads=options.threads)  # as many as a rank has
+        return timer.blocked_autorange(min_run_time=LONG_ENOUGH).median
+
+    for m, n, k in sizes["product"]:
+        left, right = (torch.randn(*two, generator=numbers, device=device, dtype=dtype) for two in ((m, k), (k, n)))
+        timed.append(Timed("product", (m, n, k), median_of("torch.matmul(left, right)", left=left, right=right)))
+    for (size,) in sizes["copy"]:
+        new, old = (torch.ones(size, device=device, dtype=torch.uint8) for _ in range(2))
+        timed.append(Timed("copy", (size,), median_of("new.copy_(old)", new=new, old=old)))
     return timed
-
-
-def _seconds(work: Callable[..., Any], *inputs: torch.Tensor) -> float:
-    """Return the median seconds of a call."""
-    clock = Clock(WARMUP + ROUNDS, on_gpu=inputs[0].is_cuda)
-    clock.start()
-    for number in range(WARMUP + ROUNDS):
-        clock.begin(number)
-        for _ in range(CALLS):
-            work(*inputs)
-        clock.end(number)
-    starts, ends, _, _ = clock.stop()
-    return median(end - start for start, end in list(zip(starts, ends, strict=True))[WARMUP:]) / CALLS / 1e9
 
 
 def fitted(timed: Sequence[Timed], like: Cluster, ranks: int, *, sheet: bool) -> Cluster:

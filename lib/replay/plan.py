@@ -16,17 +16,18 @@ from lib.checker.checker import check
 from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Range, Sizes, length
+from lib.replay.sizes import IN_FORM, Sizes
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
 from lib.values.operations import BY_INPUT, COMMUNICATION
-from lib.values.placement import Dim, Place
+from lib.values.placement import Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
 
@@ -55,17 +56,14 @@ class PlannedMessage(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A weight of this layer and these ranges, which is compared with ordinary training. Where the event has
-    updated it, its gradient and the new state are compared, too.
+    """A weight of this layer, or these elements of it, which is compared with ordinary training.
 
-    `values` are their ids: the weight, or the gradient, the weight and the state. `offset` counts numbers in the rank's
-    results, where they are kept one after the other.
+    `values` are ids by what they are: the final weight; or the gradient, weight and state of an update.
     """
 
     layer: int
-    ranges: tuple[Range, ...]
-    values: tuple[int, ...]
-    offset: int
+    elements: RunSet
+    values: dict[str, int]
 
 
 @dataclass
@@ -74,8 +72,8 @@ class RankPlan:
 
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
-    not needed afterwards, `used` the values that are used at all. `keeps` are the activations whose softmaxes a
-    backward needs, which are no value. `kept` is how many numbers are kept for comparison.
+    not needed afterwards, `used` the values that are used at all. `softmaxes` are the outputs whose running sums a
+    backward needs, which are no value.
     """
 
     program: Program
@@ -86,10 +84,8 @@ class RankPlan:
     gone_before: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     overwritable: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     used: set[int] = field(default_factory=set[int])
-    updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
-    final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
-    keeps: set[int] = field(default_factory=set[int])
-    kept: int = 0
+    compared: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    softmaxes: dict[int, Activation] = field(default_factory=dict[int, Activation])
 
     def value(self, number: int) -> Value:
         """Return what the Trace says of a value that is used."""
@@ -130,7 +126,7 @@ def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
     pairs, gone_by = _plan_messages(simulated, plans)
     for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
         _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
-        plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
+        _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
     return Plan(simulated, sizes, plans, groups, pairs)
 
@@ -188,7 +184,7 @@ def _by_dims(program: Program, event: Event) -> bool:
 
 
 def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
-    """Tell each rank the collectives that it takes part in; give the groups of more than one rank."""
+    """Tell each rank the collectives that it takes part in; give the groups of several ranks, but not of all."""
     groups: set[tuple[int, ...]] = set()
     for meeting in meetings(run):
         events = [plans[rank].program.events[number] for rank, number in meeting]
@@ -198,8 +194,8 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
         planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned
-        groups.add(members)
-    return sorted(group for group in groups if len(group) > 1)
+        groups.add(tuple(sorted(members)))
+    return sorted(group for group in groups if 1 < len(group) < run.ranks)
 
 
 def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
@@ -267,19 +263,10 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
 # -- what backward needs that no value has ----------------------------------------------------------------------
 
 
-def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activation | None:
-    """Name the output whose softmax a backward needs, where it is given a part alone: that of these rows, whole."""
-    kind = shape.kinds[event.layer or 0]
-    if not kind.softmax:
-        return None
-    place = kind.forward(values[0], values[2] if kind.takes else None)
-    return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
-
-
-def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int]:
-    """Return the activations whose softmaxes a rank keeps for its backwards. UnfitTrace where it has not finished them
-    itself."""
-    events, needs, finished = plan.program.events, set[int](), defaultdict[int, list[Range]](list)
+def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
+    """Note the outputs whose softmaxes backwards need that are given a part alone: those of its rows, whole. UnfitTrace
+    where the rank has not finished them itself."""
+    events, finished = plan.program.events, defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         at = event.arg[0] if event.op == "wait" else index
         over = events[at]
@@ -288,18 +275,20 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int
             of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
             for value in plan.program.values_of(over.outputs):
                 if _finishes(value, of):
-                    finished[value.layer] += sizes.ranges(value)
-        wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
-        if wanted is not None:
-            line = Dim("line", sizes.batch(wanted.layer) * shape.items)
-            if not line.part(*finished[wanted.layer]).covers(line.part(*sizes.ranges(wanted))):
+                    finished[value.layer].append(sizes.elements(value))
+        layer = event.layer or 0
+        if event.op not in BY_INPUT or not (kind := shape.kinds[layer]).softmax:
+            continue
+        values = plan.inputs(event)
+        place = kind.forward(values[0], values[2] if kind.takes else None)
+        if place.open:
+            plan.softmaxes[index] = wanted = made(Activation, layer + 1, shape.layers, place)
+            if not sizes.elements(wanted) <= RunSet.union(finished[wanted.layer]):
                 raise UnfitTrace(
                     f"{event.op} of layer {event.layer} on rank {rank} needs the maximum and the sum of a softmax. A "
                     "rank keeps those where it has added up the last part itself, and no message carries them: go back "
                     "on the rank that has, or give backward everything at once"
                 )
-            needs.add(wanted.layer)
-    return needs
 
 
 def _finishes(value: Value, of: Sequence[Value]) -> bool:
@@ -319,28 +308,26 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
     finals = {id(event) for (at, _), (event, _, _) in rebuilt.finals.items() if at == rank}
     for index, event in enumerate(rebuilt.run.programs[rank].events):
         honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
-        if honest and (update := _update(plan, event)) is not None:
-            weight, notes, numbers, each = plan.value(update[1]), plan.updates, update, 2 + sizes.moments
-        elif id(event) in finals:
-            weight, notes, numbers, each = plan.value(event.inputs[0]), plan.final_weights, event.inputs[:1], 1
-        else:
-            continue
-        ranges = sizes.ranges(weight)
-        notes[index] = Compared(weight.layer, ranges, tuple(numbers), plan.kept)
-        plan.kept += length(ranges) * each
+        values = _update(plan, event) if honest else {}
+        if id(event) in finals:
+            values = {"final weight": event.inputs[0]}
+        if values:
+            weight = plan.value(values.get("weight", event.inputs[0]))
+            plan.compared[index] = Compared(weight.layer, sizes.elements(weight), values)
 
 
-def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
+def _update(plan: RankPlan, event: Event) -> dict[str, int]:
     """Name the gradient, the new weight and the new state of an operation that makes the first step of a loaded
-    weight."""
+    weight; nothing of any other."""
     if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
-        return None
+        return {}
     values = plan.program.values
     taken, given = ({type(values[number]): number for number in ids} for ids in (event.inputs, event.outputs))
     if not ({Weight, WeightGrad} <= taken.keys() and {Weight, OptState} <= given.keys()):
-        return None
+        return {}
     steps = [getattr(values[numbers[Weight]], "step", None) for numbers in (taken, given)]
-    return (taken[WeightGrad], given[Weight], given[OptState]) if steps == [0, 1] else None
+    found = {"gradient": taken[WeightGrad], "weight": given[Weight], "optimizer state": given[OptState]}
+    return found if steps == [0, 1] else {}
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:

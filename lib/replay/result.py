@@ -8,22 +8,21 @@ receive when the message was sent. Shown is the step whose whole time is the med
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from lib.analysis.figures import end
+from lib.analysis.figures import end, samples
 from lib.cluster.costs import TICKS
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
-from lib.replay.sizes import simulated_curve
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
-from lib.values.values import Activation
+from lib.values.values import Activation, Elements
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
@@ -275,11 +274,6 @@ def assembled(
     whole = [_whole_step([times[2:] for times in step], shared) for step in steps]
     runs = [_programs(plan, step, shared, unit) for step in steps]
     middle = sorted(range(len(steps)), key=whole.__getitem__)[(len(steps) - 1) // 2]
-    second = TICKS * 1e9 / unit
-    by_event = [
-        [[event.length / second for event in same] for same in zip(*(run[rank].events for run in runs), strict=True)]
-        for rank in range(plan.ranks)
-    ]
     return ReplayResult(
         simulated=plan.trace,
         measured=replace(plan.trace, programs=runs[middle]),
@@ -288,7 +282,7 @@ def assembled(
         seconds=tuple(n / 1e9 for n in whole),
         startup=(max(report["ready"] for report in reports) - begun) / 1e9,
         errors=tuple(comparison[""]),
-        spreads=tuple(_spreads(plan, by_event)),
+        spreads=tuple(_spreads(plan, runs, unit / 1e9 / TICKS)),
         ranks=tuple(_figures(plan, rank, report) for rank, report in enumerate(reports)),
         libraries=tuple(_library(plan, name, reports, shared, comparison[name]) for name in options.against),
     )
@@ -300,9 +294,7 @@ def _library(
     each = [report["libraries"][name] for report in reports]
     spans = zip(*(one["steps"] for one in each), strict=True)
     mine = Counter(event.op for _, event in plan.trace.events() if event.op in COMMUNICATION)
-    theirs = Counter[str]()
-    for one in each:
-        theirs.update(one["counts"])
+    theirs = sum((Counter[str](one["counts"]) for one in each), Counter[str]())
     return LibraryResult(
         name,
         tuple(errors),
@@ -314,7 +306,12 @@ def _library(
 
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
-    simulated, rank_plan, sizes = simulated_curve(plan, rank), plan.rank_plans[rank], plan.sizes
+    rank_plan, sizes = plan.rank_plans[rank], plan.sizes
+
+    def alive(by_kind: Mapping[str, Elements]) -> float:
+        return sum(float(elements * sizes.scales[kind]) for kind, elements in by_kind.items()) * sizes.bytes
+
+    simulated = {sample.index: alive(sample.by_kind) for sample in samples(plan.trace, rank)}
     by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
     # What it sends according to the simulator: what rows say, and whole messages.
     sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
@@ -380,15 +377,15 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
     return made
 
 
-def _spreads(plan: Plan, by_event: Sequence[Sequence[Sequence[float]]]) -> list[Spread]:
+def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], tick: float) -> list[Spread]:
     """Return medians by operation, over all ranks and steps: what computes, in the order in which it is first done,
     then what communicates. Of collectives from the moment at which all were there."""
     simulated: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
-    for rank_plan, seconds in zip(plan.rank_plans, by_event, strict=True):
-        for event, same in zip(rank_plan.program.events, seconds, strict=True):
+    for rank, rank_plan in enumerate(plan.rank_plans):
+        for index, event in enumerate(rank_plan.program.events):
             simulated.setdefault(event.op, []).append(event.length / TICKS)
-            measured.setdefault(event.op, []).extend(same)
+            measured.setdefault(event.op, []).extend(run[rank].events[index].length * tick for run in runs)
     return [
         Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op]))
         for kind in (COMPUTE, COLLECTIVES, MESSAGES, READS, ("wait",))

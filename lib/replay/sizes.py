@@ -1,80 +1,62 @@
 """How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
 
-Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
-and its optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. What
-has only a part of a later dim, such as some columns, has a range in each row; of shards of such columns the line is
-that of the columns alone. Of what goes to experts the line has each row at each expert. Ends of ranges that fall
-between two elements are rounded down, so shard i of n goes from i x N // n to (i + 1) x N // n.
+Every value is a set of elements of the line of its tensor, the last dim fastest: a weight, its gradient and its
+optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. What has only a
+part of a later dim, such as some columns, has a run in each row; of shards of such columns the line is that of the
+columns alone. Of what goes to experts the line has each row at each expert. Ends of parts that fall between two
+elements are rounded down, so shard i of n goes from i x N // n to (i + 1) x N // n.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import inf, prod
-from typing import TYPE_CHECKING
 
-from lib.analysis.figures import samples
 from lib.replay import UnfitTrace
 from lib.replay.options import ReplayOptions
 from lib.trace.trace import Trace
-from lib.values.dims import SPACE, RunSet, joined
+from lib.values.dims import SPACE, Run, RunSet, joined
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
 from lib.values.placement import Dim, Part, Place
 from lib.values.values import KINDS, Elements, OptState, Value
 
-if TYPE_CHECKING:
-    from lib.replay.plan import Plan
 
-Range = tuple[int, int]
-
-
-def length(ranges: Sequence[Range]) -> int:
-    """Return how many elements are in some ranges."""
-    return sum(stop - start for start, stop in ranges)
-
-
-def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
-    """Return where in a tensor of the ranges `have` the wanted ones lie, which are there."""
-    before, found = [*accumulate((stop - start for start, stop in have), initial=0)], list[Range]()
-    for start, stop in want:
-        at = bisect_right(have, (start, inf)) - 1
-        while start < stop:
-            low, high = have[at]
-            end = min(stop, high)
-            found.append((before[at] + start - low, before[at] + end - low))
-            start, at = end, at + 1
+def within(have: RunSet, want: RunSet) -> list[Run]:
+    """Return where in a tensor of the elements `have` the wanted ones lie, which are there."""
+    before = [*accumulate((after - first for first, after in have.runs), initial=0)]
+    found: list[Run] = []
+    for first, after in want.runs:  # no two runs of `have` touch: what is wanted together lies together
+        at = bisect_right(have.runs, (first, inf)) - 1
+        start = before[at] + first - have.runs[at][0]
+        found.append((start, start + after - first))
     return found
 
 
-def common(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
-    """Return what is in both."""
-    return [*(RunSet(*left) & RunSet(*right)).runs]
+def in_order(sets: Sequence[RunSet]) -> bool:
+    """Tell whether tensors of these elements, one after the other, are in the order of the line already."""
+    return all(one <= other for one, other in pairwise(first for each in sets for first, _ in each.runs))
 
 
-def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
-    """Tell whether tensors of these ranges, one after the other, are in the order of the line already."""
-    return all(one <= other for one, other in pairwise(start for each in ranges for start, _ in each))
+def _elements(part: Part, size: int) -> RunSet:
+    """Return the elements of a part of a dim of so many."""
+    ends = [(int(low * size // part.dim.size), int(high * size // part.dim.size)) for low, high in part.ranges]
+    return RunSet(*joined(ends))
 
 
-def _ends(part: Part, size: int) -> tuple[Range, ...]:
-    """Return a part of a dim as ranges of so many elements."""
-    return joined([(int(low * size // part.dim.size), int(high * size // part.dim.size)) for low, high in part.ranges])
-
-
-def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
-    """Give a range of a line whose rows have only these `wide` elements of `line`, as ranges of the line of all."""
-    for row in range(low // wide, -(-high // wide)):
-        at = row * wide
-        for first, last in inner:
-            start, stop = max(low, at), min(high, at + last - first)
-            if start < stop:
-                yield row * line + first + start - at, row * line + first + stop - at
-            at += last - first
+def _spread(outer: RunSet, inner: RunSet, line: int) -> RunSet:
+    """Return elements of a line whose rows have only `inner` of `line` elements, as those of the line of all."""
+    wide, found = len(inner), list[Run]()
+    for low, high in outer.runs:
+        for row in range(low // wide, -(-high // wide)):
+            begin, end = max(low - row * wide, 0), min(high - row * wide, wide)
+            some = inner if end - begin == wide else inner.nth(begin, end)
+            found += [(row * line + first, row * line + after) for first, after in some.runs]
+    return RunSet(*joined(found))
 
 
 class Sizes:
@@ -93,8 +75,8 @@ class Sizes:
             real, counted = (one.schema_of(kind.tensor, 0) for one in (shape, simulated or shape))
             scale = Fraction(real.size, counted.size) if real is not None and counted is not None else Fraction(1)
             self.scales[name] = scale * (moments if kind is OptState else 1)
-        self._known: dict[Place, tuple[Range, ...]] = {}
-        self._parts: dict[Place, Mapping[str, tuple[Range, ...]]] = {}
+        self._known: dict[Place, RunSet] = {}
+        self._parts: dict[Place, Mapping[str, RunSet]] = {}
 
     @classmethod
     def of(cls, trace: Trace, options: ReplayOptions) -> Sizes:
@@ -111,6 +93,11 @@ class Sizes:
     def output_points(self) -> int:
         """Rows of one batch after the last layer, or points where they are a grid."""
         return prod(dim.size for role, dim in self.shape.kinds[-1].gives.items() if role in SPACE)
+
+    @property
+    def weighted(self) -> list[int]:
+        """The layers that have a weight."""
+        return [layer for layer in range(self.shape.layers) if self.weight(layer)]
 
     def weight(self, layer: int) -> int:
         """Return the elements of the weight of a layer, 0 where it has none."""
@@ -129,18 +116,18 @@ class Sizes:
         assert schema is not None, "a layer that has no weight has no value of one"
         return schema.spaces
 
-    def parts(self, value: Value) -> Mapping[str, tuple[Range, ...]]:
+    def parts(self, value: Value) -> Mapping[str, RunSet]:
         """Return which elements of each dim a value has."""
         if (known := self._parts.get(value.place)) is None:
             named = zip(value.place.named.items(), self.dims(value), strict=False)
-            self._parts[value.place] = known = {role: _ends(part, dim.size) for (role, part), dim in named}
+            self._parts[value.place] = known = {role: _elements(part, dim.size) for (role, part), dim in named}
         return known
 
-    def ranges(self, value: Value) -> tuple[Range, ...]:
-        """Return the ranges of a value on its line, in ascending order; neighbours are one range."""
+    def elements(self, value: Value) -> RunSet:
+        """Return the elements of a value on its line."""
         if (known := self._known.get(value.place)) is not None:
             return known
-        found, line = ((0, 1),), 1
+        found, line = RunSet.span(0, 1), 1
         pairs = [*zip(value.place.dims, self.dims(value), strict=False)]
         if (route := value.place.schema.route) is not None:
             (batches, _), (experts, _), (rows, _), (part, dim) = pairs
@@ -150,14 +137,11 @@ class Sizes:
                 for expert in experts.pieces
                 for row in route.rows_of(expert, batch, rows.pieces)
             ]
-            inner = _ends(part, dim.size)
-            pairs, found = [], joined([(first + low, first + high) for first in at for low, high in inner])
+            inner = _elements(part, dim.size).runs
+            pairs, found = [], RunSet(*joined([(first + low, first + high) for first in at for low, high in inner]))
         for part, dim in reversed(pairs):
-            wide = length(found)
-            flat = _ends(part, dim.size * wide)
-            if wide < line:
-                flat = joined([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
-            found, line = flat, line * dim.size
+            flat = _elements(part, dim.size * len(found))
+            found, line = flat if len(found) == line else _spread(flat, found, line), line * dim.size
         self._known[value.place] = found
         return found
 
@@ -177,7 +161,7 @@ class Sizes:
 
     def numel(self, value: Value) -> int:
         """Return the numbers in a value's tensor."""
-        return int(length(self.ranges(value)) * self.width(value))
+        return int(len(self.elements(value)) * self.width(value))
 
     def simulated(self, values: Sequence[Value]) -> Elements:
         """Return the elements of some values together as the simulator counts them, at these sizes."""
@@ -186,12 +170,3 @@ class Sizes:
 
 IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
 """The operations that take tensors in the form of their dims, where others take the numbers of a line."""
-
-
-def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
-    """Return by event the bytes that the simulator says are alive when it starts, at the sizes of the replay."""
-    scales, number = plan.sizes.scales, plan.sizes.bytes
-    return {
-        sample.index: sum(float(elements * scales[kind]) for kind, elements in sample.by_kind.items()) * number
-        for sample in samples(plan.trace, rank)
-    }

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,8 @@ from lib.replay.layers import Held, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
 from lib.replay.result import Comparison, Deviation
-from lib.replay.sizes import Range, Sizes, common, length, within
+from lib.replay.sizes import Sizes, within
+from lib.values.dims import RunSet
 from lib.values.placement import Elements, Schema
 
 KINDS = ("weight", "state", "data", "target", "classes")
@@ -37,20 +38,31 @@ AGE = 10
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 
-def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: Elements = 1) -> Tensor:
-    """Take the ranges `want` of a flat tensor that has the ranges `have`. A view where they lie side by side."""
-    if tuple(have) == tuple(want):
+class Kept(NamedTuple):
+    """What a rank has kept to be compared: one of WHATS, of a layer these elements, flat, on the CPU.
+    `event` has made it, or a library has, None."""
+
+    what: str
+    layer: int
+    elements: RunSet
+    event: int | None
+    tensor: Tensor
+
+
+def select(flat: Tensor, have: RunSet, want: RunSet, width: Elements = 1) -> Tensor:
+    """Take the elements `want` of a flat tensor that has the elements `have`. A view where they lie side by side."""
+    if have == want:
         return flat
     parts = [flat[int(low * width) : int(high * width)] for low, high in within(have, want)]
     return parts[0] if len(parts) == 1 else torch.cat(parts or [flat[:0]])
 
 
-def join(parts: Sequence[tuple[Tensor, Sequence[Range]]], width: Elements = 1) -> Tensor:
-    """Put flat tensors of disjoint ranges together as a new one, in the order of the line."""
+def join(parts: Sequence[tuple[Tensor, RunSet]], width: Elements = 1) -> Tensor:
+    """Put flat tensors of disjoint elements together as a new one, in the order of the line."""
     pieces: list[tuple[int, Tensor]] = []
-    for flat, ranges in parts:
-        sizes = [int((stop - start) * width) for start, stop in ranges]
-        pieces += zip([start for start, _ in ranges], flat.split(sizes), strict=True)
+    for flat, elements in parts:
+        sizes = [int((after - first) * width) for first, after in elements.runs]
+        pieces += zip([first for first, _ in elements.runs], flat.split(sizes), strict=True)
     pieces.sort(key=lambda piece: piece[0])
     return torch.cat([tensor for _, tensor in pieces] or [parts[0][0]])
 
@@ -62,25 +74,22 @@ class InitialNumbers:
 
     They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
     they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.
-    Batches from the number `batches` on are padding: data and targets of zeros, whose loss has no gradient.
+    Batches of padding are data and targets of zeros, whose loss has no gradient.
     """
 
-    def __init__(
-        self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True, batches: int | None = None
-    ) -> None:
-        self.sizes, self.dtype, self.seed, self.share, self.batches = sizes, dtype, seed, share, batches
+    def __init__(self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True) -> None:
+        self.sizes, self.dtype, self.seed, self.share = sizes, dtype, seed, share
         for kind in sizes.shape.kinds:
             if kind.name not in REAL_LAYERS:
                 raise UnfitTrace(f"{kind.name} has no real layer: a kind of layer is replayed by a row in REAL_LAYERS")
         self.layers = [REAL_LAYERS[kind.name](kind, lambda batch: self("classes", batch)) for kind in sizes.shape.kinds]
         self._kept: dict[tuple[str, int], Tensor] = {}
-        self._parts: dict[tuple[str, int, tuple[Range, ...]], Tensor] = {}
+        self._parts: dict[tuple[str, int, RunSet], Tensor] = {}
 
-    def make_all(self, plan: Plan) -> None:
+    def make_all(self) -> None:
         """Make all of them, in the memory that ranks will share which are forked from here."""
-        weighted = [layer for layer in range(plan.trace.layers) if self.sizes.weight(layer)]
-        batches = range(plan.trace.shape.items)
-        for kind, number in (*product(KINDS[:2], weighted), *product(KINDS[2:4], batches)):
+        batches = range(self.sizes.shape.items)
+        for kind, number in (*product(KINDS[:2], self.sizes.weighted), *product(KINDS[2:4], batches)):
             self(kind, number)
 
     def __call__(self, kind: str, index: int) -> Tensor:
@@ -92,13 +101,13 @@ class InitialNumbers:
             self._kept[kind, index] = made
         return made
 
-    def slice(self, kind: str, index: int, ranges: Sequence[Range], width: int = 1) -> Tensor:
-        """Return a copy of some ranges of the weight or the state of a layer."""
-        part = self._parts.get((kind, index, tuple(ranges)))
+    def slice(self, kind: str, index: int, elements: RunSet, width: int = 1) -> Tensor:
+        """Return a copy of some elements of the weight or the state of a layer."""
+        part = self._parts.get((kind, index, elements))
         if part is None:
-            part = select(self(kind, index), [(0, self.sizes.weight(index))], ranges, width)
+            part = select(self(kind, index), RunSet.span(0, self.sizes.weight(index)), elements, width)
             if not self.share:
-                self._parts[kind, index, tuple(ranges)] = part = part.clone()
+                self._parts[kind, index, elements] = part = part.clone()
         return part.clone()
 
     def rows(self, kind: str, batches: Sequence[int]) -> Tensor:
@@ -115,7 +124,7 @@ class InitialNumbers:
 
     def _make(self, kind: str, index: int) -> Tensor:
         sizes, numbers = self.sizes, self.sizes.batch(self.sizes.shape.layers if kind == "target" else 0)
-        if kind in ("data", "target") and self.batches is not None and index >= self.batches:
+        if kind in ("data", "target") and index >= sizes.shape.batches:
             return torch.zeros(numbers, dtype=self.dtype)
         generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
         match kind:
@@ -175,7 +184,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
     def held(tensor: Tensor, schema: Schema) -> Held:
         sizes = {role: dim.size for role, dim in zip(schema.roles[: schema.ndim], schema.spaces, strict=False)}
         sizes |= {"batch": len(batches)} if "batch" in sizes else {}
-        return Held(tensor.view(*sizes.values()), {role: ((0, size),) for role, size in sizes.items()})
+        return Held(tensor.view(*sizes.values()), {role: RunSet.span(0, size) for role, size in sizes.items()})
 
     for number, (kind, layer) in enumerate(zip(shape.kinds, initial.layers, strict=True)):
         takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]
@@ -185,9 +194,10 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
     return found
 
 
-def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[dict[int, Tensor]]:
-    """Do one step of ordinary training; return gradients, weights and states, flat and in float64, by layer."""
-    weighted = [i for i in range(plan.trace.layers) if plan.sizes.weight(i)]
+def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[str, dict[int, Tensor]]:
+    """Do one step of ordinary training; return gradients, weights and states by their names in
+    WHATS and by layer, flat and in float64."""
+    weighted = plan.sizes.weighted
     weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
     batches = range(plan.trace.batches)
     y, target = undivided(initial, weights, batches)[-1], initial.rows("target", batches).double()
@@ -195,54 +205,35 @@ def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[
     grads: list[Any] = [weight.grad for weight in weights.values()]
     gradients, after = [grad.reshape(-1) for grad in grads], [weight.detach().view(-1) for weight in weights.values()]
     states = torch_step(options.optimizer, gradients, after, [initial("state", i).double() for i in weighted])
-    return [dict(zip(weighted, results, strict=True)) for results in (gradients, after, states)]
+    each = (dict(zip(weighted, results, strict=True)) for results in (gradients, after, states))
+    return dict(zip(WHATS, each, strict=False))
 
 
 def compared(
-    plan: Plan,
-    options: ReplayOptions,
-    initial: InitialNumbers,
-    results: Sequence[Tensor],
-    libraries: Mapping[str, Sequence[tuple[int, Sequence[int]]]],
+    plan: Plan, options: ReplayOptions, initial: InitialNumbers, kept: Sequence[Mapping[str, Sequence[Kept]]]
 ) -> Comparison:
-    """Return how far the replay, and each library, was from ordinary training. `results` has what each rank kept (see
-    plan.Compared), of `libraries` from which number on, and of which layers."""
+    """Return how far the replay (""), and each library, was from ordinary training, by what each rank has kept."""
+    names = ("", *options.against)
     if not options.verify:
-        return {name: [] for name in ("", *libraries)}
+        return {name: [] for name in names}
     truth, sizes = _train(plan, options, initial), plan.sizes
 
-    def deviation(what: str, rank: int, layer: int, event: int | None, mine: Tensor, true: Tensor) -> Deviation:
-        return Deviation(what, *difference(mine, true), rank, layer, event, options.number.tolerance)
+    def deviations(name: str) -> Iterator[Deviation]:
+        finals: dict[tuple[int, RunSet], Tensor] = {}
+        for rank, of_rank in enumerate(kept):
+            for what, layer, elements, event, mine in of_rank[name]:
+                where, whole = (rank, layer, event, options.number.tolerance), sizes.weight(layer)
+                true = truth[what.removeprefix("final ")][layer]
+                true = select(true, RunSet.span(0, whole), elements, true.numel() // whole)
+                yield Deviation(what, *difference(mine, true), *where)
+                if what == "final weight":
+                    for (of, theirs), other in finals.items():
+                        if of == layer and (both := elements & theirs):
+                            pair = select(mine, elements, both), select(other, theirs, both)
+                            yield Deviation("replicas", *difference(*pair), *where)
+                    finals.setdefault((layer, elements), mine)
 
-    def of_updated(rank: int, layer: int, event: int | None, ranges: Sequence[Range], at: int) -> Iterator[Deviation]:
-        for what, of_layer in zip(WHATS, truth, strict=False):
-            true, whole = of_layer[layer], sizes.weight(layer)
-            true = select(true, [(0, whole)], ranges, true.numel() // whole)
-            yield deviation(what, rank, layer, event, results[rank][at : at + len(true)], true)
-            at += len(true)
-
-    def of_library(ranks: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Deviation]:
-        for rank, (at, layers) in enumerate(ranks):
-            for layer in layers:
-                yield from of_updated(rank, layer, None, [(0, sizes.weight(layer))], at)
-                at += sizes.weight(layer) * (2 + sizes.moments)
-
-    def of_replay() -> Iterator[Deviation]:
-        seen: dict[tuple[int, tuple[Range, ...]], Tensor] = {}
-        for rank, rank_plan in enumerate(plan.rank_plans):
-            for event, (layer, ranges, _, at) in rank_plan.updates.items():
-                yield from of_updated(rank, layer, event, ranges, at)
-            for event, (layer, ranges, _, at) in rank_plan.final_weights.items():
-                mine = results[rank][at : at + length(ranges)]
-                true = select(truth[1][layer], [(0, sizes.weight(layer))], ranges)
-                yield deviation("final weight", rank, layer, event, mine, true)
-                for (of, theirs), other in seen.items():
-                    if of == layer and (both := common(ranges, theirs)):
-                        pair = select(mine, ranges, both), select(other, theirs, both)
-                        yield deviation("replicas", rank, layer, event, *pair)
-                seen.setdefault((layer, ranges), mine)
-
-    return {"": _worst([*of_replay()])} | {name: _worst([*of_library(ranks)]) for name, ranks in libraries.items()}
+    return {name: _worst([*deviations(name)]) for name in names}
 
 
 def _worst(deviations: Sequence[Deviation]) -> list[Deviation]:

@@ -5,47 +5,38 @@ A convolution needs its neighbours' rows, which it does not fetch.
 """
 # pyright: basic
 
-import importlib
-import json
-import multiprocessing
-import subprocess
-import sys
+import os
 from datetime import timedelta
-from importlib.util import find_spec
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.worlds import MEET, world
+
+torch = pytest.importorskip("torch", reason="DTensor is PyTorch's")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forked")
+
 RANKS, UNEVEN = 4, [0, 4, 12, 24, 64]
-pytestmark = [
-    pytest.mark.skipif(find_spec("torch") is None, reason="DTensor is PyTorch's"),
-    pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the ranks are copies of one"),
-]
 
 
 def numbers(*sizes: int) -> Any:
-    import torch
-
     return torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=torch.float64)
 
 
-def worked_out(rank: int, store: str, queue: Any) -> None:
+def worked_out(rank: int, store: Path) -> dict[str, Any]:
     """What one rank finds out with DTensor, as differences to what one process gives."""
-    import torch
-    from torch import distributed
-    from torch.distributed import tensor as sharded
     from torch.distributed.device_mesh import init_device_mesh
 
-    sharding: Any = sharded
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS, timeout=timedelta(seconds=60)
-    )
+    sharding: Any = torch.distributed.tensor
+    timeout = timedelta(seconds=MEET)
+    torch.distributed.init_process_group("gloo", f"file://{store}", timeout=timeout, world_size=RANKS, rank=rank)
     mesh, found = init_device_mesh("cpu", (RANKS,)), dict[str, Any]()
     grid = numbers(10, 9)
     columns = sharding.distribute_tensor(grid, mesh, [sharding.Shard(0)]).redistribute(placements=[sharding.Shard(1)])
-    found["columns"] = tuple(columns.to_local().shape)
+    found["columns"] = [*columns.to_local().shape]
     found["redistribute"] = (columns.full_tensor() - grid).abs().max().item()
     for rows in (8, 10):
         x = numbers(rows, 3)
@@ -72,19 +63,16 @@ def worked_out(rank: int, store: str, queue: Any) -> None:
         alone = torch.nn.functional.conv2d(part.to_local(), weight, padding=1)
         found[f"alone {dim}"] = (y - alone).abs().max().item()
         found[f"convolution {dim}"] = (y - whole.narrow(dim, 2 * rank, 2)).abs().max().item()
-    queue.put((rank, found))
-    distributed.destroy_process_group()
+    torch.distributed.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each rank has found out. Ranks are copies of a process of their own, as one that has used torch may hang."""
-    store = Path(tmp_path_factory.mktemp("gloo")) / "store"
-    done = subprocess.run(
-        [sys.executable, __file__, str(store)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """What each rank has found out."""
+    for module in ("torch._dynamo", "torch.distributed.tensor"):  # once, and not by each rank when it begins
+        import_module(module)
+    return world(RANKS, worked_out, tmp_path_factory.mktemp("gloo") / "store")
 
 
 def test_rows_become_columns_by_the_rule_of_chunk(found: list[dict[str, Any]]) -> None:
@@ -108,16 +96,3 @@ def test_a_convolution_is_that_of_each_part_alone(found: list[dict[str, Any]], d
     """With zeros at the edges where neighbours have rows (torch 2.13.0). Ours: tests/replay/test_grids.py."""
     assert max(one[f"alone {dim}"] for one in found) < 1e-12
     assert min(one[f"convolution {dim}"] for one in found) > 0.1
-
-
-if __name__ == "__main__":
-    for module in ("torch._dynamo", "torch.distributed.tensor"):  # once, and not by each rank when it begins
-        importlib.import_module(module)
-    context = multiprocessing.get_context("fork")
-    results = context.SimpleQueue()
-    ranks = [context.Process(target=worked_out, args=(rank, sys.argv[1], results)) for rank in range(RANKS)]
-    for one in ranks:
-        one.start()
-    for one in ranks:
-        one.join()
-    print(json.dumps([each for _, each in sorted(results.get() for _ in ranks)]))

@@ -21,6 +21,7 @@ from lib import (
     simulate,
 )
 from lib.replay import ReplayResult, UnfitTrace, replay
+from lib.values.dims import RunSet
 from tests.replay.hooks import hooked
 from tests.replay.schedules import compared
 from tests.support.inside import ATTENTION, PROGRAMS, load, update
@@ -198,10 +199,9 @@ Initial = tuple[InitialNumbers, dict[int, Any], Any]
 
 def initial_of(trace: Trace) -> Initial:
     """The numbers that training starts from, and weights and data in which autograd is interested."""
-    initial = InitialNumbers(Sizes.of(trace, ReplayOptions()), torch.float64, batches=trace.batches)
-    weighted = [i for i in range(trace.layers) if initial.sizes.weight(i)]
+    initial = InitialNumbers(Sizes.of(trace, ReplayOptions()), torch.float64)
     data = initial.rows("data", range(trace.batches)).requires_grad_()
-    return initial, {i: initial.matrix(i).clone().requires_grad_() for i in weighted}, data
+    return initial, {i: initial.matrix(i).clone().requires_grad_() for i in initial.sizes.weighted}, data
 
 
 def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int], Any]:
@@ -236,7 +236,7 @@ def values_compared(trace: Trace, transport: str = "local", **more: Any) -> tupl
             known = None if value is None else true.get((type(value), value.layer))
             if known is None or value is None or value.place.open or value.updates or number not in tensors:
                 continue
-            part = select(known, [(0, known.numel())], initial.sizes.ranges(value))
+            part = select(known, RunSet.span(0, known.numel()), initial.sizes.elements(value))
             off = (tensors[number] - part).abs().max().item() if part.numel() else 0.0
             assert off <= CLOSE * known.abs().max().item(), f"{value} is off by {off}"
             count += 1

@@ -7,7 +7,7 @@ import pytest
 
 from lib import Mesh, Model, Trace, simulate
 from lib.replay import replay
-from lib.replay.sizes import Sizes, length
+from lib.replay.sizes import Sizes
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
@@ -33,16 +33,16 @@ def test_gradients_are_those_of_one_process(case: Case) -> None:
 def test_where_columns_and_features_lie() -> None:
     sizes, tensors = Sizes(Shape(1, 2, Layer("linear", 4, 4, 2))), by_hand(2)
     right = value_of(Weight, by_hand(), 0, 1, 0, frozenset([0]), 1, [("out", [1], 2)])
-    assert sizes.ranges(right) == ((2, 4), (6, 8), (10, 12), (14, 16))
+    assert sizes.elements(right).runs == ((2, 4), (6, 8), (10, 12), (14, 16))
     both = value_of(Weight, by_hand(), 0, 1, 0, frozenset([1]), 2, [("out", [1], 2)])
-    assert sizes.ranges(both) == ((10, 12), (14, 16))
+    assert sizes.elements(both).runs == ((10, 12), (14, 16))
     third = value_of(Weight, by_hand(), 0, 1, 0, frozenset([1]), 3, [("out", [1], 2)])
-    assert sizes.ranges(third) == ((6, 8), (10, 11))  # of a line of 8: from 2 to 5
+    assert sizes.elements(third).runs == ((6, 8), (10, 11))  # of a line of 8: from 2 to 5
     features = value_of(Activation, tensors, 0, 1, frozenset([1]), 2, [("features", [0], 2)])
-    assert sizes.ranges(features) == ((8, 10), (12, 14))
+    assert sizes.elements(features).runs == ((8, 10), (12, 14))
     for value in (right, both, third, features):
-        assert sizes.numel(value) == length(sizes.ranges(value))
-        assert length(list(sizes.parts(value).values())[-1]) == 2
+        assert sizes.numel(value) == len(sizes.elements(value))
+        assert len(list(sizes.parts(value).values())[-1]) == 2
 
 
 @pytest.mark.parametrize(

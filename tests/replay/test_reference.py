@@ -13,11 +13,7 @@ from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.rank.kernels import (  # noqa: E402
-    COLLECTIVE_KERNELS,
-    KERNELS,
-    PREPARED,
-)
+from lib.replay.rank.kernels import COLLECTIVE_KERNELS, KERNELS, PREPARED  # noqa: E402
 
 
 def spoiled(name: str, hook: Hook, **more: Any) -> ReplayResult:

@@ -1,6 +1,5 @@
 """What is sent goes to whom it belongs, whatever the order of the group, and is as much as the figures say."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,57 +24,27 @@ def pieces(model: Model, *shards: int, total: int = 4) -> Any:
     return found
 
 
-async def even_gather(model: Model, place: int, group: tuple[int, ...]) -> None:
+async def everything(model: Model, place: int, group: tuple[int, ...]) -> None:
+    """Every kind of traffic once, from member number `place` of a group of three."""
+    whole, half, quarter = model.fake_grad(0), pieces(model, 0, 2), pieces(model, 3)
     await model.allgather(pieces(model, place, total=3), 0, group)
-
-
-async def uneven_gather(model: Model, place: int, group: tuple[int, ...]) -> None:
-    """A half, a quarter and a quarter, and not in order."""
-    await model.allgather(pieces(model, *((1, 3), (0,), (2,))[place]), 0, group)
-
-
-async def padded_gather(model: Model, place: int, group: tuple[int, ...]) -> None:
-    await model.allgather_padded(pieces(model, *((1, 3), (0,), (2,))[place]), 0, group)
-
-
-async def sum_up(model: Model, place: int, group: tuple[int, ...]) -> None:
+    unequal = pieces(model, *((1, 3), (0,), (2,))[place])  # a half, a quarter and a quarter, and not in order
+    await model.allgather(unequal, 0, group)
+    await model.allgather_padded(unequal, 0, group)
     await model.allreduce(model.fake_grad(0), 0, group)
-
-
-async def scatter(model: Model, place: int, group: tuple[int, ...]) -> None:
     await model.scatterreduce(model.fake_grad(0), 0, group)
-
-
-async def even_exchange(model: Model, place: int, group: tuple[int, ...]) -> None:
     await model.alltoall([pieces(model, i, total=3) for i in range(3)], 0, group)
-
-
-async def uneven_exchange(model: Model, place: int, group: tuple[int, ...]) -> None:
-    """Member 0 keeps a whole and sends halves, member 1 sends quarters, member 2 sends a whole and keeps a quarter."""
-    half, quarter, whole = pieces(model, 0, 2), pieces(model, 3), model.fake_grad(0)
+    # Member 0 keeps a whole and sends halves, member 1 sends quarters, member 2 sends a whole and keeps a quarter.
     rows = [[whole, half, half], [quarter, quarter, quarter], [quarter, whole, quarter]]
     for exchange in (model.alltoall, model.alltoall_padded):
         found = await exchange(rows[place], 0, group)
         assert [value.elements() for value in found] == [row[place].elements() for row in rows]
-
-
-def broadcast(root: int) -> Callable[[Model, int, tuple[int, ...]], Any]:
-    async def act(model: Model, place: int, group: tuple[int, ...]) -> None:
-        await model.broadcast(model.fake_grad(0), 0, root=group[root], group=group)
-
-    return act
-
-
-async def message(model: Model, place: int, group: tuple[int, ...]) -> None:
-    """One of a whole weight and a half."""
+    for root in group:
+        await model.broadcast(model.fake_grad(0), 0, root=root, group=group)
     if place == 0:
         await model.pass_to(group[2], (model.fake_grad(0), [pieces(model, 0, 1)]))
     elif place == 2:
         await model.receive(group[0])
-
-
-EVEN, UNEVEN = [even_gather, sum_up, scatter, even_exchange], [uneven_gather, padded_gather, uneven_exchange]
-EXCHANGES = [*EVEN, *UNEVEN, *map(broadcast, range(3)), message]
 
 
 @pytest.mark.parametrize("order", list(ORDERS))
@@ -84,9 +53,8 @@ def test_processes_send_it_to_whom_it_belongs(order: str) -> None:
     group = ORDERS[order]
 
     async def function(model: Model) -> None:
-        for exchange in EXCHANGES:
-            for members in (group, (0, 1, 2), (1, 2, 0)):
-                await exchange(model, members.index(model.rank), members)
+        for members in (group, (0, 1, 2), (1, 2, 0)):
+            await everything(model, members.index(model.rank), members)
         shards = [model.load_weights(layer, group.index(model.rank), 3) for layer in range(2)]
         whole = {layer: await model.allgather(weight, layer, group) for layer, (weight, _) in enumerate(shards)}
         grads = compute(model, [model.rank], whole)
@@ -107,7 +75,7 @@ def test_processes_send_it_to_whom_it_belongs(order: str) -> None:
 def test_groups_of_the_same_ranks_are_one_stream_of_the_timeline() -> None:
     async def function(model: Model) -> None:
         for group in ORDERS.values():
-            await sum_up(model, group.index(model.rank), group)
+            await model.allreduce(model.fake_grad(0), 0, group)
 
     events = perfetto(simulated=Trace.of(simulate(function, ranks=3)))["traceEvents"]
     names = {event["args"]["name"] for event in events if event["name"] == "thread_name"}

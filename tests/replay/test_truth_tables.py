@@ -79,7 +79,7 @@ class Found:
                 value: Any = program.values[number]
                 if number not in tensors or not isinstance(value, Activation | ActivationGrad | WeightGrad):
                     continue
-                key, ranges = (type(value), value.layer), sizes.ranges(value)
+                key, elements = (type(value), value.layer), sizes.elements(value)
                 if event.op in ("forward", "backward"):
                     self.parts[rank][key] = tensors[number].clone(), value
                 if value.place.open:
@@ -88,7 +88,7 @@ class Found:
                 whole = self.wholes.setdefault(
                     key, torch.full([dim.size for dim in schema.spaces[: schema.ndim]], torch.nan, dtype=torch.float64)
                 )
-                at = torch.cat([torch.arange(*map(int, ends)) for ends in ranges or [(0, 0)]])
+                at = torch.cat([torch.arange(*map(int, ends)) for ends in elements.runs or [(0, 0)]])
                 before, now = whole.view(-1)[at], tensors[number].flatten()
                 assert torch.where(before.isnan(), 0, before - now).abs().max().item() < CLOSE if len(at) else True
                 whole.view(-1)[at] = now

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,9 +33,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from lib.files import child_environment
 from lib.replay import RankDied, RankStalled, ReplayError
@@ -52,8 +51,8 @@ GOODBYE = 5.0
 """Seconds for a rank to end after it has reported."""
 
 
-def forked(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
-    """Run all ranks as processes: return their reports, and what they kept to be compared."""
+def forked(job: Job) -> list[Report]:
+    """Run all ranks as processes: return their reports."""
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
     device_of(job.options, job.plan.ranks - 1)  # WrongWorld while it is still one process that says so
@@ -75,19 +74,12 @@ def fork_is_safe() -> bool:
 
 
 class SharedState:
-    """Memory that forked ranks share with their parent: how far each rank is, and the tensors to be compared.
+    """Memory that forked ranks share with their parent, so that a rank that dies has still said where it was: its
+    state, the number of its event (-1 before the first) and how often it moved."""
 
-    So a rank that dies has still said where it was, and results cost one copy. Of each rank there are its state, the
-    number of its event (-1 before the first) and how often it moved; `results[rank]` is room for its numbers.
-    """
-
-    def __init__(self, counts: Sequence[int], dtype: torch.dtype) -> None:
-        ranks, head = len(counts), len(counts) * 3 * 8
-        room = mmap.mmap(-1, head + sum(counts) * dtype.itemsize)
-        words = memoryview(room)[:head].cast("q")
+    def __init__(self, ranks: int) -> None:
+        words = memoryview(mmap.mmap(-1, 3 * 8 * ranks)).cast("q")
         self.states, self.events, self.moves = (words[i * ranks : (i + 1) * ranks] for i in range(3))
-        kept = torch.frombuffer(room, dtype=dtype, offset=head) if sum(counts) else torch.empty(0, dtype=dtype)
-        self.results: Sequence[Tensor] = kept.split(list(counts))
         for rank in range(ranks):
             self.say(rank, STARTING, -1)
 
@@ -116,20 +108,21 @@ class Child:
             self.process.close()
 
 
-def _fork_ranks(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
-    """Fork all ranks, and wait for their reports, and for what they keep to be compared."""
-    state, folder = SharedState(job.kept, job.initial.dtype), Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
+def _fork_ranks(job: Job) -> list[Report]:
+    """Fork all ranks, and wait for their reports."""
+    state, folder = SharedState(job.plan.ranks), Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
     context, lifeline = cast(Any, multiprocessing.get_context("fork")), os.pipe()
     children: list[Child] = []
     try:
-        job.initial.make_all(job.plan)
+        job.initial.make_all()
 
         def be(rank: int, home: Connection, away: Connection) -> None:
             code = 70
             try:
                 home.close()
                 os.close(lifeline[1])
-                away.send(outcome := outcome_of(rank))
+                outcome = outcome_of(rank)
+                away.send_bytes(pickle.dumps(outcome))  # `send` of torch sends no numbers, but where they are
                 code = int("error" in outcome)
                 with contextlib.suppress(Exception):
                     if not code:
@@ -141,7 +134,7 @@ def _fork_ranks(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
             try:
                 _cut_ties(lifeline[0])
                 way = meet(job, rank, rank, f"file://{folder / 'store'}", job.options.timeout * LEFT, True)
-                return {"report": play(job, way, state.results[rank], partial(state.say, rank))}
+                return {"report": play(job, way, partial(state.say, rank))}
             except BaseException as error:
                 said = {"error": f"{type(error).__name__}: {error}", "echo": _is_echo(error)}
                 return said | {"rank": rank, "event": state.events[rank], "when": time.monotonic()}
@@ -164,7 +157,7 @@ def _fork_ranks(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
             if job.options.transport == "gloo" and not job.options.against:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        return _watch(job, state, children, all_are_ready), state.results
+        return _watch(job, state, children, all_are_ready)
     finally:
         for child in children:
             child.end()
@@ -197,12 +190,8 @@ def _cut_ties(lifeline: int) -> None:
 
 def _is_echo(error: BaseException) -> bool:
     """Tell whether an error comes from torch.distributed, so that it may be that of another rank."""
-    at = error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_globals.get("__name__") == transport.__name__:
-            return True
-        at = at.tb_next
-    return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == transport.__name__ for frame in frames)
 
 
 def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
@@ -214,7 +203,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
         for pipe in wait(left, min(timeout / 4, 1.0 if told else 0.05, deadline - now)):
             child = left.pop(cast(Connection, pipe))
             with contextlib.suppress(EOFError, OSError):  # it is gone without a word
-                child.outcome = child.pipe.recv()
+                child.outcome = pickle.loads(child.pipe.recv_bytes())
             if "report" not in (child.outcome or {}):
                 deadline = min(deadline, time.monotonic() + GRACE)
         if not told and STARTING not in state.states.tolist():
@@ -265,7 +254,7 @@ def _stalled(job: Job, state: SharedState) -> RankStalled:
 # -- a fresh Python, which forks them -----------------------------------------------------------------------------
 
 
-def _in_fresh_python(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
+def _in_fresh_python(job: Job) -> list[Report]:
     """Let a fresh Python fork the ranks. What it gives back is pickled, as it is ours as much as we are."""
     if job.hook is not None:
         raise ValueError("a hook cannot follow into another Python")

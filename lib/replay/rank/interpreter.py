@@ -10,9 +10,8 @@ operation before which it was found to be over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,10 +21,10 @@ from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import Plan
 from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle, Transport
-from lib.replay.result import Comparison, Report, Times
-from lib.replay.sizes import Range
-from lib.replay.training import InitialNumbers, compared, select
+from lib.replay.result import Report, Times
+from lib.replay.training import InitialNumbers, Kept, select
 from lib.trace.event import Event
+from lib.values.dims import RunSet
 from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.placement import Place
 
@@ -41,30 +40,13 @@ class Job:
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
-        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers."""
-        dtype = getattr(torch, options.dtype)
-        return cls(plan, options, InitialNumbers(plan.sizes, dtype, options.seed, share, plan.trace.batches), hook)
+        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers. ReplayError if a library
+        cannot train this model."""
+        if options.against:
+            from lib.replay.rank.libraries import prepare  # here and not above: it imports much of torch
 
-    @cached_property
-    def library_results(self) -> list[tuple[dict[str, tuple[int, Sequence[int]]], int]]:
-        """What each rank keeps of each library, and how many numbers in all: see the function of that name."""
-        if not self.options.against:
-            return [({}, rank_plan.kept) for rank_plan in self.plan.rank_plans]
-        from lib.replay.rank.libraries import library_results, preload  # here and not above: it imports much of torch
-
-        kept = [library_results(self.plan, self.options.against, rank) for rank in range(self.plan.ranks)]
-        preload(self.options.against)  # once, and not in each of the ranks that are forked
-        return kept
-
-    @property
-    def kept(self) -> list[int]:
-        """How many numbers each rank keeps to be compared. ReplayError if a library cannot train this model."""
-        return [count for _, count in self.library_results]
-
-    def compared(self, results: Sequence[Tensor]) -> Comparison:
-        """Compare what each rank has kept with ordinary training."""
-        libraries = {name: [kept[name] for kept, _ in self.library_results] for name in self.options.against}
-        return compared(self.plan, self.options, self.initial, results, libraries)
+            prepare(plan, options.against)  # once, and not in each of the ranks that are forked
+        return cls(plan, options, InitialNumbers(plan.sizes, getattr(torch, options.dtype), options.seed, share), hook)
 
 
 @dataclass
@@ -80,10 +62,9 @@ class RankContext:
     rank: int
     transport: Transport
     device: torch.device
-    results: Tensor
     moved: Callable[[int], None] = lambda index: None
     now: int = -1
-    softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = field(default_factory=dict)
+    softmaxes: dict[int, list[tuple[RunSet, Tensor]]] = field(default_factory=dict)
     targets: dict[Place, Tensor] = field(default_factory=dict)
     read: set[int] = field(default_factory=set)
 
@@ -106,14 +87,16 @@ class RankContext:
 
 
 class Clock:
-    """A clock for one step of one rank: the monotonic clock, which all processes of a machine share; on a GPU events in
-    its own stream of work, which tell when something was done, not when it was asked for."""
+    """A clock for one step of one rank, with a mark for the start and the end of each event: of the monotonic clock,
+    which all processes of a machine share; on a GPU events in its own stream of work, which tell when something was
+    done, not when it was asked for."""
 
     def __init__(self, events: int, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
-        self.starts, self.ends = [None] * events, [None] * events
+        self.starts, self.ends = list[Any]([None] * events), list[Any]([None] * events)
 
-    def _mark(self) -> Any:
+    def mark(self) -> Any:
+        """Return a mark of this moment."""
         if not self.on_gpu:
             return time.perf_counter_ns()
         mark = torch.cuda.Event(enable_timing=True)
@@ -124,15 +107,7 @@ class Clock:
         """Begin the step."""
         if self.on_gpu:
             torch.cuda.synchronize()  # the device is idle, so that the first event happens now
-        self.begun, self.base = time.perf_counter_ns(), self._mark()
-
-    def begin(self, index: int) -> None:
-        """Note that event `index` begins."""
-        self.starts[index] = self._mark()
-
-    def end(self, index: int) -> None:
-        """Note that event `index` is over."""
-        self.ends[index] = self._mark()
+        self.begun, self.base = time.perf_counter_ns(), self.mark()
 
     def stop(self) -> Times:
         """End the step, once the device is done, and say when everything was."""
@@ -159,6 +134,7 @@ class Interpreter:
         self.under_way: dict[int, Started] = {}
         self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
+        self.kept: list[Kept] = []
         self.now, self.sent = -1, 0.0
         context.softmaxes.clear()
         context.read.clear()
@@ -184,11 +160,11 @@ class Interpreter:
             for number in self.plan.frees.get(index, ()):
                 self.tensors.pop(number, None)
             for number, work in self.under_way.items():
-                if not work.noticed and work.handle.done():
+                if not work.noticed and work.handle.is_completed():
                     self._notice(number, work)
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self._sample(index)
-            clock.begin(index)
+            clock.starts[index] = clock.mark()
             if event.op in COMMUNICATION:
                 call = self._call(index, event)
                 if self.record:
@@ -198,10 +174,10 @@ class Interpreter:
                     yield from self._settle(index)
             elif event.op == "wait":
                 yield from self._settle(event.arg[0])
-                clock.end(index)
+                clock.ends[index] = clock.mark()
             else:
                 self._do(index, event)
-                clock.end(index)
+                clock.ends[index] = clock.mark()
             if hook is not None:
                 hook(context.rank, index, event, self.tensors)
         context.now_in(len(events))
@@ -234,7 +210,7 @@ class Interpreter:
 
     def _notice(self, index: int, work: Started) -> None:
         if not work.noticed:
-            self.clock.end(index)
+            self.clock.ends[index] = self.clock.mark()
             work.noticed = True
 
     def _sample(self, index: int) -> None:
@@ -270,16 +246,13 @@ class Interpreter:
             return
         inputs = [self.tensors[number] for number in event.inputs]
         self.tensors.update(zip(event.outputs, KERNELS[event.op](self._call(index, event), inputs), strict=False))
-        compared = self.plan.updates.get(index) or self.plan.final_weights.get(index)
-        if not self.record or compared is None:
-            return
-        # Keep what is compared with ordinary training: of a larger gradient the part that was used.
-        offset, sizes = compared.offset, self.context.sizes
-        for number in compared.values:
-            value = self.plan.value(number)
-            tensor = select(self.tensors[number], sizes.ranges(value), compared.ranges, sizes.width(value))
-            self.context.results[offset : offset + tensor.numel()].copy_(tensor)
-            offset += tensor.numel()
+        compared, sizes = self.plan.compared.get(index), self.context.sizes
+        if self.record and self.context.options.verify and compared is not None:
+            layer, elements, values = compared
+            for what, number in values.items():  # of a larger gradient the part that was used
+                value = self.plan.value(number)
+                part = select(self.tensors[number], sizes.elements(value), elements, sizes.width(value))
+                self.kept.append(Kept(what, layer, elements, index, part.to("cpu", copy=True)))
 
 
 def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
@@ -307,11 +280,14 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     report["shared_clock"] = context.transport.shared_clock
     yield from _recorded_step(context, report)
     libraries: list[Any] = []
+    report["libraries"] = {}
     if options.against:
         from lib.replay.rank.libraries import KINDS
 
         libraries = [KINDS[name](name, context) for name in options.against]
-        report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in libraries}
+        for one in libraries:
+            counts, report["kept"][one.name] = one.prove()
+            report["libraries"][one.name] = {"counts": counts, "by": one.by, "steps": []}
     report["steps"] = []
     for number in range(options.warmup + options.steps):
         turns = [*libraries, None]  # None is the replay; the last comes first in the next round
@@ -344,5 +320,5 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
         torch.cuda.synchronize()
     after = context.transport.bytes_sent()
     report["wire"] = None if before is None or after is None else after - before
-    report["memory"], report["sent"] = interpreter.memory, interpreter.sent
+    report["memory"], report["sent"], report["kept"] = interpreter.memory, interpreter.sent, {"": interpreter.kept}
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0

@@ -1,7 +1,7 @@
 """Kernels: what each operation of a rank does with real tensors, one row each, for all transports.
 
 A kernel is told of its call and given the tensors of its inputs, and gives those of its outputs; that of a collective
-starts it, and says what gives them. All tensors are flat, of the ranges that `Call.ranges` says. What is not used
+starts it, and says what gives them. All tensors are flat, of the elements that `Call.elements` says. What is not used
 again may be overwritten (`Call.own`), which is what the simulator's memory means. Buffers of a collective have exactly
 the size that the simulator counts, wherever the members' parts are equal.
 """
@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from lib.replay.grids import Averages
-from lib.replay.layers import Gradients, Held, RealLayer
-from lib.replay.plan import PlannedCollective, RankPlan, softmax_of
-from lib.replay.rank.transport import Handle, Handles
-from lib.replay.sizes import common, in_order, length, within
+from lib.replay.layers import Held, RealLayer
+from lib.replay.plan import PlannedCollective, RankPlan
+from lib.replay.rank.transport import Handle
+from lib.replay.sizes import in_order, within
 from lib.replay.training import join, select, step
 from lib.trace.event import Event
-from lib.values.dims import NAMES
+from lib.values.dims import NAMES, RunSet
 from lib.values.laws import cut
 from lib.values.operations import READS
 from lib.values.values import Value, WeightGrad
@@ -47,7 +47,8 @@ class Call:
     tensors: dict[int, Tensor]
 
     def __post_init__(self) -> None:
-        self.ranges, self.numel, self.empty = self.context.sizes.ranges, self.context.sizes.numel, self.context.empty
+        sizes = self.context.sizes
+        self.elements, self.numel, self.empty = sizes.elements, sizes.numel, self.context.empty
 
     def input(self, place: int) -> Value:
         """Return what the Trace says of an input."""
@@ -70,7 +71,7 @@ class Call:
         """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
         stands for all where they are not looked at."""
         parts = self.context.sizes.parts(value)
-        sizes = [length(ranges) for ranges in parts.values()]
+        sizes = [*map(len, parts.values())]
         if value.place.schema.route is not None:
             sizes = [self.numel(value) // max(sizes[-1], 1), sizes[-1]]
         return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
@@ -79,8 +80,8 @@ class Call:
         """Return an output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
         value, flat = self.output(place), tensor.reshape(-1)
         if value.place.schema.running and not value.place.open and flat.numel() != self.numel(value):
-            if value.layer in self.plan.keeps:
-                self.context.softmaxes.setdefault(value.layer, []).append((self.ranges(value), flat))
+            if any(value.layer == needed.layer for needed in self.plan.softmaxes.values()):
+                self.context.softmaxes.setdefault(value.layer, []).append((self.elements(value), flat))
             flat = self.context.initial.layers[value.layer - 1].finish(flat)
         return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
 
@@ -124,8 +125,9 @@ def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     batches = sorted(y.place.batches)
     if (target := context.targets.get(y.place)) is None:
         each = context.sizes.batch(y.layer)
-        have, rows = [(batch * each, (batch + 1) * each) for batch in batches], context.initial.rows("target", batches)
-        target = select(rows.view(-1), have, call.ranges(y)).to(context.device)
+        have = RunSet.union(RunSet.span(batch * each, (batch + 1) * each) for batch in batches)
+        rows = context.initial.rows("target", batches)
+        target = select(rows.view(-1), have, call.elements(y)).to(context.device)
         context.targets[y.place] = target
     grad = call.made(0, context.initial.layers[-1].loss_gradient(inputs[0], target, context.rows))
     padding = [place for place, batch in enumerate(batches) if batch >= context.plan.trace.batches]
@@ -135,55 +137,44 @@ def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Go back. One output is the gradient of the weight, or without a weight that of the input."""
-    both = len(call.event.outputs) > 1
-    wanted = (both or isinstance(call.output(0), WeightGrad), call.is_used(1) if both else not call.layer.kind.takes)
-    by_other, by_input = _gradients(call, call.held(2 if len(inputs) > 2 else 0), wanted)
-    found = [by_other] if by_other is not None else []
-    if both or not found:
-        found.append(call.empty(inputs[0].numel()) if by_input is None else by_input)
-    return [call.made(place, one) for place, one in enumerate(found)]
-
-
-def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return [call.made(0, cast(Tensor, _gradients(call, call.held(2), (False, True))[1]))]
-
-
-def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    weight = call.form(call.output(0), inputs[0].new_zeros(()))  # it is not there, only its form
-    return [call.made(0, cast(Tensor, _gradients(call, weight, (True, False))[0]))]
-
-
-def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
+    """Go back, all the way or half of it. One output is the gradient of the weight, or else that of the input."""
+    both, of_weight = len(call.event.outputs) > 1, isinstance(call.output(0), WeightGrad)
+    wanted = (True, call.is_used(1)) if both else (of_weight, not of_weight)
     if call.layer.kind.keeps:
         x, grad = call.held(0), call.held(1)
     else:  # of the input the form will do, which is that of its gradient
-        x, grad = call.form(call.output(0), call.empty(0).new_zeros(())), call.held(len(call.event.inputs) - 1)
+        x, grad = call.form(call.output(0), inputs[0].new_zeros(())), call.held(len(inputs) - 1)
+    if of_weight and len(inputs) < 3:  # nor is the weight there for its half alone
+        other = call.form(call.output(0), inputs[0].new_zeros(()))
+    else:
+        other = call.held(2 if len(inputs) > 2 else 0)
     kept = _softmax(call)
     if call.context.options.backward == "autograd" and kept is None:
-        return call.layer.differentiated(x, grad, other, wanted)
-    return call.layer.backward(x, grad, other, wanted, kept)
+        by_other, by_input = call.layer.differentiated(x, grad, other, wanted)
+    else:
+        by_other, by_input = call.layer.backward(x, grad, other, wanted, kept)
+    found = [by_other, by_input] if both else [by_other if of_weight else by_input]
+    return [call.made(i, call.empty(inputs[0].numel()) if one is None else one) for i, one in enumerate(found)]
 
 
 def _softmax(call: Call) -> Tensor | None:
     """Return the running sums of the rows that go back, where they do not follow of what is here."""
-    value = softmax_of(call.context.plan.trace.shape, call.event, call.plan.inputs(call.event))
-    if value is None:
+    if (value := call.plan.softmaxes.get(call.index)) is None:
         return None
-    want, width = call.ranges(value), 1 + value.place.schema.running
-    found = call.empty(int(length(want) * width))
+    want, width = call.elements(value), 1 + value.place.schema.running
+    found = call.empty(int(len(want) * width))
     for have, tensor in call.context.softmaxes[value.layer]:
-        both = common(have, want)
+        both = have & want
         for (low, high), (first, last) in zip(within(want, both), within(have, both), strict=True):
             found[int(low * width) : int(high * width)] = tensor[int(first * width) : int(last * width)]
     return found
 
 
 def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    ranges, held = call.ranges(call.input(1)), call.ranges(call.input(2))
-    grad, weight = select(inputs[0], call.ranges(call.input(0)), ranges), call.own(1)
+    want, held = call.elements(call.input(1)), call.elements(call.input(2))
+    grad, weight = select(inputs[0], call.elements(call.input(0)), want), call.own(1)
     # Of a larger state only the part that goes one step on is kept.
-    state = call.own(2) if held == ranges else select(inputs[2], held, ranges, call.context.sizes.moments).clone()
+    state = call.own(2) if held == want else select(inputs[2], held, want, call.context.sizes.moments).clone()
     step(call.context.options.optimizer, grad, weight, state)
     return [weight, state]
 
@@ -196,12 +187,12 @@ def _add(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _combine(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    parts = [(tensor, call.ranges(call.input(place))) for place, tensor in enumerate(inputs)]
+    parts = [(tensor, call.elements(call.input(place))) for place, tensor in enumerate(inputs)]
     return [join(parts, call.context.sizes.width(call.input(0)))]
 
 
 def _shard(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    have, want = call.ranges(call.input(0)), call.ranges(call.output(0))
+    have, want = call.elements(call.input(0)), call.elements(call.output(0))
     return [call.made(0, select(inputs[0], have, want, call.context.sizes.width(call.input(0))).clone())]
 
 
@@ -212,8 +203,8 @@ def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     initial, weight, state = call.context.initial, call.output(0), call.output(1)
-    of_weight = initial.slice("weight", weight.layer, call.ranges(weight))
-    return [of_weight, initial.slice("state", weight.layer, call.ranges(state), call.context.sizes.moments)]
+    of_weight = initial.slice("weight", weight.layer, call.elements(weight))
+    return [of_weight, initial.slice("state", weight.layer, call.elements(state), call.context.sizes.moments)]
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -227,8 +218,8 @@ KERNELS: KernelTable[Kernel] = KernelTable(
         "forward": lambda call, inputs: [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))],
         "loss": _loss,
         "backward": _backward,
-        "backward_input": _backward_input,
-        "backward_weight": _backward_weight,
+        "backward_input": _backward,
+        "backward_weight": _backward,
         "update": _update,
         "add": _add,
         "combine": _combine,
@@ -255,16 +246,26 @@ PREPARED: dict[str, Kernel] = {
 
 
 class CollectiveCall(Call):
-    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group: `me` and
-    `root` are the numbers of this one and of the root, `brought` the values that each brings, `width` the numbers of
-    each element of them."""
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0 in the order of their ranks, as
+    transports know them: `me` is the number of this one, `brought` are the values that each brings, `width` the numbers
+    of each element of them. The program may name its group in another order: `places` has the place of each member
+    there, `numbers` the member at each place. `said` is what the call says besides, such as the place of its root."""
 
     def __init__(self, call: Call, collective: PlannedCollective) -> None:
         super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
-        self.transport = call.context.transport
-        self.group, self.brought, self.root = collective.members, collective.brought, collective.root
+        self.transport, self.said = call.context.transport, collective.root
+        self.group = tuple(sorted(collective.members))
+        self.places = [collective.members.index(rank) for rank in self.group]
+        self.numbers = [self.group.index(rank) for rank in collective.members]
+        self.brought = [collective.brought[place] for place in self.places]
         self.me = self.group.index(call.context.rank)
+        self.place = self.places[self.me]
         self.width = call.context.sizes.width(self.brought[self.me][0])
+
+    @property
+    def root(self) -> int:
+        """The number of the root."""
+        return self.numbers[self.said]
 
 
 @dataclass(slots=True)
@@ -287,17 +288,17 @@ def issue(call: Call) -> Started:
     op, transport = call.event.op, call.context.transport
     inputs = [call.tensors[number] for number in call.event.inputs]
     if op in READS:
-        return Started(Handles(), KERNELS[op](call, ()))
+        return Started(Handle(), KERNELS[op](call, ()))
     if (message := call.plan.messages.get(call.index)) is not None:
         if op == "pass_to":
-            return Started(Handles(*[transport.send(message.target, one) for one in inputs]), inputs, is_send=True)
+            return Started(Handle(*[transport.send(message.target, one) for one in inputs]), inputs, is_send=True)
         buffers = [call.empty(call.numel(value)) for value in message.values]
-        return Started(Handles(*[transport.receive(message.source, buffer) for buffer in buffers]), buffers)
+        return Started(Handle(*[transport.receive(message.source, buffer) for buffer in buffers]), buffers)
     if (collective := call.plan.collectives.get(call.index)) is None:
-        return Started(Handles(), is_send=op == "pass_to")
+        return Started(Handle(), is_send=op == "pass_to")
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
-        return Started(Handles(), own)
+        return Started(Handle(), own)
     return COLLECTIVE_KERNELS[op](CollectiveCall(call, collective), inputs)
 
 
@@ -357,40 +358,41 @@ def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     values = [brought[0] for brought in call.brought]
-    sizes, ranges = [*map(call.numel, values)], [*map(call.ranges, values)]
+    sizes, elements = [*map(call.numel, values)], [*map(call.elements, values)]
     out = call.empty(sum(sizes))
     handle = call.transport.all_gather(call.group, out, inputs[0], sizes)
-    if in_order(ranges):
+    if in_order(elements):
         return Started(handle, [out])
-    return Started(handle, [out], lambda: [join(list(zip(out.split(sizes), ranges, strict=True)), call.width)])
+    return Started(handle, [out], lambda: [join(list(zip(out.split(sizes), elements, strict=True)), call.width)])
 
 
 def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members, role = len(call.group), NAMES[call.root] or None  # along a dim that the call may name
+    members, role = len(call.group), NAMES[call.said] or None  # along a dim that the call may name
     values, whole = [brought[0] for brought in call.brought], inputs[0]
     mine = values[call.me]
-    have, wants = call.ranges(mine), [call.ranges(cut(mine, i, members, role)) for i in range(members)]
+    have, wants = call.elements(mine), [call.elements(cut(mine, place, members, role)) for place in call.places]
     if mine.place.schema.running:
-        sizes = [int(length(wants[call.me]) * call.context.sizes.width(value)) for value in values]
+        sizes = [int(len(wants[call.me]) * call.context.sizes.width(value)) for value in values]
         parts, out = [select(whole, have, want, call.width) for want in wants], call.empty(sum(sizes))
         handle = call.transport.all_to_all(call.group, out, parts, sizes)
         return Started(handle, [out], lambda: [call.sum(0, values, out.split(sizes))])
     if not in_order(wants):
         whole = torch.cat([select(whole, have, want) for want in wants])
-    sizes = [*map(length, wants)]
+    sizes = [*map(len, wants)]
     out = call.empty(sizes[call.me])
     return Started(call.transport.reduce_scatter(call.group, out, whole, sizes), [out])
 
 
 def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor], padded: bool = False) -> Started:
-    sizes = rooms = [call.numel(brought[call.me]) for brought in call.brought]
+    sizes = rooms = [call.numel(brought[call.place]) for brought in call.brought]
     if padded:
         largest = max(call.numel(value) for brought in call.brought for value in brought)
         rooms = [largest] * len(sizes)
         inputs = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
     out = call.empty(sum(rooms))
-    handle, pieces = call.transport.all_to_all(call.group, out, inputs, rooms), out.split(rooms)
-    return Started(handle, [out], lambda: [part[:size].clone() for part, size in zip(pieces, sizes, strict=True)])
+    handle = call.transport.all_to_all(call.group, out, [inputs[place] for place in call.places], rooms)
+    pieces = out.split(rooms)
+    return Started(handle, [out], lambda: [pieces[one][: sizes[one]].clone() for one in call.numbers])
 
 
 def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -405,28 +407,28 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members = len(call.group)
-    before, after = (call.me - 1) % members, (call.me + 1) % members
+    before, after = call.numbers[call.place - 1], call.numbers[(call.place + 1) % len(call.group)]
     return _some_to_some(call, {after: inputs[0]}, {before: call.brought[before][0]})
 
 
 def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    beside = [one for one in (call.me - 1, call.me + 1) if 0 <= one < len(call.group)]
-    coming = {one: call.brought[one][-1 if one < call.me else 0] for one in beside}
+    ends = {place: end for place, end in ((call.place - 1, -1), (call.place + 1, 0)) if place in call.places}
+    beside = [call.numbers[place] for place in ends]
+    coming = {one: call.brought[one][end] for one, end in zip(beside, ends.values(), strict=True)}
     return _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
 
 
 def _some_to_some(call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]) -> Started:
     """Exchange between few, by an all-to-all: parts for some members, and values that come from some, in their
     order."""
-    sizes = {member: call.numel(value) for member, value in coming.items()}
     members, nothing = range(len(call.group)), call.empty(0)
-    out = call.empty(sum(sizes.values()))
-    sent, got = [parts.get(one, nothing) for one in members], [sizes.get(one, 0) for one in members]
-    handle = call.transport.all_to_all(call.group, out, sent, got)
-    if len(sizes) == 1:
+    sizes = [call.numel(coming[one]) if one in coming else 0 for one in members]
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_to_all(call.group, out, [parts.get(one, nothing) for one in members], sizes)
+    if len(coming) == 1:
         return Started(handle, [out])
-    return Started(handle, [out], lambda: [part.clone() for part in out.split([*sizes.values()])])
+    pieces = out.split(sizes)
+    return Started(handle, [out], lambda: [pieces[one].clone() for one in coming])
 
 
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
@@ -434,7 +436,7 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "allreduce": _all_reduce,
         "allreduce_bucket": _all_reduce_bucket,
         "allgather": _all_gather,
-        "allgather_padded": _all_gather,  # a transport of torch pads unequal parts itself
+        "allgather_padded": _all_gather,  # no transport has to pad: parts of unequal size are exchanged
         "scatterreduce": _reduce_scatter,
         "alltoall": _all_to_all,
         "alltoall_padded": partial(_all_to_all, padded=True),

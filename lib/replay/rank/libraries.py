@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lib.replay import ReplayError, training
 from lib.replay.plan import Plan
 from lib.replay.rank.interpreter import RankContext
+from lib.replay.training import Kept
 from lib.schedules.formats.kineto import our_name
 from lib.schedules.formats.orders import to_csv
 from lib.schedules.formats.trace import Pipeline, pipeline_of
@@ -34,6 +35,7 @@ from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import compute_only
 from lib.trace.trace import Trace, kept
+from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.values import WeightGrad
 
@@ -42,16 +44,15 @@ STATES: Final = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}
 """What torch's optimizers call the numbers that they keep for a weight."""
 
 
-def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict[str, tuple[int, Sequence[int]]], int]:
-    """Return from which number on a rank keeps gradient, weight and state of which layers of each library's step, and
-    how many numbers it keeps in all. ReplayError where a library cannot train this model."""
-    at, found = plan.rank_plans[rank].kept, dict[str, tuple[int, Sequence[int]]]()
+def prepare(plan: Plan, against: Sequence[str]) -> None:
+    """Import what the libraries need. ReplayError where one cannot train this model."""
     for name in against:
         _refuse(plan, name)
-        layers = _layers_of(plan, name, rank) if name == TORCH or rank == 0 else ()
-        found[name] = at, layers
-        at += sum(map(plan.sizes.weight, layers)) * (2 + plan.sizes.moments)
-    return found, at
+    needs = {"fsdp": "torch.distributed.fsdp", TORCH: "torch.distributed.pipelining"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch gives up
+        for module in ("torch._dynamo", *(needs[name] for name in against if name in needs)):  # torch.optim needs that
+            import_module(module)
 
 
 def _refuse(plan: Plan, name: str) -> None:
@@ -64,33 +65,8 @@ def _refuse(plan: Plan, name: str) -> None:
     for need, met in needs.items():
         if not met:
             raise ReplayError(f"{name} cannot train beside this Trace: it needs {need}")
-
-
-def _layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
-    """Return the layers that a rank trains: all, or those of its stages."""
-    if name != TORCH:
-        return tuple(range(plan.trace.layers))
-    pipeline = _pipeline(plan.trace)
-    return tuple(layer for stage in _stages_of(pipeline, rank) for layer in pipeline.layers_of[stage])
-
-
-def _microbatches_of(plan: Plan, name: str, rank: int) -> Sequence[Sequence[int]]:
-    """Return the batches of a rank, in the parts in which it takes them one after the other: as the schedule does it,
-    where all ranks take batches of their own in as many parts; else every n-th batch, in one."""
     if name == TORCH:
-        return _pipeline(plan.trace).microbatches
-    taken = [
-        [
-            sorted(rank_plan.value(event.inputs[0]).place.batches)
-            for event in rank_plan.program.events
-            if event.op == "forward" and event.layer == 0
-        ]
-        for rank_plan in plan.rank_plans
-    ]
-    every = [batch for parts in taken for part in parts for batch in part]
-    if sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1:
-        return taken[rank]
-    return (range(rank, plan.trace.batches, plan.ranks),)
+        _pipeline(plan.trace)
 
 
 @kept
@@ -105,10 +81,6 @@ def _pipeline(trace: Trace) -> Pipeline:
     if len(set(map(len, found.microbatches))) > 1:
         raise ReplayError(f"{TORCH} needs microbatches of one size: torch fixes the shape of what stages pass on")
     return found._replace(order=compute_only(found.order))
-
-
-def _stages_of(pipeline: Pipeline, rank: int) -> list[int]:
-    return [stage for stage, place in places(pipeline.order).items() if place == rank]
 
 
 def _class_of_torch(pipeline: Pipeline) -> str | None:
@@ -126,15 +98,6 @@ def _class_of_torch(pipeline: Pipeline) -> str | None:
                 if words(row.order(ranks, batches, chunks=chunks)) == words(order):
                     return row.torch
     return None
-
-
-def preload(names: Sequence[str]) -> None:
-    """Import what the libraries need."""
-    needs = {"fsdp": "torch.distributed.fsdp", TORCH: "torch.distributed.pipelining"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch gives up
-        for module in ("torch._dynamo", *(needs[name] for name in names if name in needs)):  # torch.optim needs that
-            import_module(module)
 
 
 class _Count(TorchDispatchMode):
@@ -179,9 +142,8 @@ class LibraryStep:
     def __init__(self, name: str, context: RankContext) -> None:
         self.name, self.context = name, context
         plan, initial, device = context.plan, context.initial, context.device
-        self.layers = _layers_of(plan, name, context.rank)
+        self.layers, self.parts = self.share(plan, context.rank)
         self.modules = nn.Sequential(*(Layer(initial.matrix(i).clone().to(device)) for i in self.layers))
-        self.parts = _microbatches_of(plan, name, context.rank)
         batches = [batch for part in self.parts for batch in part]
         self.x, self.target = (initial.rows(kind, batches).to(device) for kind in ("data", "target"))
         self.build()
@@ -196,6 +158,22 @@ class LibraryStep:
             kept = {name: _like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
             age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
             self.optimizer.state[parameter] = age | kept
+
+    def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
+        """Return the layers that a rank trains, and its batches, in the parts in which it takes them one after the
+        other: as the schedule does it, where all ranks take batches of their own in as many parts; else every n-th
+        batch, in one."""
+        taken = [
+            [
+                sorted(rank_plan.value(event.inputs[0]).place.batches)
+                for event in rank_plan.program.events
+                if event.op == "forward" and event.layer == 0
+            ]
+            for rank_plan in plan.rank_plans
+        ]
+        every = [batch for parts in taken for part in parts for batch in part]
+        alike = sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1
+        return range(plan.trace.layers), taken[rank] if alike else [range(rank, plan.trace.batches, plan.ranks)]
 
     def build(self) -> None:
         """Wrap the modules."""
@@ -227,30 +205,27 @@ class LibraryStep:
             torch.cuda.synchronize()
         return begun, time.perf_counter_ns()
 
-    def prove(self) -> dict[str, Any]:
+    def prove(self) -> tuple[dict[str, int], list[Kept]]:
         """Do one step whose numbers are kept to be compared; then one whose communications are counted.
 
         The second and third step are the first ordinary ones: DDP, for one, rebuilds its buckets in the second.
         """
         self.run()
-        self.keep()
+        kept = [*self.kept()]
         self.run()
         with _Count() as count:
             self.run()
-        return {"counts": dict(count.found), "by": self.by}
+        return dict(count.found), kept if self.name == TORCH or self.context.rank == 0 else []
 
-    def keep(self) -> None:
-        """Write gradients, weights and states to this rank's part of the results."""
-        kept, _ = self.context.job.library_results[self.context.rank]
-        at, layers = kept[self.name]
+    def kept(self) -> Iterator[Kept]:
+        """Yield gradients, weights and states, each whole: all ranks that have shards of one take part."""
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
-            state = self.optimizer.state[parameter]
+            state, whole = self.optimizer.state[parameter], RunSet.span(0, parameter.numel())
             moments = [_whole(state[name]) for name in STATES[self.context.options.optimizer]]
-            for tensor in (_whole(parameter.grad), _whole(parameter), torch.stack(moments, 1).view(-1)):
-                if layer in layers:
-                    self.context.results[at : at + tensor.numel()].copy_(tensor)
-                    at += tensor.numel()
+            tensors = _whole(parameter.grad), _whole(parameter), torch.stack(moments, 1).view(-1)
+            for what, tensor in zip(training.WHATS, tensors, strict=False):
+                yield Kept(what, layer, whole, None, tensor.to("cpu", copy=True))
 
 
 def _like(parameter: Any, flat: Tensor) -> Tensor:
@@ -298,15 +273,20 @@ class FullySharded(LibraryStep):
 class Pipelined(LibraryStep):
     """torch.distributed.pipelining: its own class of a schedule, or its executor with our order where it has none."""
 
+    def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
+        self.pipeline = _pipeline(plan.trace)
+        self.mine = [stage for stage, place in places(self.pipeline.order).items() if place == rank]
+        layers = [layer for stage in self.mine for layer in self.pipeline.layers_of[stage]]
+        return layers, self.pipeline.microbatches
+
     def build(self) -> None:
         """Make the stages of this rank, with shapes given, so that nothing is sent to find them out."""
         from torch.distributed import pipelining
 
-        self.pipeline = _pipeline(self.context.plan.trace)
         count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * self.context.options.length
         output = torch.empty(rows, self.x.shape[1], dtype=self.context.initial.dtype, device="meta").requires_grad_()
-        self.stages, at, mine = list[pipelining.PipelineStage](), 0, _stages_of(self.pipeline, self.context.rank)
-        for stage in mine:
+        self.stages, at = list[pipelining.PipelineStage](), 0
+        for stage in self.mine:
             after = at + len(self.pipeline.layers_of[stage])
             shapes: dict[str, Any] = {"input_args": (output if stage else output.detach(),), "output_args": (output,)}
             modules = self.modules[at:after]
@@ -314,7 +294,7 @@ class Pipelined(LibraryStep):
             at = after
         told = {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
         self.schedule = self.of_torch(told) or self.executed(told)
-        self.first, self.last = 0 in mine, count - 1 in mine
+        self.first, self.last = 0 in self.mine, count - 1 in self.mine
 
     def of_torch(self, told: dict[str, Any]) -> Any:
         """Make torch's own class, where it has this schedule, and takes this size."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
+import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from itertools import count
@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
@@ -33,8 +32,9 @@ from lib.replay import ReplayError, WrongWorld
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import plan_of, raised
 from lib.replay.rank.interpreter import Job, RankContext, Report, steps
-from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, ProcessTransport, SocketCounters, drive
-from lib.replay.result import Comparison, Deviation, ReplayResult, assembled
+from lib.replay.rank.transport import Handle, LocalTransport, ProcessTransport, SocketCounters, drive
+from lib.replay.result import Comparison, ReplayResult, assembled
+from lib.replay.training import compared
 from lib.trace.trace import Trace
 
 STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
@@ -54,12 +54,13 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
         return replace(assembled(plan, options, reports, 0, comparison), rank=rank)
     job, begun = Job.of(plan, options, hook), time.perf_counter_ns()
     if options.transport == "local":
-        reports, results = _in_turns(job)
+        reports = _in_turns(job)
     else:
         from lib.replay.rank.forked import forked  # here and not above: it imports what plays a rank from here
 
-        reports, results = forked(job)
-    return assembled(plan, options, reports, begun, job.compared(results))
+        reports = forked(job)
+    kept = [report.pop("kept") for report in reports]
+    return assembled(plan, options, reports, begun, compared(plan, options, job.initial, kept))
 
 
 def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
@@ -80,14 +81,14 @@ def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
 # -- all ranks in this process ------------------------------------------------------------------------------------
 
 
-def _in_turns(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
+def _in_turns(job: Job) -> list[Report]:
     """Run all ranks in this process, taking turns."""
-    threads, world = torch.get_num_threads(), LocalWorld(job.plan.ranks)
-    reports: list[Report] = [{} for _ in job.kept]
-    results = [torch.zeros(kept, dtype=job.initial.dtype) for kept in job.kept]
+    threads, meetings = torch.get_num_threads(), dict[Any, Any]()
+    reports: list[Report] = [{} for _ in job.plan.rank_plans]
 
     def played(rank: int) -> Iterator[Handle]:
-        context = RankContext(job, rank, LocalTransport(rank, world), device_of(job.options, rank), results[rank])
+        way = LocalTransport(rank, job.plan.ranks, meetings)
+        context = RankContext(job, rank, way, device_of(job.options, rank))
         try:
             yield from steps(context, reports[rank])
         except Exception as error:
@@ -98,7 +99,7 @@ def _in_turns(job: Job) -> tuple[list[Report], Sequence[Tensor]]:
         drive([played(rank) for rank in range(job.plan.ranks)])
     finally:
         torch.set_num_threads(threads)
-    return reports, results
+    return reports
 
 
 # -- a rank of its own process ------------------------------------------------------------------------------------
@@ -143,11 +144,10 @@ def _store(address: str, rank: int, ranks: int, timeout: timedelta) -> Any:
     return store
 
 
-def play(job: Job, way: ProcessTransport, results: Tensor, progress: Progress) -> Report:
-    """Do all that the rank of this process has to do; what is compared with ordinary training is written to `results`.
-    What goes wrong is raised here, without a word to the others."""
+def play(job: Job, way: ProcessTransport, progress: Progress) -> Report:
+    """Do all that the rank of this process has to do. What goes wrong is raised here, without a word to the others."""
     report: Report = {}
-    context = RankContext(job, way.rank, way, way.device, results, partial(progress, RUNNING))
+    context = RankContext(job, way.rank, way, way.device, partial(progress, RUNNING))
     progress(READY, context.now)
     for handle in steps(context, report):
         progress(WAITING, context.now)
@@ -182,12 +182,12 @@ def _as_torchrun_does(job: Job) -> tuple[int, list[Report], Comparison]:
 
     try:
         way = meet(job, rank, local, "env://", job.options.timeout, one_machine, next(REPLAYS))
-        results = torch.zeros(job.kept[rank], dtype=job.initial.dtype)
-        report = play(job, way, results, progress)
+        report = play(job, way, progress)
         report["ready"] -= begun
+        kept = report.pop("kept")
         reports: list[Any] = [None] * job.plan.ranks
         dist.all_gather_object(reports, report)
-        return rank, reports, _compared_on_rank_0(job, results, way)
+        return rank, reports, _compared_on_rank_0(job, kept, way)
     except ReplayError:
         raise
     except Exception as error:
@@ -197,23 +197,16 @@ def _as_torchrun_does(job: Job) -> tuple[int, list[Report], Comparison]:
             dist.destroy_process_group()
 
 
-def _compared_on_rank_0(job: Job, results: Tensor, way: ProcessTransport) -> Comparison:
+def _compared_on_rank_0(job: Job, kept: Any, way: ProcessTransport) -> Comparison:
     """Collect what all kept on rank 0, which compares, and tells the others: that may take longer than any timeout."""
-    if not job.options.verify:
-        return job.compared(())
-    device = way.token.device
-    if way.rank != 0:
-        if results.numel():
-            dist.send(results.to(device), 0)
+    everything, mine = [kept], [kept]
+    if job.options.verify and way.rank != 0:
+        dist.send_object_list(mine, 0)
         way.store.wait(["verdict"], timedelta(hours=6))
-        verdict: dict[str, list[Any]] = json.loads(way.store.get("verdict"))
-        return {name: [Deviation(*each) for each in found] for name, found in verdict.items()}
-    everything = [results]
-    for rank in range(1, job.plan.ranks):
-        room = torch.empty(job.kept[rank], dtype=results.dtype, device=device)
-        if room.numel():
-            dist.recv(room, rank)
-        everything.append(room.cpu())
-    found = job.compared(everything)
-    way.store.set("verdict", json.dumps({name: [*map(astuple, each)] for name, each in found.items()}))
+        return pickle.loads(way.store.get("verdict"))
+    for rank in range(1, job.plan.ranks if job.options.verify else 0):
+        dist.recv_object_list(mine, rank)
+        everything += mine
+    found = compared(job.plan, job.options, job.initial, everything)
+    way.store.set("verdict", pickle.dumps(found))
     return found

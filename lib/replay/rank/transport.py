@@ -3,12 +3,15 @@
 `local` has all ranks in one process, taking turns: generators yield a handle when they have to wait for it. Tensors are
 copied from rank to rank for real, so freeing, overwriting and order mean what they mean between processes.
 
-`gloo` and `nccl` are torch.distributed between processes. Groups of the same ranks are one process group, as in the
-simulator. Its order is ascending, as torch before 2.12 knows no other; where a group is named in another order, parts
-are put in order here. On nccl, each direction between two ranks that pass messages has a process group as well (one
-stream for both would deadlock when two ranks pass to each other). Messages are sent without blocking, as `dist.send` of
-gloo is a rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither
-backend gathers them. Gloo moves what is on a GPU by way of main memory. What is copied for all that is in no figure.
+`gloo` and `nccl` are torch.distributed between processes. On nccl, each direction between two ranks that pass messages
+has a process group as well (one stream for both would deadlock when two ranks pass to each other). Messages are sent
+without blocking, as `dist.send` of gloo is a rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of
+unequal size are exchanged, as neither backend gathers them. Gloo moves what is on a GPU by way of main memory. What is
+copied for all that is in no figure.
+
+Groups are in ascending order, as torch before 2.12 knows no other; members and sizes are in the order of the group.
+Every member calls the collectives of a group in the same order; messages between two ranks arrive in the order in
+which they were sent.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -18,13 +21,13 @@ import os
 import socket
 import struct
 import sys
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -39,120 +42,78 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
-class Handle(Protocol):
-    """A communication under way. It keeps its tensors alive until it is done; what it brings may be used only after
-    `wait`, which returns when it is over: on a GPU when whatever is launched next will find it over."""
+class Handle:
+    """A communication under way: some works of torch or alike, none where it is over at once, and what is to be done
+    `after` them. It keeps its tensors alive until it is done; what it brings may be used only after `wait`, which
+    returns when it is over: on a GPU when whatever is launched next will find it over."""
 
-    def done(self) -> bool: ...
-    def wait(self) -> None: ...
+    def __init__(self, *works: Any, keep: object = None, after: Callable[[], object] | None = None) -> None:
+        self.works, self.keep, self.after = works, keep, after
 
-
-class Transport(Protocol):
-    """One rank's way to the others. Members of a group, and sizes, are in the order of the group.
-
-    Every member calls the collectives of a group in the same order; messages between two ranks arrive in the order in
-    which they were sent. `shared_clock`: all ranks read the same clock.
-    """
-
-    shared_clock: bool
-
-    # Sum `buffer` over the group, in place.
-    def all_reduce(self, group: Group, buffer: Tensor) -> Handle: ...
-    # Put the `inp` of all members, of `sizes` numbers each, one after the other into `out`.
-    def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle: ...
-    # Sum `inp` over the group, and give member i the i-th part of it, of `sizes[i]` numbers.
-    def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle: ...
-    # Send part i to member i, and put what members send, of `out_sizes`, one after the other into `out`.
-    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle: ...
-    # Overwrite `buffer` with that of member number `root`.
-    def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle: ...
-    # Send a tensor, which must not change until the handle is done; receive the next one of a rank into `buffer`.
-    def send(self, target: int, buffer: Tensor) -> Handle: ...
-    def receive(self, source: int, buffer: Tensor) -> Handle: ...
-    # Give a handle that is over when every rank has come here.
-    def barrier(self) -> Handle: ...
-    # Return the bytes that have really left this process so far, where the system counts them.
-    def bytes_sent(self) -> int | None: ...
-
-
-class Handles:
-    """Some handles as one; without any it is over at once."""
-
-    def __init__(self, *handles: Handle) -> None:
-        self.handles = handles
-
-    def done(self) -> bool:
-        return all(handle.done() for handle in self.handles)
+    def is_completed(self) -> bool:
+        """Tell whether it is over."""
+        return all(work.is_completed() for work in self.works)
 
     def wait(self) -> None:
-        for handle in self.handles:
-            handle.wait()
+        """Wait until it is over. A second time does nothing."""
+        for work in self.works:
+            work.wait()
+        if self.after is not None:
+            self.after()
+        self.works, self.keep, self.after = (), None, None
 
 
 # -- all ranks in one process -------------------------------------------------------------------------------------
 
 
-class LocalHandle:
-    """A communication between local ranks, done when the last one that it needs has come: then `keep` is let go."""
+class LocalWork:
+    """A local rank's part in a meeting: what it has brought, which is let go when all have come."""
 
-    def __init__(self, keep: Any) -> None:
-        self.keep: Any = keep
+    def __init__(self, brought: Any) -> None:
+        self.brought: Any = brought
         self.over = False
 
-    def done(self) -> bool:
+    def is_completed(self) -> bool:
         return self.over
 
     def wait(self) -> None:
         # Ranks that take turns cannot block: they yield the handle to `drive`, which comes back when it is over.
         assert self.over, "a local rank goes on only when what it waits for is over"
 
-    def finish(self) -> None:
-        """End it: its tensors are no longer needed."""
-        self.keep, self.over = None, True
-
-
-class LocalWorld:
-    """The meetings and messages of local ranks that are under way: what each has brought, with its handle."""
-
-    def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
-        self.meetings: dict[tuple[Group, int], dict[int, LocalHandle]] = defaultdict(dict)
-        self.sent: dict[tuple[int, int], deque[LocalHandle]] = defaultdict(deque)
-        self.wanted: dict[tuple[int, int], deque[LocalHandle]] = defaultdict(deque)
-
-    def deliver(self, source: int, target: int) -> None:
-        """Hand over what is both sent and asked for."""
-        sent, wanted = self.sent[source, target], self.wanted[source, target]
-        while sent and wanted:
-            out, coming = sent.popleft(), wanted.popleft()
-            coming.keep.copy_(out.keep)
-            out.finish()
-            coming.finish()
-
 
 class LocalTransport:
-    """One rank's way to the others of a LocalWorld. Sums are added up in the order of the group."""
+    """One rank's way to the others of this process. Sums are added up in the order of the group.
+
+    All share `meetings`: those to which somebody has come, and not yet all. A message is a meeting of two.
+    `shared_clock`: all ranks read the same clock.
+    """
 
     shared_clock = True
 
-    def __init__(self, rank: int, world: LocalWorld) -> None:
-        self.rank, self.world = rank, world
-        self.count: dict[Group, int] = defaultdict(int)
+    def __init__(self, rank: int, ranks: int, meetings: dict[Any, dict[int, LocalWork]]) -> None:
+        self.rank, self.ranks, self.meetings = rank, ranks, meetings
+        self.count: dict[Any, int] = defaultdict(int)
 
-    def _meet(self, group: Group, brought: Any, act: Callable[[list[Any]], object]) -> Handle:
-        """Bring something to the next meeting of a group; the last one who comes does what is to be done."""
-        at = group, self.count[group]
-        self.count[group] += 1
-        meeting, handle = self.world.meetings[at], LocalHandle(brought)
-        meeting[self.rank] = handle
-        if len(meeting) == len(group):
-            del self.world.meetings[at]
-            act([meeting[rank].keep for rank in group])
-            for other in meeting.values():
-                other.finish()
-        return handle
+    def _meet(
+        self, who: Group, brought: Any, act: Callable[[list[Any]], object], message_end: int | None = None
+    ) -> Handle:
+        """Bring something to the next meeting of a group, or to an end of the next message of two ranks: the last one
+        who comes does what is to be done."""
+        key, place = (who, message_end is None), who.index(self.rank) if message_end is None else message_end
+        at = key, self.count[key, place]
+        self.count[key, place] += 1
+        meeting = self.meetings.setdefault(at, {})
+        meeting[place] = work = LocalWork(brought)
+        if len(meeting) == len(who):
+            del self.meetings[at]
+            act([meeting[place].brought for place in range(len(who))])
+            for one in meeting.values():
+                one.brought, one.over = None, True
+        return Handle(work)
 
     def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
+        """Sum `buffer` over the group, in place."""
+
         def act(buffers: list[Tensor]) -> None:
             total = reduce(torch.add, buffers)
             for one in buffers:
@@ -161,9 +122,12 @@ class LocalTransport:
         return self._meet(group, buffer, act)
 
     def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
+        """Put the tensors of all members, of these sizes, one after the other into `out`."""
         return self.all_to_all(group, out, [inp] * len(group), sizes)
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
+        """Sum `inp` over the group; member i gets the i-th part of it, of `sizes[i]` numbers."""
+
         def act(brought: list[tuple[Tensor, Tensor]]) -> None:
             total = reduce(torch.add, [one for _, one in brought])
             for (target, _), part in zip(brought, total.split(list(sizes)), strict=True):
@@ -172,6 +136,8 @@ class LocalTransport:
         return self._meet(group, (out, inp), act)
 
     def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
+        """Send part i to member i, and put what members send, of `out_sizes`, one after the other into `out`."""
+
         def act(brought: list[tuple[Tensor, Sequence[Tensor]]]) -> None:
             for place, (target, _) in enumerate(brought):
                 target.copy_(torch.cat([parts[place] for _, parts in brought]))
@@ -179,34 +145,40 @@ class LocalTransport:
         return self._meet(group, (out, parts), act)
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
+        """Overwrite `buffer` with that of member number `root`."""
         return self._meet(group, buffer, lambda buffers: [one.copy_(buffers[root]) for one in buffers])
 
     def send(self, target: int, buffer: Tensor) -> Handle:
-        self.world.sent[self.rank, target].append(handle := LocalHandle(buffer))
-        self.world.deliver(self.rank, target)
-        return handle
+        """Send a tensor, which must not change until the handle is done."""
+        return self._meet((self.rank, target), buffer, _hand_over, 0)
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
-        self.world.wanted[source, self.rank].append(handle := LocalHandle(buffer))
-        self.world.deliver(source, self.rank)
-        return handle
+        """Receive the next tensor of a rank into `buffer`."""
+        return self._meet((source, self.rank), buffer, _hand_over, 1)
 
     def barrier(self) -> Handle:
-        return self._meet(tuple(range(self.world.ranks)), None, lambda _: None)
+        """Return a handle that is over when every rank has come here."""
+        return self._meet(tuple(range(self.ranks)), None, lambda _: None)
 
-    def bytes_sent(self) -> None:
+    def bytes_sent(self) -> int | None:
+        """Return the bytes that have really left this process so far, where the system counts them."""
         return None  # nothing leaves the process
+
+
+def _hand_over(ends: list[Tensor]) -> None:
+    sent, buffer = ends
+    buffer.copy_(sent)
 
 
 def drive(jobs: Sequence[Iterator[Handle]]) -> None:
     """Run all ranks to their ends, each until it has to wait for another."""
-    waiting: dict[int, Handle] = dict.fromkeys(range(len(jobs)), Handles())
+    waiting: dict[int, Handle] = dict.fromkeys(range(len(jobs)), Handle())
     while waiting:
-        ready = [rank for rank, handle in waiting.items() if handle.done()]
+        ready = [rank for rank, handle in waiting.items() if handle.is_completed()]
         if not ready:
             raise AssertionError(f"ranks {sorted(waiting)} wait for each other, though the Trace does not")
         for rank in ready:
-            while waiting[rank].done():
+            while waiting[rank].is_completed():
                 following = next(jobs[rank], None)
                 if following is None:
                     del waiting[rank]
@@ -217,29 +189,9 @@ def drive(jobs: Sequence[Iterator[Handle]]) -> None:
 # -- processes ----------------------------------------------------------------------------------------------------
 
 
-class WorkHandle:
-    """A Work of torch, and what is to be done once it is over. Waiting a second time does nothing."""
-
-    def __init__(self, work: dist.Work | None, keep: object, after: Callable[[], object] | None = None) -> None:
-        self.work, self.keep, self.after = work, keep, after
-
-    def done(self) -> bool:
-        return self.work is None or self.work.is_completed()
-
-    def wait(self) -> None:
-        if self.work is not None:
-            self.work.wait()
-        if self.after is not None:
-            self.after()
-        self.work = self.keep = self.after = None
-
-
 class ProcessTransport:
-    """One rank's way to the others. torch.distributed is initialised already, with all processes of the replay, which
-    have met in `store`.
-
-    Of a group that is not named in ascending order, `orders` has the places of its members in that order.
-    """
+    """The same by torch.distributed, which is initialised already, with all processes of the replay, which have met in
+    `store`."""
 
     def __init__(
         self,
@@ -255,72 +207,40 @@ class ProcessTransport:
         self.sockets, self.store = sockets, store
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
-        self.alone = plan.ranks == 1
-        self.groups: dict[Group, Any] = {tuple(range(plan.ranks)): None}  # torch's own, of all
-        self.orders: dict[Group, list[int]] = {}
-        for group in plan.groups:
-            own = tuple(sorted(group))
-            if own not in self.groups:
-                self.groups[own] = dist.new_group(list(own), timeout=timeout)
-            if own != group:
-                self.groups[group] = self.groups[own]
-                self.orders[group] = [group.index(rank) for rank in own]
+        self.groups: dict[Group, Any] = {group: dist.new_group(list(group), timeout=timeout) for group in plan.groups}
+        self.groups[tuple(range(plan.ranks))] = None  # torch's own, of all
         self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in plan.pairs if nccl}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
-    def _stage(self, tensor: Tensor) -> Tensor:
+    def _at_hand(self, tensor: Tensor) -> Tensor:
         """Return the tensor itself, or its copy in main memory."""
         return tensor.to("cpu", copy=True) if self.staged else tensor
 
-    def _room(self, tensor: Tensor) -> Tensor:
-        """Return the tensor itself, or room in main memory for what it is to hold."""
-        return torch.empty(tensor.shape, dtype=tensor.dtype) if self.staged else tensor
-
-    def _handle(self, work: dist.Work | None, keep: Sequence[Tensor], room: Tensor, out: Tensor) -> Handle:
-        return WorkHandle(work, keep, None if room is out else lambda: out.copy_(room))
+    def _start(self, act: Callable[..., Any], group: Group, out: Tensor, *inputs: Tensor, **more: Any) -> Handle:
+        """Start a collective of torch that overwrites a tensor."""
+        room, *others = map(self._at_hand, (out, *inputs))
+        work = act(room, *others, group=self.groups[group], async_op=True, **more)
+        return Handle(work, keep=(room, others), after=(lambda: out.copy_(room)) if self.staged else None)
 
     def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
-        room = self._stage(buffer)
-        work = dist.all_reduce(room, group=self.groups[group], async_op=True)
-        return self._handle(work, [room], room, buffer)
+        return self._start(dist.all_reduce, group, buffer)
 
     def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        inp, largest, order = self._stage(inp), max(sizes), self.orders.get(group)
-        if min(sizes) == largest and order is None:
-            room = self._room(out)
-            return self._handle(_all_gather(room, inp, self.groups[group], True), [room, inp], room, out)
-        padded = inp.new_empty(largest)
-        padded[: inp.numel()] = inp
-        room = inp.new_empty(largest * len(sizes))
-        work, pieces = _all_gather(room, padded, self.groups[group], True), room.split(largest)
-        return WorkHandle(work, [room, padded], lambda: _put(out, sizes, order or range(len(sizes)), pieces))
+        if min(sizes) != max(sizes):
+            return self.all_to_all(group, out, [inp] * len(sizes), sizes)
+        return self._start(_all_gather, group, out, inp)
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        inp, room, order = self._stage(inp), self._room(out), self.orders.get(group)
-        parts = inp.split(list(sizes))
-        if order is not None:
-            parts = [parts[place] for place in order]
-            inp = torch.cat(parts)
-        if min(sizes) == max(sizes):
-            work = _reduce_scatter(room, inp, group=self.groups[group], async_op=True)
-        else:
-            work = dist.reduce_scatter(room, list(parts), group=self.groups[group], async_op=True)
-        return self._handle(work, [room, inp], room, out)
+        if min(sizes) != max(sizes):
+            return self._start(_reduce_scatter_unevenly, group, out, inp, sizes=sizes)
+        return self._start(_reduce_scatter, group, out, inp)
 
     def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
-        order = self.orders.get(group) or range(len(parts))
-        inp = self._stage(torch.cat([parts[place] for place in order]))
-        room = self._room(out) if group not in self.orders else inp.new_empty(out.numel())
-        in_sizes, sizes = [parts[place].numel() for place in order], [out_sizes[place] for place in order]
-        work = dist.all_to_all_single(room, inp, sizes, in_sizes, group=self.groups[group], async_op=True)
-        after = None if room is out else lambda: _put(out, out_sizes, order, room.split(sizes))
-        return WorkHandle(work, [room, inp], after)
+        sizes = {"output_split_sizes": [*out_sizes], "input_split_sizes": [part.numel() for part in parts]}
+        return self._start(dist.all_to_all_single, group, out, torch.cat([*parts]), **sizes)
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
-        room, order = self._stage(buffer), self.orders.get(group)
-        first = root if order is None else order.index(root)
-        work = dist.broadcast(room, group=self.groups[group], group_src=first, async_op=True)
-        return self._handle(work, [room], room, buffer)
+        return self._start(dist.broadcast, group, buffer, group_src=root)
 
     def _channel(self, source: int, target: int, other: int) -> tuple[Any, int]:
         """Return the group in which messages of this pair go, and the other's place there."""
@@ -329,28 +249,27 @@ class ProcessTransport:
         return self.channels[source, target], int(other == max(source, target))
 
     def send(self, target: int, buffer: Tensor) -> Handle:
-        room, (group, place) = self._stage(buffer), self._channel(self.rank, target, target)
-        return WorkHandle(dist.isend(room, group=group, group_dst=place), [room])
+        room, (group, place) = self._at_hand(buffer), self._channel(self.rank, target, target)
+        return Handle(dist.isend(room, group=group, group_dst=place), keep=room)
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
-        room, (group, place) = self._room(buffer), self._channel(source, self.rank, source)
-        return self._handle(dist.irecv(room, group=group, group_src=place), [room], room, buffer)
+        room, (group, place) = self._at_hand(buffer), self._channel(source, self.rank, source)
+        work = dist.irecv(room, group=group, group_src=place)
+        return Handle(work, keep=room, after=(lambda: buffer.copy_(room)) if self.staged else None)
 
     def barrier(self) -> Handle:
-        if self.alone:
-            return Handles()
         after = torch.cuda.synchronize if self.token.is_cuda else None
-        return WorkHandle(dist.all_reduce(self.token, async_op=True), self.token, after)
+        return Handle(dist.all_reduce(self.token, async_op=True), after=after)
 
     def bytes_sent(self) -> int | None:
         return self.sockets.sent()
 
 
-def _put(out: Tensor, sizes: Sequence[int], order: Sequence[int], parts: Sequence[Tensor]) -> None:
-    """Put parts, which may be padded, to the places of their members in a tensor."""
-    targets = out.split(list(sizes))
-    for place, part in zip(order, parts, strict=True):
-        targets[place].copy_(part[: sizes[place]])
+def _reduce_scatter_unevenly(out: Tensor, inp: Tensor, sizes: Sequence[int], **more: Any) -> Any:
+    return dist.reduce_scatter(out, [*inp.split([*sizes])], **more)
+
+
+Transport = LocalTransport | ProcessTransport
 
 
 _BYTES_SENT = 200
