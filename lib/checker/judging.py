@@ -130,7 +130,7 @@ def _against(
 ) -> tuple[int, list[str]]:
     """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first that it
     misses. `rebuilt` is None for a run that is not correct: why it misses what does not matter."""
-    from lib.checker import notes
+    from lib.checker import lateness, notes
 
     (end, memory, sent), said = found, list[str]()
     # A limit on what is sent belongs to its goal and all harder ones.
@@ -144,7 +144,7 @@ def _against(
     if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
         said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if missed is not None and end > missed.time:
-        said.append(notes.over_time(timed, end, missed.name, missed.time))
+        said.append(lateness.over_time(timed, end, missed.name, missed.time))
     if missed is not None and memory > missed.memory:
         said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
     if record is None:

@@ -151,7 +151,7 @@ READY = (
     "lib.simulator.simulator",
     "lib.simulator.running_loop",
     "lib.checker.checker",
-    "lib.checker.notes",
+    "lib.checker.lateness",
     "lib.checker.hidden_sizes",
     "lib.suite.course.exercises",
     "lib.suite.course.progress",
