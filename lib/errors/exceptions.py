@@ -37,25 +37,15 @@ from lib.errors.source_lines import Place, innermost, raised_at, resolve, studen
 from lib.errors.wording import shown, these
 
 __all__ = ["AbsentKey", "BudgetError", "CheckError", "DeadlockError", "Fact", "ForgottenAwait", "MismatchError"]
-__all__ += [
-    "NoTraceFile",
-    "NotSolved",
-    "OrderFileError",
-    "PuzzleError",
-    "RankFailed",
-    "RuleError",
-    "TraceError",
-    "Words",
-]
-__all__ += ["fact", "forgotten_await", "put_await", "used_before_await"]
+__all__ += ["NoTraceFile", "NotSolved", "OrderFileError", "PuzzleError", "RankFailed", "RuleError", "TraceError"]
+__all__ += ["Words", "fact", "forgotten_await", "put_await", "used_before_await"]
 
 E = TypeVar("E", bound="PuzzleError")
 P = ParamSpec("P")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
 ASYNC, GENERATOR = 0x80 | 0x200, 0x20
-"""The flags of the code of an async function and of one with a `yield`, and of a generator: inspect.CO_COROUTINE,
-CO_ASYNC_GENERATOR and CO_GENERATOR, without the price of importing inspect."""
+"""Flags of code: inspect.CO_COROUTINE | CO_ASYNC_GENERATOR, and CO_GENERATOR, without the price of importing inspect."""
 
 
 class Words(NamedTuple):
@@ -94,10 +84,8 @@ def fact(tell: Callable[P, Words]) -> Callable[P, Fact]: ...
 @overload
 def fact(tell: Callable[Concatenate[Any, P], Iterator[Any]]) -> Callable[P, Fact]: ...
 def fact(tell: Any) -> Any:
-    """Make the words of a rule into its kind of fact: the parameters are the fields.
-
-    A generator tells more: after the words, or None, it looks for the likely reason in the program of the rank, which
-    is its first parameter, and yields what to do about that; of several the first that is not None is told.
+    """Make the words of a rule into its kind of fact: the parameters are the fields. A generator tells more: after the
+    words it looks for the likely reason in the program of the rank, its first parameter, and yields what to do.
 
     >>> @fact
     ... def NoBatch(ranks: int, batch: int) -> Iterator[Words | str]:
@@ -107,13 +95,12 @@ def fact(tell: Any) -> Any:
     >>> NoBatch(7).words().what, NoBatch(7).batch, NoBatch(7) == NoBatch(7), NoBatch(7).likely_fix(8)
     ('there is no batch 7', 7, True, 'the number of a rank is not its batch')
     """
-    code: CodeType = tell.__code__
-    searches = bool(code.co_flags & GENERATOR)
+    searches = bool(tell.__code__.co_flags & GENERATOR)
 
     def told(self: Fact, program: Any) -> Iterator[Any]:
         return tell(program, **vars(self)) if searches else iter([tell(**vars(self))])
 
-    fields = code.co_varnames[searches : code.co_argcount]
+    fields = tell.__code__.co_varnames[searches : tell.__code__.co_argcount]
     namespace = {"told": told, "__doc__": tell.__doc__}
     kind = make_dataclass(tell.__name__, fields, bases=(Fact,), namespace=namespace, frozen=True)
     kind.__module__ = tell.__module__  # where a fact that is copied or pickled is found
