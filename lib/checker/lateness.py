@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain, pairwise, takewhile
 from typing import Any
@@ -51,10 +51,11 @@ LOOKED_AT = 20
 
 class Late:
     """A run that is `over` time units longer than its limit, and what several causes ask of it: the rank that waits
-    longest, for how many ticks, in which line most, and through which gaps there, the longest first."""
+    longest, for how many ticks, in which line most, and through which gaps there, the longest first. `asks` are what
+    its puzzle asks a student to find."""
 
-    def __init__(self, trace: Trace, name: str, limit: float, over: float) -> None:
-        self.trace, self.name, self.limit, self.over = trace, name, limit, over
+    def __init__(self, trace: Trace, name: str, limit: float, over: float, asks: Collection[str]) -> None:
+        self.trace, self.name, self.limit, self.over, self.asks = trace, name, limit, over, asks
         self.busy = figures.computing(trace)
         waits = [_waits(program) for program in trace.programs]
         most = max(self.busy)
@@ -80,9 +81,9 @@ class Late:
         return sorted(mine, key=lambda gap: -gap.length)
 
 
-def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
+def over_time(trace: Trace, end: float, name: str, limit: float, asks: Collection[str] = ()) -> str:
     """Say why a run takes longer than the limit of a goal: the first of CAUSES that it has."""
-    run = Late(trace, name, limit, over=float(f"{end - limit:.10g}"))
+    run = Late(trace, name, limit, float(f"{end - limit:.10g}"), asks)
     return next(told for cause in CAUSES for told in cause(run))
 
 
@@ -429,6 +430,15 @@ def _on_the_path(run: Late) -> Iterator[str]:
             f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and "
             "too little is left to\nhide that behind: let the last bucket be smaller"
         )
+    gathers = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
+    often = Counter(gathers).most_common(1)
+    twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
+    if not run.is_order and often and often[0][1] > 2 and first.op == "allgather" and len(gathers) > twice:
+        (rank, layer, _), times = often[0]
+        yield (
+            f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward:\n"
+            "gather a layer once, and take all microbatches through it before its whole weight is deleted"
+        )
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
     which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
     yield f"{which}:\n{ISSUE_EARLIER if run.is_order else START_EARLIER}"
@@ -464,6 +474,42 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
 def _words(program: Program) -> list[str]:
     """The words of a rank's order, each once, as it comes to them."""
     return list(dict.fromkeys(place.text for event in program.events if (place := place_of(event)) is not None))
+
+
+def _whole_backward(run: Late) -> Iterator[str]:
+    """Both halves of a backward in one, where the puzzle asks to part them."""
+    words = [word for program in run.trace.programs for word in _words(program)]
+    whole = next((word for word in words if "B" in word), None)
+    if whole is not None and "backward_weight" in run.asks:
+        stage, _, batch = whole.partition("B")
+        yield (
+            f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write them\n"
+            f"apart, {stage}I{batch} and {stage}W{batch}: only the input half, I, is waited for, and W can fill a wait"
+        )
+
+
+def _other_way_first(run: Late) -> Iterator[str]:
+    """A forward on the way to what a rank waits for, that another forward of its rank came before, though it could have
+    begun by then. The gap is put first."""
+    causes = causes_of(run.trace)
+    for gap in run.gaps[:LOOKED_AT]:
+        at = None if gap.before is None else causes.sent(gap.before)
+        for _ in run.trace.programs:  # each is passed at most once
+            events = () if at is None else run.trace.programs[at.rank].events[: at.number]
+            done = [event for event in events if event.op in COMPUTE and event.length]
+            number = next((n for n, event in enumerate(done) if at and place_of(event) == place_of(at.event)), 0)
+            if at is None or not number or not done[number].op == done[number - 1].op == "forward":
+                break
+            early, late = done[number - 1 : number + 1]
+            came = next((n for n, event in enumerate(events) if late.inputs[0] in event.outputs), None)
+            sent = None if came is None else causes.sent(At(at.rank, came, events[came]))
+            there = None if came is None else (events[came] if sent is None else sent.event).end
+            if there is not None and there <= (early.start or 0):
+                first, then = (place.text if (place := place_of(event)) else event.op for event in (early, late))
+                run.gaps.insert(0, gap)
+                why = f"on rank {at.rank}, {first} comes before {then}, which could begin by then"
+                yield f"{why}, and for which rank {run.rank} waits:\ntake {then} first"
+            at = sent
 
 
 def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
@@ -524,7 +570,16 @@ def _round_at_once(run: Late) -> Iterator[str]:
 OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
-    *(_weight_half_first, _meanwhile, _on_the_path, _one_stage_each, _neighbours, _round_at_once),
+    *(
+        _whole_backward,
+        _weight_half_first,
+        _other_way_first,
+        _meanwhile,
+        _on_the_path,
+        _one_stage_each,
+        _neighbours,
+        _round_at_once,
+    ),
     *(partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (

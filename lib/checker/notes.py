@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from math import inf
@@ -12,21 +13,21 @@ from lib.checker.faults import SHOWN, maker_of, places, remark
 from lib.cluster.costs import units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import ORDER, Place
+from lib.errors.source_lines import GIVEN, ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.goals import Goal
-from lib.trace.event import STORE, Event, line_of, place_of
+from lib.trace.event import STORE, STORES, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import RunSet
 from lib.values.laws import total_elements
-from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, LOADS, READS
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, LOADS, READS, UPDATES
 from lib.values.placement import Place as ValuePlace
 from lib.values.placement import held_together
 from lib.values.rules import backward_weight
-from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, WeightGrad, describe
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight, WeightGrad, describe
 
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
@@ -59,6 +60,56 @@ def other_costs(mine: float, judged: float) -> str:
     what = f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
     what += f"with which it ends at {judged:.10g}"
     return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
+
+
+def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool) -> str:
+    """Say which values are in no store, and in which variables. `judged`: there are several goals, and only the first
+    counts for such a run."""
+    kinds = Counter(alive.value.kind for _, alive in hidden)
+    got, what = ", ".join(counted(kinds[kind], kind) for kind in kinds), "values kept outside the five stores "
+    what += "take memory too" + (", and only the first goal counts for such a run" if judged else "")
+    fix = "keep them in a store, where you see them and can delete them"
+    if found := {key: store for rank, alive in hidden for key, store in _variable(run.programs[rank], alive)}:
+        names = [f"{name} (line {line})" for name, line in found][:SHOWN]
+        got += f"\nin {', '.join(names)}{', ...' if len(found) > SHOWN else ''}"
+        ((name, _), store), *_ = found.items()
+        fix = f"{name} is a variable: put what it holds into a store, {store}[...], where you see it and can delete it"
+    return remark(what, got=got, where=places([(rank, alive.born) for rank, alive in hidden]), fix=fix)
+
+
+def _variable(program: Program, alive: figures.Alive) -> Iterator[tuple[tuple[str, int], str]]:
+    """Yield the variable in which a value is kept, and its line; and the store for such values."""
+    if alive.born is None:
+        return
+    number = next(number for number, event in enumerate(program.events) if event is alive.born)
+    waits = (event for event in program.events if event.op == "wait" and event.arg[:1] == (number,))
+    place = place_of(next(waits, alive.born))  # the result of what was started is kept where that is awaited
+    said = None if place is None or place.file in GIVEN else re.match(r"(\w+)\.append\(|([^=]+?) [+]?= ", place.text)
+    if place is None or said is None:
+        return
+    names, outputs = said[1] or said[2], [program.values[number] for number in alive.born.outputs]
+    parts = re.split(r",\s*(?![^\[]*\])", names)
+    at = next((at for at, value in enumerate(outputs) if value is alive.value), 0)
+    name = re.match(r"\w+", parts[at] if len(parts) == len(outputs) > 1 else parts[0])
+    if name is not None and len(parts) in (1, len(outputs)) and name[0] not in STORES:
+        yield (name[0], place.line), STORE[type(alive.value)]
+
+
+def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -> tuple[str, Event] | None:
+    """Say along which axis of the mesh the parts of a weight were updated, and which gather went along another."""
+    updates = [(one.rank, event) for one in run.programs for event in one.events if event.op in UPDATES]
+    updated = {rank: run.programs[rank].values_of(e.outputs)[0] for rank, e in updates if e.layer == value.layer}
+    mine, mesh = updated.get(program.rank), run.mesh
+    gathers = (event for event in program.events if event.op == "allgather" and event.layer == value.layer)
+    gather = next((event for event in gathers if any(one is mine for one in program.values_of(event.inputs))), None)
+    for axis in () if mesh is None or gather is None or mine is None else mesh.axes:
+        group = () if mesh is None else mesh.group(program.rank, axis)
+        parts = [updated[rank].place for rank in group if rank in updated]
+        whole = len(parts) == len(group) > 1 and held_together(parts, value.place.dims[1:]).covers(value.place.first)
+        if gather is not None and whole and {*group} != {*gather.group}:
+            why = f"the all-gather{line_of(gather)} went among ranks that update parts of other shards"
+            return f"{why}:\nthe parts of this one are updated along the axis {axis!r}: group={axis!r}", gather
+    return None
 
 
 def other_layer(trace: Trace) -> str | None:

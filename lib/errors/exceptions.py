@@ -45,7 +45,7 @@ P = ParamSpec("P")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
 ASYNC, GENERATOR = 0x80 | 0x200, 0x20
-"""Flags of code: inspect.CO_COROUTINE | CO_ASYNC_GENERATOR, and CO_GENERATOR, without the price of importing inspect."""
+"""Flags of code: inspect.CO_COROUTINE | CO_ASYNC_GENERATOR, and CO_GENERATOR, without importing inspect."""
 
 
 class Words(NamedTuple):

@@ -10,10 +10,21 @@ from lib.diagnosis import groups
 from lib.diagnosis.advice import Advice, Running, Told, line
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
-from lib.diagnosis.provenance import alike, batches_of, had_by_all, home, is_held, line_of, maker, named, titled
+from lib.diagnosis.provenance import (
+    alike,
+    batches_of,
+    had_by_all,
+    home,
+    in_turn,
+    is_held,
+    line_of,
+    maker,
+    named,
+    titled,
+)
 from lib.errors.exceptions import Words, fact, put_await
 from lib.errors.wording import exact, plural, ranges, runs, these, with_article
-from lib.trace.event import STORE, Event, place_of
+from lib.trace.event import STORE, STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import AVERAGED, DIMS, REST, SPACE
 from lib.values.laws import reduce
@@ -194,6 +205,12 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
+    held = in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
+    made = next((e for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer and lost & e.batches), None)
+    if made is not None and not summed and len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held)):
+        why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
+        idea = f"{why}:\nadd it to what is there"
+        return line(program, "add", idea, f"{why}:\ngrad_weights[layer] = grad_weights[layer] + gradient")
     if summed and lost:
         if (when := _summed_too_early(program, grad, lost)) is not None:
             return when
