@@ -435,10 +435,8 @@ def _on_the_path(run: Late) -> Iterator[str]:
     twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
     if not run.is_order and often and often[0][1] > 2 and first.op == "allgather" and len(gathers) > twice:
         (rank, layer, _), times = often[0]
-        yield (
-            f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward:\n"
-            "gather a layer once, and take all microbatches through it before its whole weight is deleted"
-        )
+        why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
+        yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
     which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
     yield f"{which}:\n{ISSUE_EARLIER if run.is_order else START_EARLIER}"

@@ -245,10 +245,8 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
                 f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends:\nawait that, and put it "
                 "together with what is here, before you cut"
             )
-    yield (
-        f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack;\n"
-        "what it lacks itself, the halo, comes by the exchange"
-    )
+    why = f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
+    yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange"
 
 
 def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:

@@ -227,10 +227,8 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
         why = f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo is put together with the rest "
         yield f"{why}once"
     if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
-        yield (
-            f"{named(made)} was given the gradient of {twice_there}, which has gone through another backward:\n"
-            f"each of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
-        )
+        why = f"{named(made)} was given the gradient of {twice_there}, which has gone through another backward"
+        yield f"{why}:\neach of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
 
 
 @fact

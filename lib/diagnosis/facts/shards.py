@@ -60,10 +60,8 @@ def Incomplete(program: Running, weight: Weight) -> Told:
             yield f"{why}:\ngive forward these features as they are, without a gather"
     if made is not None and made.op == "allgather":
         count = len(made.group)
-        yield (
-            f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}:\n"
-            f"cut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
-        )
+        why = f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}"
+        yield f"{why}:\ncut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
     if made is not None and made.op == "shard":
         why = f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more"
         yield f"{why},\nwhich is after its last backward"

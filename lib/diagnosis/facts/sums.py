@@ -166,10 +166,8 @@ def _sum_first(program: Running, grad: WeightGrad) -> Told:
             "and updates once, after the last of them, with the sum of all"
         )
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
-        yield (
-            f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one,\n"
-            "so it belongs inside a loop over the layers"
-        )
+        why = f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one"
+        yield f"{why},\nso it belongs inside a loop over the layers"
     seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     cut = any(part is not None and not part.whole for part in map(grad.place.part, ("in", "out")))
     if cut and copies is None and made is not None and made.op in BY_WEIGHT:
@@ -232,17 +230,13 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
     if lost <= {
         batch for event in after if event.op in BY_WEIGHT and event.layer == grad.layer for batch in event.batches
     }:
-        return (
-            f"{titled(made)} was called before this rank went back through {these('batch', lost)}:\n"
-            "call it once, after the last batch"
-        )
+        why = f"{titled(made)} was called before this rank went back through {these('batch', lost)}"
+        return f"{why}:\ncall it once, after the last batch"
     times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
     if times == 1:
         return None
-    return (
-        f"{titled(made)} was called {times} times for layer {grad.layer}, each time with a part of the batches:\n"
-        "add up the gradients of all of them first, and sum once, after the last batch"
-    )
+    why = f"{titled(made)} was called {times} times for layer {grad.layer}, each time with a part of the batches"
+    return f"{why}:\nadd up the gradients of all of them first, and sum once, after the last batch"
 
 
 @fact
