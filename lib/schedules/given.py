@@ -128,7 +128,7 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
     for times, words in phases:
         if not isinstance(times, int) or not isinstance(words, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PuzzleError(
-                f"({times!r}, {words!r}) is no phase",
+                f"rank {rank}: ({times!r}, {words!r}) is no phase",
                 expected='how often, and then what: (3, "Fu Iu Wu")',
                 fix="the number stands before the words, and is a whole one",
             ).here()
