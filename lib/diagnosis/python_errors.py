@@ -252,15 +252,22 @@ def _key_of_given(error: KeyError) -> str | None:
     said = None if frame is None else _key(error, "", frame)
     if frame is None or said is None:
         return None
-    takes, code = frame.f_code.co_name, frame.f_code
+    takes, code, key = frame.f_code.co_name, frame.f_code, error.args[0]
+    lacking = {name for name in code.co_freevars if type(held := frame.f_locals.get(name)) is dict and key not in held}
     for outer, _ in walk_tb(error.__traceback__):
         for name, other in outer.f_locals.items():
             theirs: CodeType | None = getattr(other, "__code__", None)
-            if theirs is not None and theirs is not code and {*theirs.co_freevars} & {*code.co_freevars}:
-                key = repr(error.args[0])
-                why = f"{takes} takes what {name} has begun, and nothing is under way under {key} here"
-                return f"{why}:\ncall {name}({key}, ...) before it, once for each {takes}({key})"
+            if theirs is not None and lacking.intersection(theirs.co_freevars) and _stores(theirs):
+                why = f"{takes} takes what {name} has begun, and nothing is under way under {key!r} here"
+                return f"{why}:\ncall {name}({key!r}, ...) before it, once for each {takes}({key!r})"
     return f"{takes} finds nothing under this key:\n{said}"
+
+
+def _stores(code: CodeType) -> bool:
+    """Tell whether a function puts something under a key."""
+    from dis import get_instructions  # here and not above: only a mistake needs it
+
+    return any(one.opname == "STORE_SUBSCR" for one in get_instructions(code))
 
 
 def _in_given(error: BaseException) -> FrameType | None:
