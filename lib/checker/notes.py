@@ -16,7 +16,7 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import GIVEN, ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.goals import Goal
-from lib.trace.event import STORE, STORES, Event, Program, line_of, place_of
+from lib.trace.event import STORE, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
@@ -69,7 +69,10 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
     got, what = ", ".join(counted(kinds[kind], kind) for kind in kinds), "values kept outside the five stores "
     what += "take memory too" + (", and only the first goal counts for such a run" if judged else "")
     fix = "keep them in a store, where you see them and can delete them"
-    if found := {key: store for rank, alive in hidden for key, store in _variable(run.programs[rank], alive)}:
+    few: dict[object, tuple[int, figures.Alive]] = {}  # of ten thousand values most are of one line
+    for rank, alive in hidden:
+        few.setdefault((alive.born and alive.born.source, alive.value.kind), (rank, alive))
+    if found := {key: store for rank, alive in few.values() for key, store in _variable(run.programs[rank], alive)}:
         names = [f"{name} (line {line})" for name, line in found][:SHOWN]
         got += f"\nin {', '.join(names)}{', ...' if len(found) > SHOWN else ''}"
         ((name, _), store), *_ = found.items()
@@ -87,11 +90,14 @@ def _variable(program: Program, alive: figures.Alive) -> Iterator[tuple[tuple[st
     said = None if place is None or place.file in GIVEN else re.match(r"(\w+)\.append\(|([^=]+?) [+]?= ", place.text)
     if place is None or said is None:
         return
-    names, outputs = said[1] or said[2], [program.values[number] for number in alive.born.outputs]
-    parts = re.split(r",\s*(?![^\[]*\])", names)
+    outputs = [program.values[number] for number in alive.born.outputs]
     at = next((at for at, value in enumerate(outputs) if value is alive.value), 0)
-    name = re.match(r"\w+", parts[at] if len(parts) == len(outputs) > 1 else parts[0])
-    if name is not None and len(parts) in (1, len(outputs)) and name[0] not in STORES:
+    parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2])
+    part = parts[at] if len(parts) == len(outputs) > 1 else parts[0]
+    name = re.match(r"(\w+)(?![\w.])", part)
+    # Where a store had it first, by whatever name, its line does not say which variable took it over.
+    stored = any(value == alive.born.outputs[at] and change > 0 for _, _, value, change in program.moves)
+    if name is not None and len(parts) in (1, len(outputs)) and not (stored and "[" in part):
         yield (name[0], place.line), STORE[type(alive.value)]
 
 
