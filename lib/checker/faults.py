@@ -284,7 +284,12 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
             # Told of the first part that is missing: the others mostly lack the same.
             value, load = next(pair for pair in loads if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
-            lacks[value.kind, ends, _fix(program, value, ends, now), place_of(load)].append((program.rank, value))
+            fix, at = _fix(program, value, ends, now), load
+            if ends == PARTLY and run.mesh is not None:
+                from lib.checker import notes  # here and not above: only a mistake needs it
+
+                fix, at = notes.gathered_elsewhere(run, program, value) or (fix, at)
+            lacks[value.kind, ends, fix, place_of(at)].append((program.rank, value))
     found: list[str] = []
     for (kind, ends, fix, place), ranked in lacks.items():
         ranks, layers = {rank for rank, _ in ranked}, {value.layer for _, value in ranked}

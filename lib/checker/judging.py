@@ -14,7 +14,6 @@ one all-reduce through all of it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -130,7 +129,7 @@ def _against(
 ) -> tuple[int, list[str]]:
     """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first that it
     misses. `rebuilt` is None for a run that is not correct: why it misses what does not matter."""
-    from lib.checker import notes
+    from lib.checker import lateness, notes
 
     (end, memory, sent), said = found, list[str]()
     # A limit on what is sent belongs to its goal and all harder ones.
@@ -144,7 +143,7 @@ def _against(
     if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
         said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if missed is not None and end > missed.time:
-        said.append(notes.over_time(timed, end, missed.name, missed.time))
+        said.append(lateness.over_time(timed, end, missed.name, missed.time, () if record is None else record.asks))
     if missed is not None and memory > missed.memory:
         said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
     if record is None:
@@ -190,14 +189,9 @@ class Forgotten(NamedTuple):
         `judged`: there are several goals, of which only the first counts for a run that has hidden values.
         """
         if self.hidden:
-            kinds = Counter(alive.value.kind for _, alive in self.hidden)
-            yield remark(
-                "values kept outside the five stores take memory too"
-                + (", and only the first goal counts for such a run" if judged else ""),
-                got=", ".join(counted(kinds[kind], kind) for kind in kinds),
-                where=places([(rank, alive.born) for rank, alive in self.hidden]),
-                fix="keep them in a store, where you see them and can delete them",
-            )
+            from lib.checker import notes  # here and not above: few runs need it
+
+            yield notes.outside(run, self.hidden, judged)
         if self.misplaced:
             makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in self.misplaced]
             rank, number, store = self.misplaced[0]

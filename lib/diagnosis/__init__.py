@@ -31,10 +31,10 @@ def advise(error: PuzzleError, program: Running | None = None) -> None:
     """
     if error.fact is None or error.advised:
         return
-    from lib.diagnosis.advice import Line, likely_cause
+    from lib.diagnosis.advice import Line
 
     error.advised = True
-    found = likely_cause(error.fact, program)
+    found = error.fact.likely_fix(program)
     if isinstance(found, Line):
         error.idea, error.fix = found
     elif found is not None:

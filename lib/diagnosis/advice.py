@@ -1,11 +1,11 @@
-"""Advice: a fix, or a line that a student is to find; and the causes that look for one, each for its kind of fact."""
+"""Advice: what to do, or a line that a student is to find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.errors.exceptions import Fact
+from lib.errors.exceptions import Words
 
 if TYPE_CHECKING:
     from lib.simulator.recorder import Recorder as Running
@@ -21,28 +21,11 @@ class Line(NamedTuple):
 
 
 Advice = str | Line
-Cause = Callable[[Any, Any], Advice | None]
-C = TypeVar("C", bound=Cause)
-_CAUSES: dict[Any, Cause] = {}
+Told = Iterator[Words | Advice | None]
+"""What a fact tells: its words, and then what to do for each likely reason that a program has."""
 
 
 def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
     """Return a fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
     asks = None if program is None else program.world.asks
     return fix if asks is not None and asked not in asks else Line(idea, fix)
-
-
-def because(rule: Callable[..., Fact]) -> Callable[[C], C]:
-    """Have a function look for the likely reason why a rule is broken: in the fact, and in the program of the rank."""
-
-    def register(cause: C) -> C:
-        _CAUSES[rule] = cause
-        return cause
-
-    return register
-
-
-def likely_cause(fact: Fact, program: Running | None) -> Advice | None:
-    """Return the likely reason for a broken rule, None where nothing tells it."""
-    cause = _CAUSES.get(type(fact))
-    return None if cause is None else cause(fact, program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import islice
@@ -151,9 +151,9 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
         what = f"deadlock: these ranks wait for each other: {' -> '.join(ring)}"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
-    advice, wanted = _goes_nowhere(dist, waits), None
+    advice, wanted = next(_goes_nowhere(dist, waits), None), None
     if advice is None:  # else the wait itself is the mistake, and what would end it is not to be asked for
-        advice, (_, wanted) = _advice(dist, waits, cycle), _told(waits[first], first)
+        advice, (_, wanted) = next(_reasons(dist, waits, cycle)), _told(waits[first], first)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
     error = DeadlockError(what, expected=wanted, got="\n".join(states.lines()), fix=fix, idea=idea)
     error.where += [(rank, place) for rank in states.shown if (place := states.place(rank)) is not None]
@@ -359,60 +359,54 @@ def _plural(state: str) -> str:
 # -- the likely reason --------------------------------------------------------------------------------------------
 
 
-def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
-    absent = [r for r in sorted(waits.over) if r not in dist.models]
-    if absent:
-        return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
-    if (found := _outside(dist, waits) or _astray(dist, waits)) is not None:
-        return found
+def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
+    """Yield what to do, for each likely reason that the ranks wait; the first is told."""
+    if absent := [r for r in sorted(waits.over) if r not in dist.models]:
+        yield f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
+    yield from _outside(dist, waits)
+    yield from _astray(dist, waits)
     for rank, subject in waits.items():
         if subject.kind == "elsewhere":
-            return (
-                f"rank {rank} waits for {subject.thing}: let another task do so before it waits itself.\n"
-                "On real machines ranks share no memory, and wait for each other with pass_to and receive only"
-            )
-    if (
-        found := _left_alone(waits) or _kept_back(dist, waits, cycle) or _too_few_ahead(dist, waits, cycle)
-    ) is not None:
-        return found
+            why = f"rank {rank} waits for {subject.thing}: let another task do so before it waits itself"
+            why += ".\nOn real machines ranks share no memory"
+            yield f"{why}, and wait for each other with pass_to and receive only"
+    yield from _left_alone(waits)
+    yield from _kept_back(dist, waits, cycle)
+    yield from _too_few_ahead(dist, waits, cycle)
     kinds = {waits[rank].kind for rank in cycle}
     ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
     if kinds == {"receive"} and "load_weights" in ops and "get_activation" not in ops:
         why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
-        return f"{why},\nand takes its batches with get_activation instead"
+        yield f"{why},\nand takes its batches with get_activation instead"
     if kinds == {"receive"}:
-        return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
+        yield f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
-        if (found := _too_far_ahead(dist, waits, cycle)) is not None:
-            return found
-        return "one message at a time fits between two ranks: receive it before passing the next"
-    return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
+        yield from _too_far_ahead(dist, waits, cycle)
+        yield "one message at a time fits between two ranks: receive it before passing the next"
+    yield "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
 
 
-def _goes_nowhere(dist: Dist, waits: Waits) -> str | None:
+def _goes_nowhere(dist: Dist, waits: Waits) -> Iterator[Advice]:
     """A rank passes on the output of the last layer, or the gradient of the data, which no rank needs."""
     for rank, subject in waits.items():
         event = subject.event if subject.kind == "pass" else None
         for value in () if event is None else dist.models[rank].program.values_of(event.inputs):
+            why = ""
             if isinstance(value, Activation) and value.layer == value.layers:
                 why = f"rank {rank} has the last layer, and its output goes to loss:"
             elif isinstance(value, ActivationGrad) and value.layer < 0:
                 why = f"rank {rank} has the first layer, and the gradient of the data goes nowhere:"
-            else:
-                continue
-            return f"{why}\nleave out pass_to there, as rank {subject.event.peer} never receives it"
-    return None
+            if why:
+                yield f"{why}\nleave out pass_to there, as rank {subject.event.peer} never receives it"
 
 
-def _outside(dist: Dist, waits: Waits) -> Advice | None:
+def _outside(dist: Dist, waits: Waits) -> Iterator[Advice]:
     """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
     mesh, axis = dist.mesh, stage_axis(dist.mesh)
-    if mesh is None or axis is None:
-        return None
     for rank, subject in waits.items():
         receives = subject.kind == "receive"
         peer = subject.source if receives else subject.event.peer if subject.kind == "pass" else None
-        if peer is None:
+        if mesh is None or axis is None or peer is None:
             continue
         here, there = mesh.coordinates(rank), mesh.coordinates(peer)
         stage = here[axis]
@@ -424,18 +418,16 @@ def _outside(dist: Dist, waits: Waits) -> Advice | None:
             continue
         if stage == end:
             word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
-            if back and not receives:
-                instead = "it passes no gradient on"
-            return f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
+            instead = "it passes no gradient on" if back and not receives else instead
+            yield f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
         group = listed(mesh.group(rank, axis))[1:-1]
         idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
         name = f"{idea}name the {axis} {'before' if back else 'after'} it by its rank in that group"
         fix = f'{idea}write model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
-        return line(dist.models[rank].program, "group", name, fix)
-    return None
+        yield line(dist.models[rank].program, "group", name, fix)
 
 
-def _astray(dist: Dist, waits: Waits) -> str | None:
+def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
     """A message that went to another rank than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
@@ -446,11 +438,9 @@ def _astray(dist: Dist, waits: Waits) -> str | None:
         if full & {source, target} or wanted in (None, target) or _is_for(dist, target, source, event):
             continue  # it is on its way to whom it is meant for, only too slowly
         if (source, wanted) not in pairs:
-            return (
-                f"rank {source} passed a message to rank {target}{line_of(event)}, which has not received it,\n"
-                f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
-            )
-    return None
+            why = f"rank {source} passed a message to rank {target}{line_of(event)}, which has not received it"
+            why += f",\nand rank {wanted} waits for one from rank {source}"
+            yield f"{why}: pass_to and receive must name each other's rank"
 
 
 def _layers(dist: Dist, rank: int) -> set[int]:
@@ -460,12 +450,11 @@ def _layers(dist: Dist, rank: int) -> set[int]:
 
 def _is_for(dist: Dist, target: int, source: int, event: Event) -> bool:
     """Tell whether a message is for a layer of a rank: the next one of an activation, the one before of a gradient."""
-    values = [dist.models[source].program.values[number] for number in event.inputs]
-    layers = _layers(dist, target)
+    values, layers = dist.models[source].program.values_of(event.inputs), _layers(dist, target)
     return any(isinstance(value, Activation | ActivationGrad) and value.layer in layers for value in values)
 
 
-def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
+def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     """Somebody has what another rank waits for, and has not passed it."""
     for rank in cycle:
         source = waits[rank].source if waits[rank].kind == "receive" else None
@@ -478,52 +467,45 @@ def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
             made = maker(value) if kept else None
             if made is not None and made.op in COMPUTE:
                 why = f"on rank {source} {named(made)} made what rank {rank} waits for ({value})"
-                return f"{why}:\npass it there, before rank {source} waits itself"
-    return None
+                yield f"{why}:\npass it there, before rank {source} waits itself"
 
 
-def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
+def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     """A stage waits for a gradient, and the stage after it for more microbatches before it gives one."""
     if len(cycle) != 2 or any(waits[rank].kind != "receive" for rank in cycle):
-        return None
+        return
     early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))
-    if not _layers(dist, early):
-        return None
     ops = [[event.op for event in dist.models[rank].program.events] for rank in (early, late)]
-    passed = ops[0].count("pass_to")
-    if "loss" in ops[1] or not BY_INPUT.isdisjoint(ops[0] + ops[1]) or not 0 < passed == ops[1].count("receive") - 1:
-        return None
-    return (
-        f"rank {early} passes {counted(passed, 'activation')} and then waits for a gradient; rank {late} wants one "
-        f"more before its first\nbackward: a stage needs at least as many microbatches ahead as the stage after it"
-    )
+    passed, went_back = ops[0].count("pass_to"), "loss" in ops[1] or not BY_INPUT.isdisjoint(ops[0] + ops[1])
+    if _layers(dist, early) and not went_back and 0 < passed == ops[1].count("receive") - 1:
+        why = f"rank {early} passes {counted(passed, 'activation')} and then waits for a gradient; rank {late} wants "
+        why += "one more before its first\nbackward"
+        yield f"{why}: a stage needs at least as many microbatches ahead as the stage after it"
 
 
-def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
+def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     """A stage passes one more activation, and the stage after it a gradient, and neither has room for the other's."""
     early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))[:2]
     ahead, back = (dist.models[rank].program for rank in (early, late))
     kinds = [isinstance(p.values[n], Activation) for p in (ahead, back) for n in waits[p.rank].event.inputs]
-    passed = counted(sum(event.op == "pass_to" for event in ahead.events), "microbatch")
-    why = f"rank {early} takes {passed} forward before it takes a gradient back, and rank {late} goes back earlier.\n"
-    why += "One message at a time fits between two ranks: a stage can be two microbatches further ahead than the next"
-    went_back = any(event.op in BY_INPUT for event in back.events)
-    return why if kinds == [True, False] and went_back else None
+    if kinds == [True, False] and any(event.op in BY_INPUT for event in back.events):
+        passed = counted(sum(event.op == "pass_to" for event in ahead.events), "microbatch")
+        why = f"rank {early} takes {passed} forward before it takes a gradient back, and rank {late} goes back earlier"
+        why += ".\nOne message at a time fits between two ranks"
+        yield f"{why}: a stage can be two microbatches further ahead than the next"
 
 
-def _left_alone(waits: Waits) -> str | None:
+def _left_alone(waits: Waits) -> Iterator[Advice]:
     """Somebody waits for ranks that have finished."""
-    rank = next((rank for rank in waits if waits.awaits_over(rank)), None)
-    if rank is None:
-        return None
-    subject = waits[rank]
-    gone = these("rank", waits.over.intersection(waits.awaits(rank)))
-    if subject.kind == "collective":
-        why = f"{gone} never called it: every rank of a group must call every collective of the group"
-        return f"{why}.\nIs the call inside an `if`, or in a loop that runs less often on {gone}?"
-    if subject.kind == "pass":
-        return f"{gone} has finished: receive there what rank {rank} passes, or do not pass it"
-    if subject.source is None:
-        return f"all others have finished: rank {rank} receives more messages than are passed to it"
-    why = f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there"
-    return f"{why},\nor do not wait for it on rank {rank}"
+    for rank in (rank for rank in waits if waits.awaits_over(rank)):
+        subject = waits[rank]
+        gone = these("rank", waits.over.intersection(waits.awaits(rank)))
+        if subject.kind == "collective":
+            why = f"{gone} never called it: every rank of a group must call every collective of the group"
+            yield f"{why}.\nIs the call inside an `if`, or in a loop that runs less often on {gone}?"
+        elif subject.kind == "pass":
+            yield f"{gone} has finished: receive there what rank {rank} passes, or do not pass it"
+        elif subject.source is None:
+            yield f"all others have finished: rank {rank} receives more messages than are passed to it"
+        why = f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there"
+        yield f"{why},\nor do not wait for it on rank {rank}"

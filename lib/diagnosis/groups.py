@@ -222,10 +222,8 @@ def cut_otherwise(program: Running, grad: Value) -> Advice | None:
     if cut is None or found is None or len(cut.group) == len(found[1]) or grad.is_complete():
         return None
     axis, ranks = found
-    idea = (
-        f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {len(cut.group)};\n"
-        f"the weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
-    )
+    why = f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {len(cut.group)}"
+    idea = f"{why};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
     call = f'model.scatterreduce(grad_weights[layer], layer, group="{axis}")'
     return line(program, "group", f"{idea}: reduce-scatter over those alone", f"{idea}: {call}")
 
@@ -237,10 +235,8 @@ def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
         return None
     axis, ranks = found
     others = these("rank", set(ranks) - {program.rank})
-    idea = (
-        f"{titled(summed)} has summed over {these('rank', summed.group)} only:\n"
-        f"{others} {'has' if len(ranks) == 2 else 'have'} the same shard, summed over other batches"
-    )
+    why = f"{titled(summed)} has summed over {these('rank', summed.group)} only"
+    idea = f"{why}:\n{others} {'has' if len(ranks) == 2 else 'have'} the same shard, summed over other batches"
     call = f'grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="{axis}")'
     return line(program, "allreduce", idea, f"{idea}. Sum these, too:\n{call}")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import re
 import sys
-from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterable
 from itertools import islice
 from traceback import walk_tb
@@ -14,7 +14,18 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
-from lib.errors.source_lines import MARK, Place, innermost, is_students, notebook, place, resolve, student_place
+from lib.errors.source_lines import (
+    MARK,
+    Place,
+    function_of,
+    innermost,
+    is_students,
+    notebook,
+    place,
+    resolve,
+    student_frame,
+    student_place,
+)
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
@@ -99,7 +110,7 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
 
 
 def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None:
-    explain = {NameError: _name, AttributeError: _attribute, TypeError: _type, KeyError: _key}
+    explain = {NameError: _name, AttributeError: _attribute, TypeError: _type, KeyError: _key, IndexError: _index}
     for kind, ask in explain.items():
         mine = isinstance(error, kind) and not isinstance(error, UnboundLocalError)
         if mine and (found := ask(error, text, frame)) is not None:
@@ -190,6 +201,21 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     return f"{fix}What is awaited is communication, such as model.allreduce and model.receive"
 
 
+def _index(error: Any, text: str, frame: FrameType | None) -> str | None:
+    """Say which list of a line is empty, and which line gave it to the function."""
+    here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    for name in re.findall(r"(\w+)\[", "" if here is None else here.text):
+        held: object = {} if frame is None else frame.f_locals.get(name, 0)
+        if frame is None or not isinstance(held, list | tuple | range) or held:
+            continue
+        above = frame.f_back if name in frame.f_code.co_varnames[: frame.f_code.co_argcount] else None
+        outer = None if above is None else student_frame(above)
+        line = None if outer is None else resolve(outer.f_code, outer.f_lasti)
+        of = "" if line is None else f", and line {line.line} gives it to {frame.f_code.co_name}:\n{line.text}"
+        return f"{name} is empty on this rank{of}\nIs there a `//` before it that gives 0?"
+    return None
+
+
 def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     key = error.args[0] if error.args else None
     line = None if frame is None else resolve(frame.f_code, frame.f_lasti)
@@ -199,6 +225,8 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     mesh = getattr(getattr(model, "dist", None), "mesh", None)
     if mesh is not None and isinstance(key, str) and "coord" in frame.f_code.co_names:  # an axis has a name
         return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
+    if (unbegun := _never_begun(frame)) is not None:
+        return unbegun
     for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text):
         mine: Any = {**frame.f_globals, **frame.f_locals}.get(name)
         if type(mine) is dict and (found := _absent(name, key, cast("dict[object, object]", mine))) is not None:
@@ -206,11 +234,40 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     return None
 
 
+def _never_begun(frame: FrameType) -> str | None:
+    """Recognise a call of a function that takes turns which stands alone on a line, and so has no turn."""
+    node, known = function_of(frame.f_code), {**frame.f_globals, **frame.f_locals}
+    for one in () if node is None else ast.walk(node):
+        call = one.value if isinstance(one, ast.Expr) else None
+        made = call.func if isinstance(call, ast.Call) else None
+        if call is not None and isinstance(made, ast.Name) and inspect.isasyncgenfunction(known.get(made.id)):
+            text = f"{made.id}(...) in line {call.lineno} only makes something that takes turns: it has not begun"
+            return f"{text}.\nGive it turns: await in_turn({ast.unparse(call)})"
+    return None
+
+
 def _key_of_given(error: KeyError) -> str | None:
-    """Say what a helper that a notebook gives has not found."""
+    """Say what a helper that a notebook gives has not found, or which other one was to put it there."""
     frame = _in_given(error)
     said = None if frame is None else _key(error, "", frame)
-    return None if frame is None or said is None else f"{frame.f_code.co_name} finds nothing under this key:\n{said}"
+    if frame is None or said is None:
+        return None
+    takes, code, key = frame.f_code.co_name, frame.f_code, error.args[0]
+    lacking = {name for name in code.co_freevars if type(held := frame.f_locals.get(name)) is dict and key not in held}
+    for outer, _ in walk_tb(error.__traceback__):
+        for name, other in outer.f_locals.items():
+            theirs: CodeType | None = getattr(other, "__code__", None)
+            if theirs is not None and lacking.intersection(theirs.co_freevars) and _stores(theirs):
+                why = f"{takes} takes what {name} has begun, and nothing is under way under {key!r} here"
+                return f"{why}:\ncall {name}({key!r}, ...) before it, once for each {takes}({key!r})"
+    return f"{takes} finds nothing under this key:\n{said}"
+
+
+def _stores(code: CodeType) -> bool:
+    """Tell whether a function puts something under a key."""
+    from dis import get_instructions  # here and not above: only a mistake needs it
+
+    return any(one.opname == "STORE_SUBSCR" for one in get_instructions(code))
 
 
 def _in_given(error: BaseException) -> FrameType | None:
@@ -304,7 +361,7 @@ def not_the_latest(function: Any) -> PuzzleError | None:
     if isinstance(code, CodeType) and text == "".join(linecache.getlines(code.co_filename)):
         return None
     try:
-        compile(text, "<cell>", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        compile(text, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         what = f"the last cell that defines {name} did not run, so this would be the {name} from before it"
         got = f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}\n{(error.text or '').strip()}"

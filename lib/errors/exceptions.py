@@ -25,36 +25,27 @@ from __future__ import annotations
 
 import copyreg
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import make_dataclass
+from itertools import islice
 from linecache import getline
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from lib.errors import fixes
 from lib.errors.source_lines import Place, innermost, raised_at, resolve, student_frame, student_place
 from lib.errors.wording import shown, these
 
 __all__ = ["AbsentKey", "BudgetError", "CheckError", "DeadlockError", "Fact", "ForgottenAwait", "MismatchError"]
-__all__ += [
-    "NoTraceFile",
-    "NotSolved",
-    "OrderFileError",
-    "PuzzleError",
-    "RankFailed",
-    "RuleError",
-    "TraceError",
-    "Words",
-]
-__all__ += ["fact", "forgotten_await", "put_await", "used_before_await"]
+__all__ += ["NoTraceFile", "NotSolved", "OrderFileError", "PuzzleError", "RankFailed", "RuleError", "TraceError"]
+__all__ += ["Words", "fact", "forgotten_await", "put_await", "used_before_await"]
 
 E = TypeVar("E", bound="PuzzleError")
 P = ParamSpec("P")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
-ASYNC = 0x80 | 0x200
-"""The flags of the code of an async function, and of one with a `yield`: inspect.CO_COROUTINE and CO_ASYNC_GENERATOR,
-without the price of importing inspect."""
+ASYNC, GENERATOR = 0x80 | 0x200, 0x20
+"""Flags of code: inspect.CO_COROUTINE | CO_ASYNC_GENERATOR, and CO_GENERATOR, without importing inspect."""
 
 
 class Words(NamedTuple):
@@ -74,28 +65,45 @@ class Fact:
 
     if TYPE_CHECKING:
 
-        def words(self) -> Words: ...
+        def told(self, program: Any) -> Iterator[Any]: ...
         def __getattr__(self, name: str) -> Any: ...
 
+    def words(self) -> Words:
+        """Return the words of the rule. NotImplementedError where the error that has the fact has its own."""
+        if (words := next(self.told(None))) is None:
+            raise NotImplementedError(f"{type(self).__name__} is told by the error that has it")
+        return words
 
-def fact(words: Callable[P, Words]) -> Callable[P, Fact]:
-    """Make the words of a rule into its kind of fact: the parameters are the fields, and `words()` calls it with them.
+    def likely_fix(self, program: Any) -> Any:
+        """Return the first thing to do that the program of the rank, or the values, tell; None where nothing does."""
+        return next((found for found in islice(self.told(program), 1, None) if found is not None), None)
+
+
+@overload
+def fact(tell: Callable[P, Words]) -> Callable[P, Fact]: ...
+@overload
+def fact(tell: Callable[Concatenate[Any, P], Iterator[Any]]) -> Callable[P, Fact]: ...
+def fact(tell: Any) -> Any:
+    """Make the words of a rule into its kind of fact: the parameters are the fields. A generator tells more: after the
+    words it looks for the likely reason in the program of the rank, its first parameter, and yields what to do.
 
     >>> @fact
-    ... def NoBatch(batch: int) -> Words:
-    ...     return Words(f"there is no batch {batch}")
-    >>> NoBatch(7).words().what, NoBatch(7).batch, NoBatch(7) == NoBatch(7)
-    ('there is no batch 7', 7, True)
+    ... def NoBatch(ranks: int, batch: int) -> Iterator[Words | str]:
+    ...     yield Words(f"there is no batch {batch}")
+    ...     if batch < ranks:
+    ...         yield "the number of a rank is not its batch"
+    >>> NoBatch(7).words().what, NoBatch(7).batch, NoBatch(7) == NoBatch(7), NoBatch(7).likely_fix(8)
+    ('there is no batch 7', 7, True, 'the number of a rank is not its batch')
     """
-    say = cast(Any, words)
+    searches = bool(tell.__code__.co_flags & GENERATOR)
 
-    def said(self: Fact) -> Words:
-        return say(**vars(self))
+    def told(self: Fact, program: Any) -> Iterator[Any]:
+        return tell(program, **vars(self)) if searches else iter([tell(**vars(self))])
 
-    namespace = {"words": said, "__doc__": words.__doc__}
-    fields = say.__code__.co_varnames[: say.__code__.co_argcount]
-    kind = make_dataclass(say.__name__, fields, bases=(Fact,), namespace=namespace, frozen=True)
-    kind.__module__ = words.__module__  # where a fact that is copied or pickled is found
+    fields = tell.__code__.co_varnames[searches : tell.__code__.co_argcount]
+    namespace = {"told": told, "__doc__": tell.__doc__}
+    kind = make_dataclass(tell.__name__, fields, bases=(Fact,), namespace=namespace, frozen=True)
+    kind.__module__ = tell.__module__  # where a fact that is copied or pickled is found
     return kind
 
 

@@ -126,6 +126,12 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
     """
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, Counter[str](), list[str]()
     for times, words in phases:
+        if not isinstance(times, int) or not isinstance(words, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PuzzleError(
+                f"rank {rank}: ({times!r}, {words!r}) is no phase",
+                expected='how often, and then what: (3, "Fu Iu Wu")',
+                fix="the number stands before the words, and is a whole one",
+            ).here()
         for word in words.split() * times:
             kind, way = word[:-1], word[-1]
             if kind not in ("F", "B", "I", "W") or way not in stage:

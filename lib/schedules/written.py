@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial, update_wrapper
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from typing import Any, Final, cast, overload
 from weakref import WeakKeyDictionary
 
@@ -269,7 +269,8 @@ class Written(Asked):
         order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
         if (wrong := illegal(order, batches=batches)) is not None:
             error = IllegalOrder(wrong)
-            error.what, error.fix, error.rank = str(wrong), _fix(wrong, ranks if bare else None), None
+            fix = _fix(wrong, order[wrong.rank], ranks if bare else None)
+            error.what, error.fix, error.rank = str(wrong), fix, None
             if (where := self._line()) is not None:
                 error.where.append((None, where))
             from lib.schedules.formats.trace import recording_until  # here and not above: only a mistake needs it
@@ -309,6 +310,16 @@ class Written(Asked):
             )
         return words
 
+    def _makes_words(self) -> str | None:
+        """Return the call of the function above that makes words of what this one returns, by the name that it has."""
+        line, names = self._line(), getattr(self._function, "__globals__", {})
+        said = re.fullmatch(r"return (\w+)", "" if line is None else line.text)
+        for name, other in names.items() if said else ():
+            code = getattr(other, "__code__", None)
+            if code is not None and said and said[1] in (takes := code.co_varnames[: code.co_argcount])[2:]:
+                return f"these are {said[1]}: return {name}({', '.join(takes)}), which makes words of them"
+        return None
+
     def _parsed(self, words: Sequence[Any], rank: int, stage: int | None) -> tuple[Action, ...]:
         if words and all(map(_is_list_of_words, words)):
             raise self._wrong(
@@ -327,7 +338,7 @@ class Written(Asked):
                 raise self._wrong(
                     f"rank {rank}, position {position}: {shown} is no action",
                     expected=f"{WORDS}; before it the stage, where a rank has several: 5F0" if stage is None else WORDS,
-                    fix=_meant(word, stage),
+                    fix=self._makes_words() or _meant(word, stage),
                 ) from None
         return tuple(found)
 
@@ -415,7 +426,7 @@ class Placed(Asked):
         raise self._wrong(what, expected=expected, got=got, fix=fix)
 
 
-def _fix(wrong: Wrong, ranks: int | None) -> str | None:
+def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | None:
     """Return what to do about what is wrong with an order, by its rule. `ranks`: there are so many, and no word names
     its stage."""
     kind = None if wrong.action is None else wrong.action.kind
@@ -426,6 +437,11 @@ def _fix(wrong: Wrong, ranks: int | None) -> str | None:
     if wrong.rule == "before" and kind == "W":
         return "a W needs the I of the same microbatch on the same stage, earlier in the list"
     if wrong.rule == "before" and "comes later" in wrong.text:
+        forwards = groupby(action.stage for action in actions if action.kind == "F")
+        first, *others = [len([*group]) for _, group in forwards]
+        if first < max(others, default=0):
+            why = f"the first group has {counted(first, 'microbatch')}, and a later one {max(others)}"
+            return f"{why}: the warm-up goes by the first,\nso it is too short for a longer one: let no group be longer"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
@@ -469,8 +485,6 @@ def _meant(word: Any, stage: int | None) -> str:
     """Return the fix of a word that is none."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
-    if isinstance(word, tuple) and tuple(map(type, cast("tuple[object, ...]", word))) == (int, str):
-        return "these are phases: return in_phases(rank, ranks, batches, phases), which makes words of them"
     if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
         return "these are several words in one text: return a list, with each word in quotes of its own"
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)

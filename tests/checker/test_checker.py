@@ -18,7 +18,7 @@ from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import compute, load, step
 from tests.support.drivers import python
 from tests.support.said import Said
-from tests.support.schedules import CLASSIC, basic, ddp, fsdp
+from tests.support.schedules import basic, ddp, fsdp
 
 
 def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
@@ -225,21 +225,13 @@ def test_the_words_of_a_verdict(call: str) -> None:
     assert not WRONG.passed
 
 
-def test_the_records_stand_in_order_and_get_harder() -> None:
-    assert [record.number for record in PUZZLES.values()] == list(range(1, len(PUZZLES) + 1))
-    for name, record in PUZZLES.items():
-        assert record.id == name
-        assert record.stem == f"{int(record.label.partition('.')[2]):02d}_{record.part_of or name}"
-        assert isinstance(record.costs, Costs)
+def test_the_goals_of_a_record_get_harder() -> None:
+    for record in PUZZLES.values():
         assert record.mesh is None or len(record.mesh) == record.ranks
         assert bool(record.goals) != (record.kind == "function")
         for easy, hard in pairwise(record.goals):
             assert hard.time <= easy.time
             assert hard.memory <= easy.memory
-    classic = [case.name for case in CLASSIC]
-    assert [name for name in PUZZLES if name in classic] == classic
-    assert "fsdp" in PUZZLES
-    assert "nothing" not in PUZZLES
 
 
 def test_a_goal_in_words() -> None:

@@ -43,18 +43,8 @@ def found(models: list[Model]) -> dict[str, Any]:
     model = models[1]
     dist, program, values = model.dist, model.program, model.program.values
     event = next(event for event in program.events if event.group or event.op == "allreduce")
-    objects: list[Any] = [
-        model,
-        dist,
-        program,
-        event,
-        dist.costs,
-        dist.shape,
-        dist.shape.descriptions[0],
-        model.weights,
-    ]
-    objects += [dist.engine, *values, *[value.place for value in values if value is not None]]
-    objects += [] if dist.mesh is None else [dist.mesh]
+    objects: list[Any] = [model, dist, program, event, dist.costs, dist.shape, dist.shape.descriptions[0], dist.mesh]
+    objects += [model.weights, dist.engine, *values, *[value.place for value in values if value is not None]]
     objects += [part for value in values if value is not None for part in value.place.parts]
     return {type(one).__name__: one for one in reversed(objects) if one is not None}
 

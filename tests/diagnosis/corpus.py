@@ -64,27 +64,6 @@ FOLDER = Path(__file__).with_name("cases")
 CHECKED = Path(__file__).parents[1] / "checker" / "cases"
 """What is no mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
-ABOVE = {
-    "ragged": ["shuffled"],
-    "dualpipe_v": [
-        *["start_exchange", "mail_of", "load", "update_all", "Call", "to_be_awaited", "goes_on"],
-        *["in_phases", "passes_of", "alone"],
-    ],
-    "loss_parallel": ["through_blocks", "back_through_blocks"],
-    "zigzag": ["ring", "ring_back"],
-    "ulysses": ["to_heads", "to_rows", "arrived", "attend", "attend_back"],
-    "expert_parallel": ["cut", "exchanges"],
-    "moe_pipeline": ["exchange", "block_of"],
-    "halo_conv": ["my_rows", "blocks", "compute", "input_half", "weight_half"],
-    "weighted_mean": ["my_rows"],
-    "group_norm": ["my_rows", "input_half", "weight_half"],
-    "domain_data": ["my_rows", "borrow", "give_back", "backward"],
-    "unet_or_vit": ["size", "ends", "at_edges", "borrow", "give_back"],
-    "neighborhood_attention": ["my_rows", "take_back"],
-    "place_inputs": ["train", "one_piece"],
-    "redistribute": ["parts_of", "forward", "backward"],
-}
-"""The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
 
 
@@ -167,13 +146,17 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 
 
 def code_of(puzzle: str, alternative: str | None = None) -> str:
-    """The function of a puzzle's reference and those above it in its notebook, or all functions of an alternative.
+    """The function of a puzzle's reference and those of its notebook that it needs, or all functions of an alternative.
     Without comments and empty lines: what they say may change."""
     text = path_of(puzzle, alternative).read_text("utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
-    for node in ast.parse(text).body:
-        if isinstance(node, kinds) and (alternative is not None or node.name in wanted):
+    nodes, lines = {node.name: node for node in ast.parse(text).body if isinstance(node, kinds)}, list[str]()
+    wanted = [puzzle] if alternative is None else [*nodes]
+    for name in wanted:  # it grows
+        names = [node.id for node in ast.walk(nodes[name]) if isinstance(node, ast.Name)]
+        wanted += [other for other in dict.fromkeys(names) if other in nodes and other not in wanted]
+    for node in nodes.values():
+        if node.name in wanted:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             lines += text.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))

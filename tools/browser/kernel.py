@@ -165,7 +165,7 @@ class Kernel:
         """Do while nobody waits what would keep somebody waiting: look for objects that nobody has, and import what the
         first check needs."""
         gc.collect()
-        from lib.checker import hidden_sizes, notes  # pyright: ignore[reportUnusedImport] # noqa: F401
+        from lib.checker import hidden_sizes, lateness  # pyright: ignore[reportUnusedImport] # noqa: F401
 
     def last_run(self) -> str | None:
         """Return the run that a cell named last, as the text of a Trace file; None where there was none."""

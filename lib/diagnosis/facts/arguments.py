@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lib.diagnosis.advice import Advice, Running, because, line
+from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.facts.stores import shared_key
 from lib.diagnosis.provenance import (
     came_of,
@@ -22,7 +22,7 @@ from lib.diagnosis.provenance import (
     titled,
 )
 from lib.errors.arguments import written
-from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORE, STORES
@@ -51,34 +51,23 @@ def _some(items: Iterable[Any]) -> str:
 
 
 @fact
-def NotALayer(op: str, layer: object, layers: int) -> Words:
+def NotALayer(_: object, op: str, layer: object, layers: int) -> Told:
     """Something else stands where the layer belongs; or a rank, where a message goes (`layers` 0)."""
-    return Words("the layer is not a whole number", f"a layer from 0 to {layers - 1}", describe(layer))
-
-
-@because(NotALayer)
-def not_a_layer(fact: Fact, _: Running) -> str:
-    return f"the {'rank' if fact.op in MESSAGES else 'layer'} comes first: {_order(fact.op)}"
+    yield Words("the layer is not a whole number", f"a layer from 0 to {layers - 1}", describe(layer))
+    yield f"the {'rank' if op in MESSAGES else 'layer'} comes first: {_order(op)}"
 
 
 @fact
-def WrongKind(role: str, wanted: type[Value], value: object, op: str) -> Words:
+def WrongKind(program: Running, role: str, wanted: type[Value], value: object, op: str) -> Told:
     """An operation was given something that is not of the kind that it needs in this role."""
     kind = with_article(wanted.kind)
     fix = "check the order of the arguments and the store that it comes from"
-    return Words(f"the {role} is not {kind}", kind, describe(value), fix)
-
-
-@because(WrongKind)
-def wrong_kind(fact: Fact, program: Running) -> Advice:
-    """Something else stands where a value belongs."""
-    wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
+    yield Words(f"the {role} is not {kind}", kind, describe(value), fix)
+    order = _order(op)
     if hasattr(value, "popitem"):  # a dict, or a store
         name = STORE[wanted] if wanted in STORE else getattr(value, "name", "grad_weights")
-        return f"take one value out of the store: {name}[layer]"
-    source = _came_from(program, wanted, value) or _misplaced(program, value)
-    if source is not None:
-        return source
+        yield f"take one value out of the store: {name}[layer]"
+    yield from _came_from(program, wanted, value)
     if wanted is ActivationGrad and isinstance(value, Activation):
         idea = "an activation is not a gradient: the first gradient comes from loss, the others from backward"
         fix = "loss gives the first gradient, and each backward the next one:\n"
@@ -86,52 +75,41 @@ def wrong_kind(fact: Fact, program: Running) -> Advice:
         if (made := through(value, {"combine"})[0]) is not None and made.op in COLLECTIVES:
             way = f"layer {value.layer} and the loss" if value.layer < program.world.shape.layers else "the loss"
             brought = f"{titled(made)} brought an activation, which has yet to go through {way}"
-            return f"{brought}:\nits gradient comes from there"
-        return line(program, "loss", idea, fix)
+            yield f"{brought}:\nits gradient comes from there"
+        yield line(program, "loss", idea, fix)
     if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
-        return f"the list holds the gradients, not the numbers of their layers: {row.signature}"
+        yield f"the list holds the gradients, not the numbers of their layers: {row.signature}"
     if op in COLLECTIVES and type(value) in (list, tuple) and not COLLECTIVES[op].many:
         several = " (several gradients in one: allreduce_bucket)" if op == "allreduce" else ""
-        return f"one value for each call{several}: {order}"
+        yield f"one value for each call{several}: {order}"
     if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
-        return f"the arguments are in a different order: {order}"
+        yield f"the arguments are in a different order: {order}"
     if value is None:
-        return "None is what a call gives that has no result: take the value from its store"
+        yield "None is what a call gives that has no result: take the value from its store"
     if wanted in STORE and not isinstance(value, Value):
-        return f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
-    return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
+        yield f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
+    yield f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
 
 
-def _came_from(program: Running, wanted: type[Value], value: object) -> str | None:
-    """Tell where a value of another kind came from, if that is where it went wrong."""
+def _came_from(program: Running, wanted: type[Value], value: object) -> Told:
+    """Where a value of another kind came from, or in the store of which other kind it stands."""
     made = maker(value)
-    if made is None or not isinstance(value, Value):
-        return None
-    if made.op == "receive" and made.peer is not None:
-        what, instead = with_article(value.kind), with_article(wanted.kind)
-        return f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
-    kinds = [type(program.values[number]) for number in made.outputs]
-    if made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
-        names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
-        return f"{named(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
-    return None
-
-
-def _misplaced(program: Running, value: object) -> str | None:
-    """A value that stands in the store of another kind: that is where it went wrong."""
     if not isinstance(value, Value):
-        return None
+        return
+    kinds = [] if made is None else [type(program.values[number]) for number in made.outputs]
+    if made is not None and made.op == "receive" and made.peer is not None:
+        what, instead = with_article(value.kind), with_article(wanted.kind)
+        yield f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
+    elif made is not None and made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
+        names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
+        yield f"{named(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
     stores: Sequence[Any] = program.world.models[program.rank].storage()
     for kind, store in zip(STORE, stores, strict=True):
         key = next((key for key, held in store.items() if held is value), None)
         if key is not None and not isinstance(value, kind):
-            made = maker(value)
             source = "" if made is None else f", which {made.op} gave{line_of(made)}"
-            return (
-                f"{store.name}[{shown(key)}] holds {with_article(value.kind)}{source}: keep it in "
-                f"{STORE[type(value)]}[...],\nand {store.name} for {plural(kind.kind, 2)} alone"
-            )
-    return None
+            what = f"{store.name}[{shown(key)}] holds {with_article(value.kind)}{source}: keep it in "
+            yield f"{what}{STORE[type(value)]}[...],\nand {store.name} for {plural(kind.kind, 2)} alone"
 
 
 @fact
@@ -143,11 +121,42 @@ def NoLayer(layer: int, layers: int) -> Words:
 
 
 @fact
-def WrongLayer(op: str, role: str, value: Value, layer: int) -> Words:
+def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int) -> Told:
     """A value belongs to another layer than `layer`, the one that the operation needs in this role."""
     expected = definite(subject(value.kind, layer))
     what = f"the {role} belongs to another layer"
-    return Words(what, expected, describe(value), _right_layer(op, role, value, layer))
+    yield Words(what, expected, describe(value), _right_layer(op, role, value, layer))
+    made, wanted = maker(value), definite(subject(value.kind, layer))
+    if made is not None and made.op == "receive" and made.peer is not None:
+        why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
+        yield f"{why},\nif both ranks agree on which layers each of them has"
+    if made is not None and made.op == "allreduce_bucket":
+        order = " and ".join(str(one.layer) for one in program.values_of(made.outputs))
+        yield f"{titled(made)} gives its sums in the order in which the gradients went in: layers {order}"
+    if made is not None and made.op == "allgather":
+        waits = {event.arg for event in program.events if event.op == "wait"}
+        posted = [event for n, event in enumerate(program.events) if not event.blocking and (n,) not in waits]
+        is_there = any(one.layer == layer and one.is_complete() for one in store_of(program, 0).values())
+        why = f"{titled(made)} brought this, of layer {made.layer}, and"
+        if any(event.op == made.op and event.layer == layer for event in posted):
+            yield f"{why} that of layer {layer} is not awaited yet:\nawait gathers in the order in which they are used"
+        if not made.blocking and not is_there:
+            yield f"{why} none of layer {layer} is on its way:\nstart gathers in the order in which they are used"
+    for number, other in [*enumerate(program.values)] if op == "loss" else ():
+        if type(other) is Activation and other.layer == layer and is_held(program, number):
+            keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
+            yield f"{made_by(other).replace(' gave', f' gave {wanted}', 1)}: use activations[{keys[0]}]"
+    if program.world.ranks == 1:
+        return
+    kinds = program.world.models[program.rank].shape.kinds
+    if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
+        if layer - 1 in layers_of(program):
+            yield f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
+        yield "only the ranks that have the last layer call loss: the others pass their activation on"
+    if op == "forward" and made is not None and made.op == "get_activation":
+        idea = f"{wanted} is made on the rank that has layer {layer - 1}"
+        fix = f"{idea}: await model.receive(...) it from there"
+        yield line(program, "receive", f"{idea}, and comes here as a message", fix)
 
 
 def _right_layer(op: str, role: str, value: Value, layer: int) -> str:
@@ -177,55 +186,25 @@ def _right_layer(op: str, role: str, value: Value, layer: int) -> str:
     return f"take the gradient of activation {layer + 1}, which backward{half}({layer + 1}, ...) gave"
 
 
-@because(WrongLayer)
-def wrong_layer(fact: Fact, program: Running) -> Advice | None:
-    """A value of another layer: one that came from another rank tells who disagrees with whom."""
-    value, layer, made = fact.value, fact.layer, maker(fact.value)
-    wanted = definite(subject(value.kind, layer))
-    if made is not None and made.op == "receive" and made.peer is not None:
-        why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
-        return f"{why},\nif both ranks agree on which layers each of them has"
-    if made is not None and made.op == "allreduce_bucket":
-        order = " and ".join(str(one.layer) for one in program.values_of(made.outputs))
-        return f"{titled(made)} gives its sums in the order in which the gradients went in: layers {order}"
-    if made is not None and made.op == "allgather":
-        waits = {event.arg for event in program.events if event.op == "wait"}
-        posted = [event for n, event in enumerate(program.events) if not event.blocking and (n,) not in waits]
-        is_there = any(one.layer == layer and one.is_complete() for one in store_of(program, 0).values())
-        why = f"{titled(made)} brought this, of layer {made.layer}, and"
-        if any(event.op == made.op and event.layer == layer for event in posted):
-            return f"{why} that of layer {layer} is not awaited yet:\nawait gathers in the order in which they are used"
-        if not made.blocking and not is_there:
-            return f"{why} none of layer {layer} is on its way:\nstart gathers in the order in which they are used"
-    for number, other in [*enumerate(program.values)] if fact.op == "loss" else ():
-        if type(other) is Activation and other.layer == layer and is_held(program, number):
-            keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
-            return f"{made_by(other).replace(' gave', f' gave {wanted}', 1)}: use activations[{keys[0]}]"
-    if program.world.ranks == 1:
-        return None
-    kinds = program.world.models[program.rank].shape.kinds
-    if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
-        if layer - 1 in layers_of(program):
-            return f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
-        return "only the ranks that have the last layer call loss: the others pass their activation on"
-    if fact.op == "forward" and made is not None and made.op == "get_activation":
-        idea = f"{wanted} is made on the rank that has layer {layer - 1}"
-        fix = f"{idea}: await model.receive(...) it from there"
-        return line(program, "receive", f"{idea}, and comes here as a message", fix)
-    return None
-
-
 @fact
-def Besides(op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], other: object) -> Words:
+def Besides(_: object, op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], other: object) -> Told:
     """A layer that takes a weight, or one of the activations `of`, besides its input got nothing, or something else."""
     wanted = "a weight" if takes == "weight" else f"activation {of[1]}"
     expected = f"{wanted} besides its input: layer {layer} is of the kind {kind}"
     call = call_besides(op, layer, takes, of)
     if isinstance(other, Value):
         what = f"{op} of layer {layer} got {with_article(other.kind)} where it needs {wanted}"
-        return Words(what, expected, describe(other), f"write {call}")
+        yield Words(what, expected, describe(other), f"write {call}")
+        return
     what = f"{op} of layer {layer} got nothing where it needs {wanted}"
-    return Words(what, expected, "nothing", f"give it one more argument: {call}")
+    yield Words(what, expected, "nothing", f"give it one more argument: {call}")
+    here = student_place()
+    written = _arguments(op, "" if here is None else here.text)
+    if other is None and written:
+        less = len(written) <= (2 if op == "forward" else 3)
+        call = call_besides(op, layer, takes, of, written if less else written[:-1])
+        none = "" if less else f"{written[-1]} is None on this rank: look at what it should be, as in\n{call}"
+        yield none or f"give it one more argument: {call}"
 
 
 def call_besides(op: str, layer: int, takes: str, of: tuple[int, ...], given: Sequence[str] = ()) -> str:
@@ -233,20 +212,6 @@ def call_besides(op: str, layer: int, takes: str, of: tuple[int, ...], given: Se
     stored = [str(layer), f"activations[{of[0]}]", f"grad_activations[{layer + 1}]"]
     lacks = f"weights[{layer}]" if takes == "weight" else f"activations[{of[1]}]"
     return f"model.{op}({', '.join([*(given or stored[: 2 if op == 'forward' else 3]), lacks])})"
-
-
-@because(Besides)
-def besides(fact: Fact, _: Running) -> str | None:
-    """An argument of a layer besides its input was left out, or is a name for None."""
-    here = student_place()
-    written = _arguments(fact.op, "" if here is None else here.text)
-    if fact.other is not None or not written:
-        return None
-    less = len(written) <= (2 if fact.op == "forward" else 3)
-    call = call_besides(fact.op, fact.layer, fact.takes, fact.of, written if less else written[:-1])
-    if less:
-        return f"give it one more argument: {call}"
-    return f"{written[-1]} is None on this rank: look at what it should be, as in\n{call}"
 
 
 def _arguments(op: str, text: str) -> list[str]:
@@ -288,34 +253,27 @@ def NotBatches(batches: object) -> Words:
 
 
 @fact
-def NoBatch(wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Words:
+def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Told:
     """Some of the batches that are named are not there, nor among the `padding` after them."""
     expected = f"batches from 0 to {batches - 1}"
     fix = "batches are counted from 0; the last one is model.BATCHES - 1"
     if padding:
         expected += f", and {batches} to {batches + padding - 1} for padding"
         fix += ", and model.PADDING more are padding"
-    return Words(f"there is no batch {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
-
-
-@because(NoBatch)
-def no_batch(fact: Fact, program: Running) -> str | None:
+    yield Words(f"there is no batch {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
     mesh, ranks = program.world.mesh, program.world.ranks
     if mesh is not None and 1 < mesh.axes.get("data", 1) < ranks:
         rows = mesh.axes["data"]
-        return (
-            f"the {rows} rows along data share {fact.batches} batches, {max(1, fact.batches // rows)} for each: which, "
+        yield (
+            f"the {rows} rows along data share {batches} batches, {max(1, batches // rows)} for each: which, "
             'follows from model.coord["data"],\n'
             f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
         )
     taken = [event.batches for event in program.events if event.op == "get_activation"]
-    if len(taken) == fact.batches == min(fact.wrong):
-        return (
-            f"this rank has taken all {fact.batches} batches already: what asks for more has to stop at model.BATCHES"
-        )
-    if ranks <= fact.batches:
-        return None
-    return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
+    if len(taken) == batches == min(wrong):
+        yield f"this rank has taken all {batches} batches already: what asks for more has to stop at model.BATCHES"
+    if ranks > batches:
+        yield "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 
 
 @fact
@@ -342,7 +300,7 @@ def Unread(op: str) -> Words:
 
 
 @fact
-def OtherBatches(op: str, inp: Value, grad: Value) -> Words:
+def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
     """The input and the gradient that backward, or half of it (`op`), got are of different batches; or two activations
     that forward got (the second one is `grad`)."""
     what = "gradient"
@@ -360,23 +318,15 @@ def OtherBatches(op: str, inp: Value, grad: Value) -> Words:
         fix += "so both ranks have to go through the batches in the same order"
     expected = f"the {what} of {these('batch', inp.place.batches)}, as the input"
     got = f"the {what} of {these('batch', grad.place.batches)}"
-    return Words(f"the input and the {what} given to {op} are of different batches", expected, got, fix)
-
-
-@because(OtherBatches)
-def other_batches(fact: Fact, program: Running) -> str | None:
-    """An input and a gradient of different batches: does one of them have a key that all batches share?"""
-    for value in (fact.inp, fact.grad):
+    yield Words(f"the input and the {what} given to {op} are of different batches", expected, got, fix)
+    for value in (inp, grad):
         number = -1 if value.mark is None else value.mark[1]
         if is_held(program, number):
-            found = shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
-            if found is not None:
-                return found
-    if (scattered := came_of(fact.grad, "scatterreduce")) is None:
-        return None
-    made, part = scattered
-    left = these("batch", part.place.batches)
-    return f"{titled(made)} left this rank the sum of {left} alone:\nan all-reduce gives all of it to every rank"
+            yield shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
+    if (scattered := came_of(grad, "scatterreduce")) is not None:
+        left = these("batch", scattered[1].place.batches)
+        why = f"{titled(scattered[0])} left this rank the sum of {left} alone"
+        yield f"{why}:\nan all-reduce gives all of it to every rank"
 
 
 @fact

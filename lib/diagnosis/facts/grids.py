@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lib.analysis.feeding import feeds
-from lib.diagnosis.advice import Advice, Running, because
+from lib.diagnosis.advice import Running, Told
 from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, titled
 from lib.errors.arguments import written
-from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.exceptions import Words, fact
 from lib.errors.wording import numbered, these
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
@@ -53,7 +55,7 @@ def _span(stencil: Stencil, role: str, row: int) -> str:
 
 
 @fact
-def NoWindow(op: str, inp: Value, keys: Value, window: Window, role: str) -> Words:
+def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window, role: str) -> Told:
     """Some queries attend to keys that are not here (`window`, of a dim)."""
     noun = DIMS[role].noun
     mine, here = (RunSet.of(value.place.named[role].pieces) for value in (inp, keys))
@@ -72,51 +74,38 @@ def NoWindow(op: str, inp: Value, keys: Value, window: Window, role: str) -> Wor
         fix += f".\nThe keys that are here are enough for queries of {numbered(noun, mine & given)}"
     expected = f"the whole window of each query, as {noun} {row} attends to {numbered(noun, needs)}"
     got = f"{describe(inp)}; {describe(keys)}"
-    return Words(f"{op} lacks keys and values of {numbered(noun, lacks)}", expected, got, fix)
-
-
-@because(NoWindow)
-def no_window(fact: Fact, program: Running) -> Advice | None:
-    """Queries of a neighbour among those of this rank: they came with a halo."""
-    event = maker(fact.inp)
+    yield Words(f"{op} lacks keys and values of {numbered(noun, lacks)}", expected, got, fix)
+    event = maker(inp)
     while event is not None and event.op == "combine":
         for value in event.inputs:
             brought = maker(program.values[value])
             if brought is not None and brought.op in COLLECTIVES:
-                return (
+                yield (
                     f"some of these queries came by {titled(brought)}, and their windows reach further still.\n"
                     "Queries need no halo: each rank works on its own, with the keys and values of its neighbours"
                 )
         event = maker(program.values[event.inputs[0]])
-    return None
 
 
 @fact
-def Broken(op: str, role: str, value: Value, number: int, noun: str) -> Words:
+def Broken(_: object, op: str, role: str, value: Value, number: int, noun: str) -> Told:
     """An operation mixes what belongs together along a dim (`number` pieces of it), and got a part of a piece."""
-    things, got = DIMS[role].plural, describe(value)
-    if number == 1:
-        fix = f"gather the {things} first; or exchange parts: some {things} of everything for all {things} of some, "
-        fix += "by an all-to-all"
-        what = f"{op} got some of the {things}, and this layer mixes all of them"
-        return Words(what, f"all {value.place.named[role].dim.size} {things}", got, fix)
-    what = f"{op} got a part of a {noun}, and this layer mixes all {things} of a {noun}"
-    fix = f"cut along the {noun}s: into as many parts as divide their number"
-    return Words(what, f"the {things} of some of {number} {noun}s, each whole", got, fix)
-
-
-@because(Broken)
-def broken(fact: Fact, _: Running) -> str | None:
-    """One of the pieces that an all-to-all brought."""
-    made = maker(fact.value)
-    if made is None or made.op != "alltoall" or len(made.outputs) == 1 or fact.number != 1:
-        return None
-    why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
-    return f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
+    things, got, made = DIMS[role].plural, describe(value), maker(value)
+    if number > 1:
+        what = f"{op} got a part of a {noun}, and this layer mixes all {things} of a {noun}"
+        fix = f"cut along the {noun}s: into as many parts as divide their number"
+        yield Words(what, f"the {things} of some of {number} {noun}s, each whole", got, fix)
+        return
+    fix = f"gather the {things} first; or exchange parts: some {things} of everything for all {things} of some, "
+    what, fix = f"{op} got some of the {things}, and this layer mixes all of them", f"{fix}by an all-to-all"
+    yield Words(what, f"all {value.place.named[role].dim.size} {things}", got, fix)
+    if made is not None and made.op == "alltoall" and len(made.outputs) > 1:
+        why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
+        yield f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
 
 
 @fact
-def OtherParts(op: str, role: str, one: Value, other: Value) -> Words:
+def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -> Told:
     """Two values that an operation takes are of different parts of a dim (`role`)."""
     plural = DIMS[role].plural
     mine, its = (value.place.part(role) for value in (one, other))
@@ -132,26 +121,19 @@ def OtherParts(op: str, role: str, one: Value, other: Value) -> Words:
         differ = f"they have no {plural} in common" if apart else f"each has {plural} that the other has not"
         fix = f"{differ}: what is of the same {plural} has to come to the same rank"
     got = f"{describe(one)}; {describe(other)}"
-    return Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
-
-
-@because(OtherParts)
-def other_parts(fact: Fact, program: Running) -> str | None:
-    """Values of different rows: did a layer get no halo, was a gradient not swapped, is the other one here, too?"""
-    for value in (fact.one, fact.other):
-        if fact.role in SPACE and (found := _lacked_halo(value, fact.role)) is not None:
-            return found
-    kinds, grad, heads = program.world.models[program.rank].shape.kinds, fact.other, fact.one.place.part("features")
+    yield Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
+    for value in (one, other) if role in SPACE else ():
+        yield from _lacked_halo(value, role)
+    kinds, grad, heads = program.world.models[program.rank].shape.kinds, other, one.place.part("features")
     if heads and isinstance(grad, ActivationGrad) and isinstance(kinds[grad.layer], Attention):
-        return "this rank has all rows of some heads: swap the gradient for these, by an all-to-all"
-    for value, other in ((fact.one, fact.other), (fact.other, fact.one)) if fact.role == "rows" else ():
-        wanted = other.place.part("rows")
+        yield "this rank has all rows of some heads: swap the gradient for these, by an all-to-all"
+    for value, beside in ((one, other), (other, one)) if role == "rows" else ():
+        wanted = beside.place.part("rows")
         for number, held in () if wanted is None else alike(program, value):
             part = held.place.part("rows")
             if part is not None and part.alike(wanted) and is_held(program, number):
                 has = f"this rank has {describe(held)}, too, which {made_by(held)}"
-                return f"{has}:\nthat goes with the {describe(other)}"
-    return None
+                yield f"{has}:\nthat goes with the {describe(beside)}"
 
 
 def stencil_of(program: Running | None, made: Event | None, role: str) -> Stencil | None:
@@ -163,7 +145,7 @@ def stencil_of(program: Running | None, made: Event | None, role: str) -> Stenci
     return kind.stencils.get(role) if isinstance(kind, Swept) else None
 
 
-def _lacked_halo(value: Value, role: str) -> str | None:
+def _lacked_halo(value: Value, role: str) -> Told:
     """A convolution on the way to a value that took what the layer before gave as it was, and so gave less."""
     program, made, kind = home(value), maker(value), DIMS[role]
     while program is not None and made is not None and made.op == "forward":
@@ -177,113 +159,102 @@ def _lacked_halo(value: Value, role: str) -> str | None:
             if len(out) < len(here):
                 why = f"forward{line_of(made)} was given {numbered(kind.noun, here)}, and that is enough for "
                 why += f"{numbered(kind.noun, out)} alone"
-                return f"{why}:\nput the {kind.plural} of the neighbours, the halo, together with its own first"
+                yield f"{why}:\nput the {kind.plural} of the neighbours, the halo, together with its own first"
         made = before
-    return None
 
 
 @fact
-def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> Words:
+def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -> Told:
     """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
-    named, got, dim = value.place.named, describe(value), written(role)
-    if wanted is None or role not in named:
-        has = f"a dim that it has: {', '.join(named)}"
-        return Words(f"{got} cannot be cut along {dim}", has, f"dim={dim}", "look at what the value is: print(value)")
+    parts, got, dim = value.place.named, describe(value), written(role)
+    if wanted is None or role not in parts:
+        has = f"a dim that it has: {', '.join(parts)}"
+        fix = "look at what the value is: print(value)"
+        yield Words(f"{got} cannot be cut along {dim}", has, f"dim={dim}", fix)
+        return
     low, high = wanted
     what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
     if role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
         are = "is not" if high == low + 1 else "are not all"
-        what = f"{numbered(DIMS[str(role)].noun, range(low, high))} {are} here to be cut out"
+        what = f"{numbered(DIMS[role].noun, range(low, high))} {are} here to be cut out"
     expected = "a range of rows, columns or batches that this value has; of features and weights there are shards"
-    whole = [name for name in SPACE if name in named and name != role and named[name].whole]
+    whole = [name for name in SPACE if name in parts and name != role and parts[name].whole]
     fix = "look at what the value has: print(value)"
-    if role in SPACE and whole and not named[str(role)].whole:
+    if role in SPACE and whole and not parts[role].whole:
         fix = f'it has all of its {DIMS[whole[0]].plural}, and can be cut along those: dim="{whole[0]}"'
-    return Words(what, expected, got, fix)
-
-
-def _of_others(program: Running, value: Value, role: str, lacking: list[int]) -> str | None:
-    """Rows that are other ranks': none of them lies between those that a value has."""
-    here, kind, kinds = value.place.named[role].pieces, DIMS[role], program.world.models[program.rank].shape.kinds
-    if not any(isinstance(one, Swept | NeighborhoodAttention) for one in kinds):  # nothing here needs a halo
-        return None
-    if not here or not lacking or any(min(here) < row < max(here) for row in lacking):
-        return None
-    if isinstance(value, ActivationGrad):
-        made = maker(value)
-        pair = () if made is None else program.values_of(made.outputs)
-        for other in pair:
-            part = None if other is value else other.place.named.get(role)
-            if made is not None and part is not None and {*lacking} <= {*part.pieces}:
-                it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
-                why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
-                return f"{named(made)} gives two gradients, and {it}:\n{why}"
-        why = f"the gradient that is given to backward has no {kind.plural} of a halo"
-        return f"{why}: those are in the one\nthat backward gives"
-    are = f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'}"
-    for event in reversed(program.events):
-        lent = program.values[event.inputs[0]] if event.op == "halo" and event.inputs else None
-        if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
-            return (
-                f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends:\nawait that, and put it "
-                "together with what is here, before you cut"
-            )
-    return (
-        f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack;\n"
-        "what it lacks itself, the halo, comes by the exchange"
-    )
-
-
-def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
-    """Say of a halo that came from ranks with other batches: do others have these, or does nobody?"""
-    same = [
-        rank
-        for rank, model in program.world.models.items()
-        if rank != program.rank and any(feeds(event) and event.batches == batches for event in model.program.events)
-    ]
-    exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
-    if same:
-        has = "has" if len(same) == 1 else "have"
-        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
-    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
-
-
-@because(NotCut)
-def not_cut(fact: Fact, _: Running | None) -> Advice | None:
-    """Rows that a convolution did not give, as its input lacked a halo, or that a neighbour did not hand in."""
-    made, program, role = maker(fact.value), home(fact.value), fact.role
-    if made is None or program is None or role not in SPACE or fact.wanted is None:
-        return None
+    yield Words(what, expected, got, fix)
+    made, program = maker(value), home(value)
+    if made is None or program is None or role not in SPACE:
+        return
     kind = DIMS[role]
-    low, high = fact.wanted
-    lacking = sorted({*range(low, high)} - {*fact.value.place.named[role].pieces})
+    lacking = sorted({*range(low, high)} - {*value.place.named[role].pieces})
     if made.op == "combine" and lacking:
         are = (
             f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'} missing from what was put together"
         )
-        return f"{are}{line_of(made)}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
+        yield f"{are}{line_of(made)}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
     if made.op == "halo":
-        if fact.value.place.batches != (mine := program.values_of(made.inputs)[0].place.batches):
-            return halo_of_other_batches(program, made, mine)
-        came = numbered(kind.noun, fact.value.place.named[role].pieces)
-        return (
+        if value.place.batches != (mine := program.values_of(made.inputs)[0].place.batches):
+            yield halo_of_other_batches(program, made, mine)
+        came = numbered(kind.noun, value.place.named[role].pieces)
+        yield (
             f"the exchange{line_of(made)} brought {came}. Forward a neighbour lends the {kind.plural} at its edge, in "
             f"backward it gives back\nthose of its halo: a gradient goes home to the rank that has the {kind.noun}"
         )
     stencil, inp = stencil_of(program, made, role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
-        return _of_others(program, fact.value, role, lacking)
+        yield from _of_others(program, value, role, lacking)
+        return
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
         if not stencil(RunSet.of(lacking)) & stencil(RunSet.of([lacking[0] - 1, lacking[-1] + 1])):
-            return f"layer {made.layer} needs no halo here, so there is none to give back: leave it out"
+            yield f"layer {made.layer} needs no halo here, so there is none to give back: leave it out"
         why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
-        return f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
-    row = fact.wanted[0]
-    needed = numbered(kind.noun, [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
-    why = f"forward{line_of(made)} was given {had}, and for {kind.noun} {row} it needs {needed}"
-    needs = {*range(stencil.rows)}.intersection(stencil.needs(row))
+        yield f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
+    needs = {*range(stencil.rows)}.intersection(stencil.needs(low))
+    needed = f"for {kind.noun} {low} it needs {numbered(kind.noun, needs)}"
+    why = f"forward{line_of(made)} was given {had}, and {needed}"
     joins = [maker(one) for _, one in alike(program, inp) if needs <= {*one.place.named[role].pieces}]
     if (join := next((one for one in joins if one is not None and one.op == "combine"), None)) is not None:
-        return f"{why}.\nThese are put together{line_of(join)}: {kind.noun} {row} can be computed after that"
-    return f"{why}:\nput the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"
+        yield f"{why}.\nThese are put together{line_of(join)}: {kind.noun} {low} can be computed after that"
+    yield f"{why}:\nput the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"
+
+
+def _of_others(program: Running, value: Value, role: str, lacking: list[int]) -> Told:
+    """Rows that are other ranks': none of them lies between those that a value has."""
+    here, kind, kinds = value.place.named[role].pieces, DIMS[role], program.world.models[program.rank].shape.kinds
+    if not any(isinstance(one, Swept | NeighborhoodAttention) for one in kinds):  # nothing here needs a halo
+        return
+    if not here or not lacking or any(min(here) < row < max(here) for row in lacking):
+        return
+    if isinstance(value, ActivationGrad):
+        made = maker(value)
+        for other in () if made is None else program.values_of(made.outputs):
+            part = None if other is value else other.place.named.get(role)
+            if made is not None and part is not None and {*lacking} <= {*part.pieces}:
+                it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
+                why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
+                yield f"{named(made)} gives two gradients, and {it}:\n{why}"
+        why = f"the gradient that is given to backward has no {kind.plural} of a halo"
+        yield f"{why}: those are in the one\nthat backward gives"
+    are = f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'}"
+    for event in reversed(program.events):
+        lent = program.values[event.inputs[0]] if event.op == "halo" and event.inputs else None
+        if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
+            yield (
+                f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends:\nawait that, and put it "
+                "together with what is here, before you cut"
+            )
+    why = f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
+    yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange"
+
+
+def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
+    """Say of a halo that came from ranks with other batches: do others have these, or does nobody?"""
+    others = (model.program for model in program.world.models.values() if model.program is not program)
+    same = [p.rank for p in others if any(feeds(event) and event.batches == batches for event in p.events)]
+    exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
+    if same:
+        has = "has" if len(same) == 1 else "have"
+        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
+    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"

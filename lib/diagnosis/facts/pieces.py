@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.diagnosis.advice import Advice, Running, because, likely_cause
+from lib.diagnosis.advice import Running, Told
 from lib.diagnosis.facts.grids import halo_of_other_batches, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
@@ -55,7 +55,7 @@ def OtherKind(verb: str, first: Value, other: object) -> Words:
 
 
 @fact
-def Different(verb: str, field: str, first: Value, other: Value) -> Words:
+def Different(_: object, verb: str, field: str, first: Value, other: Value) -> Told:
     """Two values differ in a field (layer, batches, shards, total, step, or a dim) in which they have to be alike."""
     different, same = f"of different {field}", f"of the same {field}"
     if field in ("layer", "step"):
@@ -70,7 +70,30 @@ def Different(verb: str, field: str, first: Value, other: Value) -> Words:
         different, same = f"of different {REST[field]}", f"of the same {REST[field]}"
     got = f"{describe(first)}; {describe(other)}"
     what = f"cannot {verb} {first.kind}s {different}"
-    return Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
+    yield Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
+    mine, theirs, lent = home(first), home(other), maker(other)
+    if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
+        yield (
+            f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
+            "alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
+        )
+    if mine and lent and lent.op == "halo" and field != "layer" and first.place.batches != other.place.batches:
+        yield halo_of_other_batches(mine, lent, first.place.batches)
+    if field == "layer" or verb == "gather":
+        yield from _exchanged(field, first, other)
+        return
+    if mine is None or theirs is None or verb != "sum":
+        return
+    made = maker(first)
+    if made is not None and made.op in BY_INPUT and first is mine.values[made.outputs[1]]:
+        gave = mine.values[made.outputs[0]]
+        if isinstance(gave, ActivationGrad):
+            second, before = (definite(subject(value.kind, value.layer)) for value in (first, gave))
+            yield f"{named(made)} gave {before}, and after it this,\n{second}: look at the order of the two"
+    if theirs is mine:
+        yield from _summed_already(mine, first, other) if field == "total" else _of_a_neighbour(field, first, other)
+    elif field == "shards":
+        yield cut_otherwise(mine, first) or same_shard(mine, first.layer)
 
 
 def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
@@ -109,83 +132,50 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
     return ALIKE[field]
 
 
-@because(Different)
-def different(fact: Fact, _: Running | None) -> Advice | None:
-    """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
-    first, other = fact.first, fact.other
-    mine, theirs, lent = home(first), home(other), maker(other)
-    if fact.field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
-        return (
-            f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
-            "alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
-        )
-    if mine and lent and lent.op == "halo" and fact.field != "layer" and first.place.batches != other.place.batches:
-        return halo_of_other_batches(mine, lent, first.place.batches)
-    if fact.field == "layer" or fact.verb == "gather":
-        return _exchanged(fact)
-    if mine is None or theirs is None or fact.verb != "sum":
-        return None
-    made = maker(first)
-    if made is not None and made.op in BY_INPUT and [*made.outputs].index(first.mark[1]) == 1:
-        gave = mine.values[made.outputs[0]]
-        if isinstance(gave, ActivationGrad):
-            second, before = (definite(subject(value.kind, value.layer)) for value in (first, gave))
-            return f"{named(made)} gave {before}, and after it this,\n{second}: look at the order of the two"
-    if theirs is mine:
-        return _summed_already(mine, fact) if fact.field == "total" else _of_a_neighbour(fact)
-    if fact.field != "shards":
-        return None
-    return cut_otherwise(mine, first) or same_shard(mine, first.layer)
-
-
-def _exchanged(fact: Fact) -> str | None:
+def _exchanged(field: str, value: Value, other: Value) -> Told:
     """Two pieces out of one collective: two ranks brought different things to it, or cut theirs in different ways."""
-    event, first = through(fact.first, ("combine",))
-    if event is None or event is not maker(fact.other) or event.op not in COLLECTIVES:
-        return None
-    pieces = [(event.group[event.outputs.index(one.mark[1])], one) for one in (first, fact.other) if one.mark]
-    if fact.field == "layer":
-        brought = [f"rank {rank} brought {definite(subject(value.kind, value.layer))}" for rank, value in pieces]
+    event, first = through(value, ("combine",))
+    if event is None or event is not maker(other) or event.op not in COLLECTIVES:
+        return
+    pieces = [(event.group[event.outputs.index(piece.mark[1])], piece) for piece in (first, other) if piece.mark]
+    if field == "layer":
+        brought = [f"rank {rank} brought {definite(subject(piece.kind, piece.layer))}" for rank, piece in pieces]
         why = f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}"
-        return f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
-    if event.op != "alltoall" or fact.field not in DIMS or first.place.batches != fact.other.place.batches:
-        return None
-    (one, _), (two, _) = pieces
-    return (
-        f"they came out of one all-to-all{line_of(event)}, from ranks {one} and {two}, which do not agree on the "
-        f"{DIMS[fact.field].plural}\nthat this rank gets: on every rank, value number i is for member number i"
-    )
+        yield f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
+    elif event.op == "alltoall" and field in DIMS and first.place.batches == other.place.batches:
+        yield (
+            f"they came out of one all-to-all{line_of(event)}, from ranks {pieces[0][0]} and {pieces[1][0]}, which do "
+            f"not agree on the {DIMS[field].plural}\nthat this rank gets: on every rank, value number i is for member "
+            "number i"
+        )
 
 
-def _summed_already(program: Running, fact: Fact) -> str | None:
+def _summed_already(program: Running, first: Value, other: Value) -> Told:
     """A whole gradient beside a shard of a sum, where a reduce-scatter has taken it already."""
-    for value in (fact.first, fact.other):
+    for value in (first, other):
         number = value.mark[1] if value.is_complete() and value.mark is not None else None
         for event in program.events:
             if event.op == "scatterreduce" and number in event.inputs:
                 why = f"the gradient of {these('batch', value.place.batches)} went into {titled(event)}"
-                return f"{why}:\nadd the shard that this gave; and does every key say the batch that it holds?"
-    return None
+                yield f"{why}:\nadd the shard that this gave; and does every key say the batch that it holds?"
 
 
-def _of_a_neighbour(fact: Fact) -> str | None:
+def _of_a_neighbour(field: str, first: Value, other: Value) -> Told:
     """Some rows that a halo exchange brought, added to all rows of a rank."""
-    for value, other in ((fact.first, fact.other), (fact.other, fact.first)):
+    for value, beside in ((first, other), (other, first)):
         made, rows = maker(value), value.place.named.get("rows")
-        if fact.field != "rows" or made is None or made.op != "halo" or rows is None:
+        if field != "rows" or made is None or made.op != "halo" or rows is None:
             continue
         brought = f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}"
-        both = set(rows.pieces) & set(other.place.named["rows"].pieces)
-        if not both:
+        if not (both := set(rows.pieces) & set(beside.place.named["rows"].pieces)):
             why = f"{brought}, which the other value does not have"
-            return f"{why}:\nin backward each rank hands in the gradient of its halo, and gets that of its own edge"
+            yield f"{why}:\nin backward each rank hands in the gradient of its halo, and gets that of its own edge"
         why = f"{brought}: cut {numbered('row', both)} out of the other value"
-        return f"{why},\nadd them there, and put the sum together with the rest"
-    return None
+        yield f"{why},\nadd them there, and put the sum together with the rest"
 
 
 @fact
-def Twice(verb: str, field: str, items: frozenset[int], both: tuple[Value, ...]) -> Words:
+def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[Value, ...]) -> Told:
     """Some batches or shards (`field`) are in two of the values that are to be put together."""
     kind = next((kind for kind in DIMS.values() if field in (kind.field, kind.role)), None)
     noun, role = ("shard", field) if kind is None else (kind.noun, kind.role)
@@ -208,18 +198,12 @@ def Twice(verb: str, field: str, items: frozenset[int], both: tuple[Value, ...])
     if found := tokens(both[0].place, role, items):
         what += f": {found}"
     whom = "the summands" if verb == "sum" else "them"
-    return Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
-
-
-@because(Twice)
-def brought_twice(fact: Fact, _: Running | None) -> Advice | None:
-    """Some rows that a halo brought although they were here, that a convolution gave more of than was needed, or that
-    went through backward a second time; or the same batches or shards."""
-    left, right = fact.both[:2]
+    yield Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
+    left, right = both[:2]
     made, gave = maker(right), maker(left)
-    if made is not None and made.op == "forward" and stencil_of(home(right), made, fact.field) and not left.place.open:
-        kind = DIMS[fact.field]
-        return (
+    if made is not None and made.op == "forward" and stencil_of(home(right), made, field) and not left.place.open:
+        kind = DIMS[field]
+        yield (
             f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
             f"already:\ncut its input down to what the {kind.plural} that are still missing need"
         )
@@ -228,24 +212,23 @@ def brought_twice(fact: Fact, _: Running | None) -> Advice | None:
         came = [event for event in program.events if (event.op, event.peer) == ("receive", made.peer)]
         if sum(set(event.batches) == set(right.batches) for event in came) > 1:
             why = f"rank {made.peer} has passed {these('batch', right.batches)} before"
-            return f"{why}: in each round a rank passes on what came in the round before"
-    if made is None or fact.field not in SPACE or program is not home(left):
-        return twice(fact.field, left, right)
-    kind = DIMS[fact.field]
-    both = numbered(kind.noun, fact.items)
+            yield f"{why}: in each round a rank passes on what came in the round before"
+    if made is None or field not in SPACE or program is not home(left):
+        yield twice(field, left, right)
+        return
+    kind = DIMS[field]
+    twice_there = numbered(kind.noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
-        return (
-            f"forward{line_of(gave)} gave {both}, too: its input had more of a halo than this rank's own "
+        yield (
+            f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
             f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
         )
     if made.op == "halo":
-        return f"the halo exchange{line_of(made)} brought {both} once more: a halo is put together with the rest once"
+        why = f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo is put together with the rest "
+        yield f"{why}once"
     if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
-        return (
-            f"{named(made)} was given the gradient of {both}, which has gone through another backward:\n"
-            f"each of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
-        )
-    return None
+        why = f"{named(made)} was given the gradient of {twice_there}, which has gone through another backward"
+        yield f"{why}:\neach of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
 
 
 @fact
@@ -328,7 +311,7 @@ def ToldLayer(op: str, value: Value, layer: object) -> Words:
 
 
 @fact
-def Disagree(first: Member, other: Member) -> Words:
+def Disagree(_: object, first: Member, other: Member) -> Told:
     """Two members of a group call different collectives, or the same one of different things."""
     row = COLLECTIVES[first.op]
     fix = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
@@ -352,14 +335,9 @@ def Disagree(first: Member, other: Member) -> Words:
         fix = "bring the value of the same store on every rank"
     what = f"ranks {first.rank} and {other.rank} meet in a collective, but {but}"
     got = f"rank {first.rank}: {_call(first, other)}\nrank {other.rank}: {_call(other, first)}"
-    return Words(what, f"{same} from every member of the group", got, fix)
-
-
-@because(Disagree)
-def disagree(fact: Fact, _: Running | None) -> Advice | None:
-    """In another order, or in the wrong group? Of what is called with other arguments there is no more to know."""
-    first, other = fact.first, fact.other
-    return meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None
+    yield Words(what, f"{same} from every member of the group", got, fix)
+    # Of what is called with other arguments there is no more to know.
+    yield meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None
 
 
 def _call(member: Member, beside: Member) -> str:
@@ -383,14 +361,10 @@ def NotSized(value: Value, root: Value) -> Words:
 
 
 @fact
-def Unlawful(row: Collective, left: Member, right: Member, why: Fact | Words) -> Words:
+def Unlawful(program: Running | None, row: Collective, left: Member, right: Member, why: Fact | Words) -> Told:
     """The values of two members cannot be put together: `why` is the law's own complaint."""
     pair = why if isinstance(why, Words) else why.words()
     what = f"the {row.title} of layer {left.layer} cannot be done: {pair.what}"
     got = f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}"
-    return Words(what, pair.expected, got, pair.fix)
-
-
-@because(Unlawful)
-def unlawful(fact: Fact, program: Running | None) -> Advice | None:
-    return likely_cause(fact.why, program) if isinstance(fact.why, Fact) else None
+    yield Words(what, pair.expected, got, pair.fix)
+    yield why.likely_fix(program) if isinstance(why, Fact) else None

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.diagnosis import groups
-from lib.diagnosis.advice import Advice, Running, because, line
+from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, shard_call
 from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, titled
 from lib.errors.arguments import written
-from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.exceptions import Words, fact
 from lib.errors.wording import plural, ranges, these
 from lib.values.collectives import COLLECTIVES, STEP
 from lib.values.placement import MOST, listed
@@ -41,44 +41,37 @@ def _part(value: Weight) -> str:
 
 
 @fact
-def Incomplete(weight: Weight) -> Words:
+def Incomplete(program: Running, weight: Weight) -> Told:
     """A shard where the whole weight is needed."""
     taps, part = weight.place.part("taps"), weight.place.first
     if taps is not None and not taps.whole:
         what = f"the weight of layer {weight.layer} lacks a part of its kernel"
         fix = "a kernel is used whole: cut a weight along in or out, and not along its taps"
-        return Words(what, f"all {taps.dim.size} taps", describe(weight), fix)
+        yield Words(what, f"all {taps.dim.size} taps", describe(weight), fix)
+        return
     missing = missing_words("shard", part.dim.whole.minus(part).shards(weight.total) or ())
     got = f"{these('shard', weight.shards)} of {weight.total}{missing}"
     fix = "put its shards together first, with an all-gather"
-    return Words(f"the weight of layer {weight.layer} is not complete", f"all {weight.total} shards", got, fix)
-
-
-@because(Incomplete)
-def incomplete(fact: Fact, program: Running) -> Advice:
-    """A shard where the whole weight is needed."""
-    weight = fact.weight
+    yield Words(f"the weight of layer {weight.layer} is not complete", f"all {weight.total} shards", got, fix)
     made = maker(weight)
     for value in program.values:
         if isinstance(value, Activation) and value.layer == weight.layer and not value.place.dims[-1].whole:
             why = f"this rank has the rows of the weight for the features that {made_by(value)}"
-            return f"{why}:\ngive forward these features as they are, without a gather"
+            yield f"{why}:\ngive forward these features as they are, without a gather"
     if made is not None and made.op == "allgather":
         count = len(made.group)
-        return (
-            f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}:\n"
-            f"cut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
-        )
+        why = f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}"
+        yield f"{why}:\ncut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
     if made is not None and made.op == "shard":
         why = f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more"
-        return f"{why},\nwhich is after its last backward"
+        yield f"{why},\nwhich is after its last backward"
     for number, whole in alike(program, weight):
         if whole.is_complete() and whole.step == weight.step and whole.mark is not None:
             if is_held(program, number):
-                return f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
-            return f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
+                yield f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
+            yield f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
     idea = f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first"
-    return line(program, "allgather", idea, f"gather all shards first:\n{gather_call(program)}")
+    yield line(program, "allgather", idea, f"gather all shards first:\n{gather_call(program)}")
 
 
 @fact
@@ -90,24 +83,19 @@ def NoDim(dim: object) -> Words:
 
 
 @fact
-def NoShard(shard: Any, total: Any, loads: bool) -> Words:
+def NoShard(program: Running | None, shard: Any, total: Any, loads: bool) -> Told:
     """There is no such shard. `loads`: of a weight that is loaded, and not cut out of one that is there."""
     what = f"there is no shard {written(shard)} of {written(total)}"
     expected = f"{'a shard' if loads else 'a shard number'} from 0 to "
     expected = "total >= 1" if type(total) is not int or total < 1 else expected + written(total - 1)
     if loads:
         got = f"shard {describe(shard).removeprefix('the number ')}"
-        return Words(what, expected, got, f"{CUT_ALIKE}model.load_weights(layer, model.rank, model.RANKS)")
+        yield Words(what, expected, got, f"{CUT_ALIKE}model.load_weights(layer, model.rank, model.RANKS)")
+        yield CUT_ALIKE + shard_call(program, total if isinstance(total, int) else None)
     fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
     if total == 0:
         fix = "first which shard, and then of how many: value.shard(model.rank, model.RANKS)"
-    return Words(what, expected, fix=fix)
-
-
-@because(NoShard)
-def no_shard(fact: Fact, program: Running | None) -> str | None:
-    """A shard that is not there: the call that cuts a weight as its group needs it."""
-    return CUT_ALIKE + shard_call(program, fact.total if isinstance(fact.total, int) else None) if fact.loads else None
+    yield Words(what, expected, fix=fix)
 
 
 @fact
@@ -121,7 +109,7 @@ def TooManyShards(shard: int, total: int) -> Words:
 
 
 @fact
-def Uncovered(grad: WeightGrad, weight: Weight) -> Words:
+def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
     """The gradient is not that of all of the weight that is to be updated."""
     expected = f"a gradient of {_part(weight)}, or of the whole weight"
     fix = "a rank updates the shard whose gradient it has: cut both in the same way"
@@ -129,33 +117,26 @@ def Uncovered(grad: WeightGrad, weight: Weight) -> Words:
         expected = "a gradient of the whole weight"
         fix = "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
         fix += "loaded,\nnot the gathered weight; or use allreduce, and every rank updates the whole weight"
-    return Words("the gradient does not cover the weight", expected, describe(grad), fix)
-
-
-@because(Uncovered)
-def uncovered(fact: Fact, program: Running) -> Advice | None:
-    """A shard of the gradient for a weight that was never cut, or was cut in another way."""
-    weight, grad = fact.weight, fact.grad
+    yield Words("the gradient does not cover the weight", expected, describe(grad), fix)
     made, summed = maker(weight), maker(grad)
-    if (found := groups.cut_otherwise(program, grad)) is not None:
-        return found
+    yield groups.cut_otherwise(program, grad)
     if made is None or made.op != "load_weights":
-        return None
+        return
     if weight.is_complete() and _has_state_of(program, grad, held=False):
-        return f"this rank has the gradient and the optimizer state of {these('shard', grad.shards)} only{CUT_TOO}"
+        yield f"this rank has the gradient and the optimizer state of {these('shard', grad.shards)} only{CUT_TOO}"
     if summed is None or summed.op != "scatterreduce":
-        return None
+        return
     if not weight.is_complete() and _has_state_of(program, weight):
-        return (
+        yield (
             f"{titled(summed)} left a part of {_part(weight)}, and this rank has the weight and the optimizer\n"
             "state of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
         )
     if not weight.is_complete():
-        return (
+        yield (
             f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}: cut the same shard out of the "
             "weight,\nweights[layer] = weights[layer].shard(...), and update that"
         )
-    return (
+    yield (
         f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
         "A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
     )
@@ -173,35 +154,31 @@ def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True
 
 
 @fact
-def Stateless(state: OptState, weight: Weight) -> Words:
+def Stateless(program: Running, state: OptState, weight: Weight) -> Told:
     """The optimizer state is not that of all of the weight that is to be updated."""
     fix = LOAD_ALIKE + "model.load_weights(layer, model.rank, model.RANKS)"
     if weight.is_complete():
         fix = "update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
         fix += "weight: model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])"
     expected = f"the optimizer state of {_part(weight)}"
-    return Words("the optimizer state does not cover the weight", expected, describe(state), fix)
-
-
-@because(Stateless)
-def stateless(fact: Fact, program: Running) -> str | None:
-    """A shard of the state that does not fit the weight's."""
-    weight, made = fact.weight, maker(fact.weight)
+    yield Words("the optimizer state does not cover the weight", expected, describe(state), fix)
+    made = maker(weight)
     if weight.is_complete() and made is not None and made.op == "load_weights":
-        return f"this rank has the optimizer state of {these('shard', fact.state.shards)} only{CUT_TOO}"
+        yield f"this rank has the optimizer state of {these('shard', state.shards)} only{CUT_TOO}"
     if made is not None and made.op == "shard":
         shard, total = min(weight.shards), weight.total
-        return (
+        yield (
             f"the weight was cut{line_of(made)} to {these('shard', weight.shards)} of {total}:\n"
             f"load the optimizer state of the same shard: model.load_weights(layer, {shard}, {total}) on this rank"
         )
-    if not weight.is_complete() and fact.state.total > weight.total:
-        parts = fact.state.total // weight.total
-        return (
-            f"this rank has the optimizer state of {these('shard', fact.state.shards)} of {fact.state.total}, a part "
+    if not weight.is_complete() and state.total > weight.total:
+        parts = state.total // weight.total
+        yield (
+            f"this rank has the optimizer state of {these('shard', state.shards)} of {state.total}, a part "
             f"of this one:\ncut the weight into {parts}, too, with weights[layer].shard(..., {parts}), and update that"
         )
-    return None if weight.is_complete() else LOAD_ALIKE + shard_call(program, weight.total)
+    if not weight.is_complete():
+        yield LOAD_ALIKE + shard_call(program, weight.total)
 
 
 @fact
@@ -214,7 +191,7 @@ def OtherStep(weight: Weight, state: OptState) -> Words:
 
 
 @fact
-def OtherFeatures(role: str, value: Value, weight: Weight, of: str) -> Words:
+def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -> Told:
     """A value has other features than the part of the weight that it is for (`of`: in or out)."""
     part, side = weight.place.part(of), "takes" if of == "in" else "gives"
     whole = part is None or part.whole
@@ -231,14 +208,9 @@ def OtherFeatures(role: str, value: Value, weight: Weight, of: str) -> Words:
         )
     what = f"the {role} does not have the features that the weight {side}"
     got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
-    return Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
-
-
-@because(OtherFeatures)
-def other_features(fact: Fact, _: Running) -> str | None:
-    """Features that another rank has made and passed on."""
-    made = maker(fact.value)
+    yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
+    made = maker(value)
     if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
-        return None
+        return
     why = f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer"
-    return f"{why},\nand multiply it with this rank's part"
+    yield f"{why},\nand multiply it with this rank's part"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence, Set
 from typing import Any, cast
 
-from lib.diagnosis.advice import Advice, Running, because, line
+from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached
 from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, store_of, titled
-from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import shown, these, with_article
 from lib.trace.event import STORE, STORES, Event, place_of
@@ -21,27 +21,21 @@ __all__ = ["Deleted", "Missing", "NotStored"]
 
 
 @fact
-def NotStored(name: str, kind: type[Value], thing: object) -> Words:
+def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> Told:
     """Something that is no value was put into a store of values of a kind, as `name`: with its key."""
-    return Words(f"{name} was given something that is not a value", with_article(kind.kind), describe(thing))
-
-
-@because(NotStored)
-def not_stored(fact: Fact, program: Running) -> str:
-    """Something that is no value at all, in a store."""
-    value: Any = fact.thing
-    if isinstance(value, tuple):
-        return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])
-    if value is None:
+    yield Words(f"{name} was given something that is not a value", with_article(kind.kind), describe(thing))
+    if isinstance(thing, tuple):
+        yield _tuple([type(item) for item in cast("tuple[Any, ...]", thing)], program.events[-1:])
+    elif thing is None:
         here = student_place()
         if here is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
-            return f"None takes nothing out of a store: del {key[1]}"
-        return "a call that gives nothing back stands on a line of its own, without a store before it"
-    if callable(value) and (name := getattr(value, "__name__", None)) is not None:
-        return f"call it: {calls().get(name, f'{name}(...)')}"
-    if fact.kind is WeightGrad and isinstance(value, int | float) and not value:
-        return "a sum of gradients begins with no 0: store the first gradient itself, and add the others to it"
-    return f"a store holds one value under each key, here {with_article(fact.kind.kind)}"
+            yield f"None takes nothing out of a store: del {key[1]}"
+        yield "a call that gives nothing back stands on a line of its own, without a store before it"
+    elif callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
+        yield f"call it: {calls().get(called, f'{called}(...)')}"
+    if kind is WeightGrad and isinstance(thing, int | float) and not thing:
+        yield "a sum of gradients begins with no 0: store the first gradient itself, and add the others to it"
+    yield f"a store holds one value under each key, here {with_article(kind.kind)}"
 
 
 def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
@@ -57,35 +51,29 @@ def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
 
 
 @fact
-def Missing(store: int, key: object) -> Words:
+def Missing(program: Running, store: int, key: object) -> Told:
     """A value is asked for that never was in a store under this key."""
-    raise NotImplementedError("Missing is told by the error that has it")
-
-
-@because(Missing)
-def missing(fact: Fact, program: Running) -> str | None:
-    """A key that never had a value: another one has it, or nobody has made it yet."""
-    store: int = fact.store
-    parts = _parts(fact.key)
+    yield None
+    parts = _parts(key)
     name, number = STORES[store], parts[0]
     if any(type(part) is int and part < 0 for part in parts):
-        return f"{name}[{shown(fact.key)}] would be the one before the first: there is none yet to take"
+        yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take"
     if any(isinstance(part, Value) for part in parts):
-        return "a value stands where the number of a batch should: name it, as in weight=..."
+        yield "a value stands where the number of a batch should: name it, as in weight=..."
     here = student_place()
     if here is not None and re.match(rf"(\w+\.)?{name}(\[.*\]) (\+=|= .*{name}\2.* \+|= .*\+ .*{name}\2)", here.text):
         taken = [event.batches for event in program.events if event.op == "get_activation"]
         if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
             why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
-            return f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
-        return "there is no sum yet to add to: store the first gradient itself, and add the others to it"
+            yield f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
+        yield "there is no sum yet to add to: store the first gradient itself, and add the others to it"
     if type(number) is not int:
-        return None
+        return
     found = _under_another_key(program, store, parts)
     if found is None and store == 0 and _words_in(parts):
         whole = f"the whole weight of layer {number} is there after an all-gather of its shards, which has not run yet"
-        return not_reached(program, number, ("allgather",)) or whole
-    return found or _not_made(program, store, number, parts[1:])
+        yield not_reached(program, number, ("allgather",)) or whole
+    yield found or _not_made(program, store, number, parts[1:])
 
 
 def _parts(key: Any) -> list[Any]:
@@ -195,33 +183,24 @@ def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
 
 
 @fact
-def Deleted(store: int, key: object, number: int, fix: str) -> Words:
+def Deleted(program: Running, store: int, key: object, number: int, fix: str) -> Told:
     """A value is asked for that was in a store under a key, and was deleted. `fix`: what to do about that alone."""
-    raise NotImplementedError("Deleted is told by the error that has it")
-
-
-@because(Deleted)
-def deleted(fact: Fact, program: Running) -> Advice | None:
-    """A key that was deleted: one that several batches had shared, or a gathered weight."""
-    number: int = fact.number
-    value, store, here = program.values[number], store_of(program, fact.store), student_place()
-    if (shared := shared_key(program, fact.store, fact.key, number)) is not None:
-        return shared
-    if (elsewhere := _inside_my_stage(program, value)) is not None:
-        return elsewhere
-    if (there := _without_a_part(fact, store, value)) is not None:
-        return there
+    yield None
+    value, there, here = program.values[number], store_of(program, store), student_place()
+    yield shared_key(program, store, key, number)
+    yield from _inside_my_stage(program, value)
+    yield from _without_a_part(STORES[store], key, there, value)
     if isinstance(value, WeightGrad):
-        for key, other in store.items():
+        for under, other in there.items():
             if isinstance(other, WeightGrad) and other.layer == value.layer and other.batches > value.batches:
-                name = f"{STORES[fact.store]}[{shown(key)}]"
-                return f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
+                name = f"{STORES[store]}[{shown(under)}]"
+                yield f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
     uses = [event for event in program.events if number in event.inputs]
     for event in uses:
         if event.op in ("allreduce", "scatterreduce"):
-            return f"{titled(event)} took it, and brings the sum: await that call, and store what it gives here"
+            yield f"{titled(event)} took it, and brings the sum: await that call, and store what it gives here"
     if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
-        return (
+        yield (
             f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without being "
             "kept.\nOf a sum that goes round, that is all but the last"
         )
@@ -229,68 +208,61 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
         took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
         if took is not None:
             last, why = value.layer - 1, f"activation {value.layer} is what the last layer gave, and {named(took)}"
-            return f"{why} alone needs it:\nbackward({last}, ...) takes the input of that layer, activation {last}"
-    if (again := _once_more(program, fact, value)) is not None:
-        return again
+            yield f"{why} alone needs it:\nbackward({last}, ...) takes the input of that layer, activation {last}"
+    yield from _once_more(program, there, fix, value)
     for event in program.events:
         took = event.op == "allgather" and number in event.inputs
         if took and not any(move[2] in event.outputs for move in program.moves):
-            return f"{titled(event)} took it, and what that brings is in no store: weights[layer] = await ..."
+            yield f"{titled(event)} took it, and what that brings is in no store: weights[layer] = await ..."
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
-        return None
+        return
     found = place_of(made)
     if here is not None and value.updates == 0 and re.search(r"set_final_weight|update\(|opt_states\[", here.text):
         verb = "hand in" if "set_final" in here.text else "update"
-        return f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
-    again = f"{fact.fix},\nor gather it again before backward"
+        yield f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
+    again = f"{fix},\nor gather it again before backward"
     if found is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
-        return f"{again}: {found.text}"
-    return line(program, "allgather", again, f"{again}: {gather_call(program)}")
+        yield f"{again}: {found.text}"
+    yield line(program, "allgather", again, f"{again}: {gather_call(program)}")
 
 
-def _without_a_part(fact: Fact, store: Any, value: Value | None) -> str | None:
+def _without_a_part(name: str, key: object, store: Any, value: Value | None) -> Told:
     """A value that was made anew, and put under a key that has a part less or more."""
-    number: int = fact.store
-    parts, name = _parts(fact.key), STORES[number]
-    for key, other in store.items():
-        theirs = _parts(key)
+    parts = _parts(key)
+    for under, other in store.items():
+        theirs = _parts(under)
         if value is None or theirs[0] != parts[0] or len(theirs) == len(parts) or _words_in(theirs + parts):
             continue
         if (type(other), other.layer, other.place.batches) == (type(value), value.layer, value.place.batches):
-            there = f"{describe(other)} is there as {name}[{shown(key)}]"
-            return f"{there}, and was here before as {name}[{shown(fact.key)}]:\nuse one key for both"
-    return None
+            there = f"{describe(other)} is there as {name}[{shown(under)}]"
+            yield f"{there}, and was here before as {name}[{shown(key)}]:\nuse one key for both"
 
 
-def _once_more(program: Running, fact: Fact, value: Value | None) -> str | None:
+def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> Told:
     """An activation that was deleted in its turn: its backward is over already, or forward can make it again."""
     if not isinstance(value, Activation) or value.layer == program.world.models[program.rank].LAYERS:
-        return None
+        return
     batches = value.place.batches
     for event in program.events:
         if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
-            return (
+            why = (
                 f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}, and after that it was "
-                "deleted:\ngo back once for each batch"
             )
-    kept = store_of(program, fact.store).values()
-    lower = [v.layer for v in kept if v.place.batches == batches and v.layer < value.layer]
-    if not lower:
-        return None
-    return f"{fact.fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
+            yield f"{why}deleted:\ngo back once for each batch"
+    if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
+        yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 
 
-def _inside_my_stage(program: Running, value: Value | None) -> str | None:
+def _inside_my_stage(program: Running, value: Value | None) -> Told:
     """A gradient that this rank made and used up itself, passed on although the stage before needs another."""
     here, mine = student_place(), layers_of(program)
     if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
-        return None
-    if value.layer + 1 <= min(mine):
-        return None
-    by = f"{_back(program)}({value.layer}, ...)"
-    why = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}"
-    return f"{why}:\nwhat the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
+        return
+    if value.layer + 1 > min(mine):
+        by = f"{_back(program)}({value.layer}, ...)"
+        why = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}"
+        yield f"{why}:\nwhat the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
 
 
 def shared_key(program: Running, store: int, key: object, number: int) -> str | None:

@@ -7,13 +7,24 @@ from collections.abc import Mapping
 from typing import cast
 
 from lib.diagnosis import groups
-from lib.diagnosis.advice import Advice, Running, because, line
+from lib.diagnosis.advice import Advice, Running, Told, line
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
-from lib.diagnosis.provenance import alike, batches_of, had_by_all, home, is_held, line_of, maker, named, titled
-from lib.errors.exceptions import Fact, Words, fact, put_await
+from lib.diagnosis.provenance import (
+    alike,
+    batches_of,
+    had_by_all,
+    home,
+    in_turn,
+    is_held,
+    line_of,
+    maker,
+    named,
+    titled,
+)
+from lib.errors.exceptions import Words, fact, put_await
 from lib.errors.wording import exact, plural, ranges, runs, these, with_article
-from lib.trace.event import STORE, Event, place_of
+from lib.trace.event import STORE, STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import AVERAGED, DIMS, REST, SPACE
 from lib.values.laws import reduce
@@ -35,7 +46,7 @@ __all__ = ["Lacks", "MeanOfMeans", "NoMean", "NoSum", "PartialSum", "Unsummed"]
 
 
 @fact
-def PartialSum(role: str, value: Value) -> Words:
+def PartialSum(program: Running | None, role: str, value: Value) -> Told:
     """A partial sum, where an operation needs the sum."""
     lacks = next(part for part in value.place.sums if not part.whole)
     whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
@@ -44,30 +55,25 @@ def PartialSum(role: str, value: Value) -> Words:
         if lacks.dim.route is not None:
             rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
             got += f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
-        return Words(f"the {role} is only a part of a sum", whole, got, owed)
+        yield Words(f"the {role} is only a part of a sum", whole, got, owed)
+        return
     terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
-    return Words(
+    yield Words(
         f"the {role} owes an all-reduce: it is only a part of a sum",
         whole,
         f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest",
         "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
         "or scatterreduce, where each of them goes on with some of the batches",
     )
-
-
-@because(PartialSum)
-def partial_sum(fact: Fact, program: Running | None) -> Advice | None:
-    """A part of a sum that is used: what gave it, and over which ranks to add it up."""
-    value, made, name = fact.value, maker(fact.value), STORE[type(fact.value)]
-    lacks = next(part for part in value.place.sums if not part.whole)
-    if program is None or made is None or DIMS[lacks.dim.name].owed:
-        return None
+    made, name = maker(value), STORE[type(value)]
+    if program is None or made is None:
+        return
     members = lacks.grid
     if made.op not in COMPUTE:
         # It was brought here, or added up here: the other parts were left out on the way.
         missing = lacks.dim.whole.minus(lacks).shards(members) or ()
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
-        return (
+        yield (
             f"the sum that {what} gave{line_of(made)} lacks {parts} {listed(missing)} of {members}: each of the ranks "
             "that share the weight\nadds its own part once, before the sum goes on"
         )
@@ -82,23 +88,17 @@ def partial_sum(fact: Fact, program: Running | None) -> Advice | None:
         op, cut = "scatterreduce", ', dim="rows"'
     call = f"{name}[{number}] = await model.{op}({name}[{number}], {number}{group}{cut})"
     fix = f"{idea}. Add it up with the ranks that have the other parts of the weight:\n{call}"
-    return line(program, op, f"{idea}: the ranks with the other parts of the weight have the rest", fix)
+    yield line(program, op, f"{idea}: the ranks with the other parts of the weight have the rest", fix)
 
 
 @fact
-def Unsummed(grad: WeightGrad, batches: int) -> Words:
+def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
     """A gradient lacks batches in an update."""
     there, every = grad.batches, range(batches)
     what = f"the gradient of layer {grad.layer} does not have all batches yet"
     got = (these("batch", there) if there else "no batches") + missing_words("batch", runs(set(every) - there))
     fix = "sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks"
-    return Words(what, f"all {batches} batches: {ranges(every)}", got, fix)
-
-
-@because(Unsummed)
-def unsummed(fact: Fact, program: Running) -> Advice:
-    """A gradient that lacks batches, in an update."""
-    grad = fact.grad
+    yield Words(what, f"all {batches} batches: {ranges(every)}", got, fix)
     mine = -1 if grad.mark is None else grad.mark[1]
     waits = {event.arg for event in program.events if event.op == "wait"}
     used = {number for event in program.events for number in event.inputs}
@@ -107,19 +107,17 @@ def unsummed(fact: Fact, program: Running) -> Advice:
         call = "" if made is None else _kept(made)
         if len(other.batches) == other.total_batches and number != mine:
             what = "+" if made is None or made.op == "add" else made.op
-            return (
-                f"{what}{line_of(made)} gave the gradient of all batches: keep its result, and update with that{call}"
-            )
+            yield f"{what}{line_of(made)} gave the gradient of all batches: keep its result, and update with that{call}"
         if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].law is not reduce:
             continue
         arrived = made.blocking or (program.events.index(made),) in waits
         if arrived and number not in used and number != mine and not is_held(program, number):
-            return f"{titled(made)} gave a sum, of {these('batch', other.batches)}: keep its result{call}"
+            yield f"{titled(made)} gave a sum, of {these('batch', other.batches)}: keep its result{call}"
     for index, event in enumerate(program.events):
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
-            return f"{titled(event)} was started, but its result was never awaited{call}"
-    return _sum_first(program, grad)
+            yield f"{titled(event)} was started, but its result was never awaited{call}"
+    yield from _sum_first(program, grad)
 
 
 def _kept(event: Event) -> str:
@@ -132,53 +130,48 @@ def _kept(event: Event) -> str:
     return f":\ngrad_weights[layer] = await {found.text.removeprefix('await ')}"
 
 
-def _sum_first(program: Running, grad: WeightGrad) -> Advice:
-    if (lost := groups.never_read(program, grad.place.batches)) is not None:
-        return lost
+def _sum_first(program: Running, grad: WeightGrad) -> Told:
+    yield groups.never_read(program, grad.place.batches)
     layer, made = grad.layer, maker(grad)
     if made is not None and made.op == "shard":
         why = f"the gradient was cut{line_of(made)}, and never summed with those of other ranks"
-        return line(program, "scatterreduce", why, f"{why}: model.scatterreduce(...) does both")
+        yield line(program, "scatterreduce", why, f"{why}: model.scatterreduce(...) does both")
     if left := batches_of(program, BY_INPUT, layer) - batches_of(program, BY_WEIGHT, layer):
         what = "its weight half is" if len(left) == 1 else "their weight halves are"
         idea = f"of {these('batch', left)} this rank did only the input half of backward: {what} missing"
         call = "model.backward_weight(layer, activations[layer, b], grad_activations[layer + 1, b])"
-        return line(program, "backward_weight", idea, f"{idea}:\ngrad_weights[layer, b] = {call}")
+        yield line(program, "backward_weight", idea, f"{idea}:\ngrad_weights[layer, b] = {call}")
     back = [event.batches for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
     here = frozenset[int]().union(*back)
     summed = made is not None and made.op in COLLECTIVES
     if made is not None and summed and COLLECTIVES[made.op].law is not reduce:
-        return f"{titled(made)} sums nothing: it brings what one rank has. Sum with an all-reduce"
+        yield f"{titled(made)} sums nothing: it brings what one rank has. Sum with an all-reduce"
     if len(here) == grad.total_batches or (len(back) > 1 and not grad.batches >= here):
-        return _add_up(program, here, grad, summed)
+        yield _add_up(program, here, grad, summed)
     if program.world.ranks == 1:
-        return groups.not_taken(program) or "update once, after the last batch, with the sum of all gradients"
-    found = groups.not_back(program, grad) or groups.not_reached(program, layer) or groups.pipelined(program, grad)
-    if found is not None:
-        return found
+        yield groups.not_taken(program) or "update once, after the last batch, with the sum of all gradients"
+    yield groups.not_back(program, grad) or groups.not_reached(program, layer) or groups.pipelined(program, grad)
     copies = groups.replicas(program, layer)
     if made is not None and summed and copies is not None and set(made.group) < set(copies[1]):
         others = these("rank", set(copies[1]) - set(made.group))
         why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
-        return line(program, "group", why, f"{why}, with group={copies[0]}")
+        yield line(program, "group", why, f"{why}, with group={copies[0]}")
     if made is not None and summed and len(grad.batches) > len(here):
         models = [model for rank, model in program.world.models.items() if rank not in made.group]
         if left := [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]:
             why = f"{titled(made)} has summed over {these('rank', made.group)} only"
-            return groups.other_half(program, made, layer) or f"{why}: sum with {these('rank', left)}, too"
-        return groups.other_half(program, made, layer) or (
+            yield groups.other_half(program, made, layer) or f"{why}: sum with {these('rank', left)}, too"
+        yield groups.other_half(program, made, layer) or (
             f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
             "and updates once, after the last of them, with the sum of all"
         )
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
-        return (
-            f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one,\n"
-            "so it belongs inside a loop over the layers"
-        )
+        why = f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one"
+        yield f"{why},\nso it belongs inside a loop over the layers"
     seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     cut = any(part is not None and not part.whole for part in map(grad.place.part, ("in", "out")))
     if cut and copies is None and made is not None and made.op in BY_WEIGHT:
-        return f"no other rank has this part of the weight: update once, after the last batch, and not after {seen}"
+        yield f"no other rank has this part of the weight: update once, after the last batch, and not after {seen}"
     op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
     axis = groups.sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
@@ -189,7 +182,7 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         idea = f"this rank has only seen {seen}, and {these('rank', copies[1])} have the same weight:\n"
         idea += "their gradients have to be summed before anyone updates"
     call = f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})"
-    return line(program, op, idea, f"sum the gradients of {whose} first:\n{call}")
+    yield line(program, op, idea, f"sum the gradients of {whose} first:\n{call}")
 
 
 def _summed_alone(program: Running, layer: int) -> Event | None:
@@ -210,6 +203,12 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
+    held = in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
+    made = next((e for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer and lost & e.batches), None)
+    if made is not None and not summed and len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held)):
+        why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
+        idea = f"{why}:\nadd it to what is there"
+        return line(program, "add", idea, f"{why}:\ngrad_weights[layer] = grad_weights[layer] + gradient")
     if summed and lost:
         if (when := _summed_too_early(program, grad, lost)) is not None:
             return when
@@ -231,21 +230,17 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
     if lost <= {
         batch for event in after if event.op in BY_WEIGHT and event.layer == grad.layer for batch in event.batches
     }:
-        return (
-            f"{titled(made)} was called before this rank went back through {these('batch', lost)}:\n"
-            "call it once, after the last batch"
-        )
+        why = f"{titled(made)} was called before this rank went back through {these('batch', lost)}"
+        return f"{why}:\ncall it once, after the last batch"
     times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
     if times == 1:
         return None
-    return (
-        f"{titled(made)} was called {times} times for layer {grad.layer}, each time with a part of the batches:\n"
-        "add up the gradients of all of them first, and sum once, after the last batch"
-    )
+    why = f"{titled(made)} was called {times} times for layer {grad.layer}, each time with a part of the batches"
+    return f"{why}:\nadd up the gradients of all of them first, and sum once, after the last batch"
 
 
 @fact
-def Lacks(grad: WeightGrad, part: Part) -> Words:
+def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
     """A gradient has all batches in an update, but only `part` of something else that it is a sum over."""
     size, kind = part.dim.size, DIMS[part.dim.name]
     fix = kind.owed
@@ -253,37 +248,32 @@ def Lacks(grad: WeightGrad, part: Part) -> Words:
         fix = f"the tokens of all {kind.plural} come to this rank's {grad.place.noun}s: add up the gradients\nthat "
         fix += "its backwards give, grad_weights[layer] + gradient, and update when all are there"
     what = f"the gradient of layer {grad.layer} is not summed over all {kind.plural} yet"
-    return Words(what, f"the sum over all {size} {kind.plural} of all batches", describe(grad), fix)
-
-
-@because(Lacks)
-def lacks(fact: Fact, program: Running) -> str | None:
-    """A gradient of some rows: has this rank made that of the others as well, or taken them forward?"""
-    name, grad = fact.part.dim.name, fact.grad
-    plural = DIMS[name].plural
+    yield Words(what, f"the sum over all {size} {kind.plural} of all batches", describe(grad), fix)
+    plural = kind.plural
     for other in reversed(program.values):
-        part, made = None if other is None or other.layer != grad.layer else other.place.part(name), maker(other)
-        if part is None or part.meets(fact.part) or made is None:
+        its = None if other is None or other.layer != grad.layer else other.place.part(part.dim.name)
+        made = maker(other)
+        if its is None or its.meets(part) or made is None:
             continue
         if type(other) is WeightGrad and made.op in BY_WEIGHT:
             why = f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum"
-            return f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
+            yield f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
         if isinstance(other, Activation) and made.op != "halo":  # what neighbours lend is theirs to go back through
-            return (
+            yield (
                 f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone back "
                 "through all of them,\nwith the sum of what they give"
             )
     summed = maker(grad)
     if summed is None or summed.op not in COLLECTIVES or len(summed.group) == program.world.ranks:
-        return None
-    return (
+        return
+    yield (
         f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
         f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
     )
 
 
 @fact
-def NoSum(thing: object) -> Words:
+def NoSum(_: object, thing: object) -> Told:
     """A value to be summed is not a sum over anything, so there is nothing to add up."""
     what = f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed"
     expected = "a weight gradient: nothing else is summed over batches"
@@ -295,7 +285,8 @@ def NoSum(thing: object) -> Words:
         what = "the gradient of an activation cannot be summed"
         if cut := [role for role, *_ in thing.place.rest if role in SPACE]:
             fix = f"only this rank has these {cut[0]}, and their gradient is complete: there is nothing to add"
-            return Words(what, "a part of a sum", describe(thing), fix)
+            yield Words(what, "a part of a sum", describe(thing), fix)
+            return
         expected = "a part of a sum: a weight gradient, or what backward of a layer cut into columns gives"
         fix = "this rank has the gradient of some features, each of them whole: there is nothing to add.\n"
         fix += 'Backward of a layer cut into columns, dim="out", takes it, and gives a part of a sum'
@@ -308,41 +299,36 @@ def NoSum(thing: object) -> Words:
             expected = "a part of a sum: a weight gradient, or what a layer cut into rows gives"
         if cut := [role for role, *_ in thing.place.rest]:
             fix = f"values with different {REST[cut[0]]} are put together and not added: first.combine(second)"
-    return Words(what, expected, describe(thing), fix)
-
-
-@because(NoSum)
-def no_sum(fact: Fact, _: Running | None) -> str | None:
-    """An activation in a sum over ranks: each belongs to the rank that has its batch."""
-    value, there = fact.thing, home(fact.thing)
+    yield Words(what, expected, describe(thing), fix)
+    value, there = thing, home(thing)
     if isinstance(value, ActivationGrad) and value.is_complete():
-        return had_by_all(value)
+        yield had_by_all(value)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
-        return None
+        return
     if value.mark is not None and value.mark[1] in there.events[-1].outputs:
-        return None  # what came out of the collective is added by hand
+        return  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
-            return (
+            yield (
                 f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\n"
                 "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
                 "an all-gather puts them together"
             )
-        return (
+        yield (
             "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into rows,\n"
             'dim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
         )
     made = maker(value)
     if made is not None and made.op in ("allreduce", "allreduce_mean"):
-        return f"it is the whole sum already, which {titled(made)} gave: leave this out"
+        yield f"it is the whole sum already, which {titled(made)} gave: leave this out"
     kinds = there.world.models[there.rank].shape.kinds
     if made is not None and made.op == "forward" and kinds[made.layer or 0].name in ("mean", "moments"):
-        return (
+        yield (
             f"forward{line_of(made)} was given all rows, so there is nothing to add. Where ranks share the rows, each\n"
             'takes its own from the beginning: data.cut("rows", low, high)'
         )
     why = f"activations stay on the rank that has their batch, here {these('batch', value.batches)}"
-    return f"{why};\nwhat is summed over the ranks is the gradient of a weight: grad_weights[layer]"
+    yield f"{why};\nwhat is summed over the ranks is the gradient of a weight: grad_weights[layer]"
 
 
 @fact

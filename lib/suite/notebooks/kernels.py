@@ -141,7 +141,7 @@ COPIES = hasattr(os, "fork") and sys.platform != "darwin"
 NAME = "warm-provisioner"
 IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.debugger", "IPython.core.oinspect", "chalk")
 OURS = ("lib", "drawing")
-READY = ("simulator.running_loop", "checker.notes", "checker.hidden_sizes", "suite.course.exercises")
+READY = ("simulator.running_loop", "checker.lateness", "checker.hidden_sizes", "suite.course.exercises")
 """What nearly every notebook imports of lib, with all that these import; of drawing, it imports everything."""
 
 

@@ -1,0 +1,588 @@
+"""Why a correct run ends later than a goal allows: a table of causes, of which the first that a run has is told."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import chain, pairwise, takewhile
+from typing import Any
+
+from lib.analysis import figures
+from lib.analysis.dependencies import At, causes_of
+from lib.analysis.event_words import operation
+from lib.analysis.waiting.critical_path import critical_path
+from lib.analysis.waiting.gaps import Gap, gaps
+from lib.analysis.waiting.why import ready_meanwhile
+from lib.checker.faults import Where, maker_of, more, places, remark
+from lib.checker.notes import STAYS
+from lib.cluster.costs import in_units, ticks, units
+from lib.errors.source_lines import ORDER, Place
+from lib.errors.wording import counted, exact, plural, these
+from lib.trace.event import Event, Program, line_of, place_of
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
+from lib.values.values import Activation, OptState, WeightGrad
+
+START_EARLIER = (
+    "call a collective before work that can do without its result, and await it after that work:\n"
+    "what lies between the call and the await runs at the same time"
+)
+"""How to spend less time in collectives."""
+ISSUE_EARLIER = (
+    "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
+    "and gather no stage again that could have stayed whole"
+)
+"""The same where only the order was said."""
+OVER_ALL = "gather weights, and scatter gradients, along the axis whose ranks are in one host"
+WHOLE_SUMS = "they bring whole gradients: a reduce-scatter inside the host first leaves a shard of each to travel"
+"""What to send less of between hosts."""
+BUCKETED = ("allreduce", "allreduce_bucket")
+"""Collectives whose values can travel together."""
+Fixes = Sequence["Callable[[Late], Iterator[str]]"]
+"""What to do about a wait, or about a run: the first that is yielded is told."""
+NO_WAITS = ("drain", "never", "stopped", "unknown")
+"""Gaps in which a rank waits for nothing that comes."""
+LOOKED_AT = 20
+"""Waits of a rank for which something is looked for that it could do meanwhile."""
+
+
+class Late:
+    """A run that is `over` time units longer than its limit, and what several causes ask of it: the rank that waits
+    longest, for how many ticks, in which line most, and through which gaps there, the longest first. `asks` are what
+    its puzzle asks a student to find."""
+
+    def __init__(self, trace: Trace, name: str, limit: float, over: float, asks: Collection[str]) -> None:
+        self.trace, self.name, self.limit, self.over, self.asks = trace, name, limit, over, asks
+        self.busy = figures.computing(trace)
+        waits = [_waits(program) for program in trace.programs]
+        most = max(self.busy)
+        # A rank that has much less to do than the busiest one waits for that, and is not the reason.
+        totals = [
+            sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in zip(self.busy, waits, strict=True)
+        ]
+        self.waiting = max(totals)
+        self.rank = totals.index(self.waiting)
+        self.program, self.spots = trace.programs[self.rank], waits[self.rank]
+        self.spot = max(self.spots, key=lambda place: self.spots[place], default=None)
+        self.is_order = self.spot is not None and self.spot.file == ORDER
+
+    def told(self, got: str, where: Where, fix: str) -> str:
+        """Put a cause into words: what the run does, in which lines, and what to do instead."""
+        what = f'for "{self.name}" the run is {self.over:.10g} {plural("time unit", self.over)} too long'
+        return remark(what, got=got, where=where, fix=fix)
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        found = (gap for gap in gaps(self.trace) if gap.rank == self.rank and gap.kind not in NO_WAITS and gap.before)
+        mine = [gap for gap in found if self.is_order or _waits_at(self.program, gap) == self.spot]
+        return sorted(mine, key=lambda gap: -gap.length)
+
+
+def over_time(trace: Trace, end: float, name: str, limit: float, asks: Collection[str] = ()) -> str:
+    """Say why a run takes longer than the limit of a goal: the first of CAUSES that it has."""
+    run = Late(trace, name, limit, float(f"{end - limit:.10g}"), asks)
+    return next(told for cause in CAUSES for told in cause(run))
+
+
+# -- work ---------------------------------------------------------------------------------------------------------
+
+
+def _done_again(run: Late) -> Iterator[str]:
+    """Computations that nobody uses, or that were done several times."""
+    again, vain = _work(run.trace)
+    if not again:
+        return
+    if vain:
+        got = f"nothing uses what {operation(vain[0][1])} gives" + more(vain, "computation", "; and")
+        yield run.told(got, places(vain[:1]), "leave out what nobody needs")
+    alone = len({rank for rank, _ in again[0][1]}) == 1
+    # What is made again soonest was deleted for the least gain: that of others may be what saves the memory.
+    (op, layer, batch), found = min(again, key=lambda one: _apart(one[1])) if alone else again[0]
+    got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times"
+    fix = "keep what that gave, instead of computing it again"
+    if alone:
+        got += f", the last one {in_units(_apart(found))} later"
+    else:
+        got += f", on {these('rank', {rank for rank, _ in found})}"
+        fix = "give each rank work that no other rank does: batches of its own, or layers of its own"
+    yield run.told(got + more(again, "computation", "; and"), places(found), fix)
+
+
+def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
+    """Return the computations that were done several times, as (operation, layer, batch) with who did them, and those
+    that nobody uses."""
+    done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
+    vain: list[tuple[int, Event]] = []
+    for program in trace.programs:
+        used = {number for event in program.events for number in event.inputs}
+        summed = {number for event in program.events if event.op == "allreduce" for number in event.outputs}
+        summed = {number for number in summed if isinstance(program.values[number], Activation)}
+        for event in program.events:
+            if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch:
+                continue
+            if used.isdisjoint(event.outputs):
+                vain.append((program.rank, event))
+            if event.length and summed.isdisjoint(event.inputs):  # an activation that is summed is the same everywhere
+                ends = [value.place for value in program.values_of((*event.inputs[-1:], *event.outputs[:1]))]
+                parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
+                # Of one layer and batch ranks may do different parts; only the same part twice is work done twice.
+                part = tuple([part for pairs in parts for role, part in pairs if role != "batch"])
+                for batch in event.batches:
+                    done[event.op, event.layer, batch, part].append((program.rank, event))
+    return [(key[:3], found) for key, found in done.items() if len(found) > 1], vain
+
+
+def _apart(found: list[tuple[int, Event]]) -> int:
+    """Return how long after it was computed something was computed again, in ticks: from start to start."""
+    first, last = (event.start or 0 for _, event in (found[-2], found[-1]))
+    return last - first
+
+
+def _states_travel(run: Late) -> Iterator[str]:
+    calls = ((p, e) for p in run.trace.programs for e in p.events if e.op in COLLECTIVES)
+    moved = [(p.rank, e) for p, e in calls if any(type(value) is OptState for value in p.values_of(e.inputs))]
+    if moved:
+        got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}{more(moved, 'call')}"
+        yield run.told(got, places(moved), STAYS)
+
+
+def _uneven(run: Late) -> Iterator[str]:
+    """One rank that computes for longer than the whole run may take."""
+    busy = run.busy
+    most, least = busy.index(max(busy)), busy.index(min(busy))
+    if busy[most] > ticks(run.limit) > busy[least]:
+        longest = max((e for e in run.trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
+        got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"
+        fix = "share the work more evenly, before you hide what ranks wait for"
+        yield run.told(f"{got}; the longest is {operation(longest)}", places([(most, longest)]), fix)
+
+
+# -- collectives that nothing hides -------------------------------------------------------------------------------
+
+
+def _bare(run: Late) -> Iterator[str]:
+    """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
+
+    def calls(program: Program) -> list[Event]:
+        return [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
+
+    def spent(program: Program) -> int:
+        return sum(event.length for event in calls(program))
+
+    program = max(run.trace.programs, key=spent)
+    mine, length = calls(program), spent(program)
+    if length <= run.waiting:
+        return
+    lines = places([(program.rank, event) for event in mine])
+    asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
+    got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}"
+    yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
+
+
+def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
+    """Whole gradients that an all-reduce sums, and that are cut only after that."""
+    events = (program or run.program).events
+    sums = {number: event for event in events if event.op == "allreduce" for number in event.outputs}
+    for cut in (event for event in events if event.op == "scatterreduce" and not sums.keys().isdisjoint(event.inputs)):
+        whole = next(sums[number] for number in cut.inputs if number in sums)
+        why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
+        yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
+
+
+def _between_hosts(run: Late, program: Program) -> Iterator[str]:
+    """Collectives that bring more over the border between hosts than sums of shards."""
+    if (mesh := run.trace.mesh) is None:
+        return
+    found: dict[str, list[Event]] = defaultdict(list)
+    for event in (event for event in program.events if event.op in COLLECTIVES):
+        hosts, sums = {mesh.host(rank) for rank in event.group}, event.op == "allreduce"
+        if len(hosts) > 1 and sums and all(value.is_complete() for value in program.values_of(event.inputs)):
+            found[WHOLE_SUMS].append(event)
+        elif 1 < len(hosts) < len(event.group) and not sums:
+            found[OVER_ALL].append(event)
+    for fix, calls in found.items():
+        if units(sum(event.length for event in calls)) >= run.over:
+            which = f"{counted(len(calls), 'collective')} go from host to host, {in_units(calls[0].length)} each"
+            yield f"{which}, such as {operation(calls[0])}:\n{fix}"
+
+
+def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
+    """A bucket that waits for its last gradient, with the wait of its first one."""
+    call = max(calls, key=lambda event: len(event.inputs))
+    made = [event for number in call.inputs if (event := maker_of(program, number)) is not None]
+    first = min(made, key=lambda event: (event.start or 0) + event.length, default=None)
+    if len(call.inputs) < 2 or first is None or (early := call.issued - (first.start or 0) - first.length) <= 0:
+        return
+    yield (
+        f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: make "
+        "several buckets,\nstart the sum of each once it is full, and await it after the backwards that are left"
+    )
+
+
+def _nobody_waits(run: Late) -> Iterator[str]:
+    if run.waiting:
+        return
+    sent = max(([e for e in p.events if e.op in MESSAGES] for p in run.trace.programs), key=len)
+    fix = "let the ranks compute less, or share the work more evenly"
+    if (spent := sum(event.length for event in sent)) >= ticks(run.over):
+        fix = f"the {len(sent)} messages of a rank take {in_units(spent)}: what all ranks need, one collective brings"
+    yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
+
+
+# -- waits --------------------------------------------------------------------------------------------------------
+
+
+def _waits(program: Program) -> dict[Place | None, int]:
+    """Return how long a rank waited in which line, in ticks."""
+    found: dict[Place | None, int] = defaultdict(int)
+    for event in program.events:
+        if event.op == "wait":
+            found[place_of(event)] += event.length
+        elif event.op in COMMUNICATION and event.blocking and event.start is not None:
+            found[place_of(event)] += event.start - event.issued
+    return found
+
+
+def _waits_at(program: Program, gap: Gap) -> Place | None:
+    """The line in which a rank waits through a gap."""
+    assert gap.before is not None
+    waits = (event for event in program.events if event.op == "wait" and event.arg[:1] == (gap.before.number,))
+    return place_of(next(waits, gap.before.event))
+
+
+def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
+    """The longest wait, with the first of some fixes that there is for it: of code, or of an order."""
+    for fix in (fix for ask in (of_order if run.is_order else of_code) for fix in ask(run)):
+        spot, got = run.spot, f"rank {run.rank} waits {in_units(run.waiting)} in all"
+        gap = run.gaps[0] if run.gaps else None
+        if run.is_order and gap is not None:
+            spot = _waits_at(run.program, gap)
+        elif spot is not None:
+            started = gap is not None and gap.before is not None and not gap.before.event.blocking
+            got += f", {units(run.spots[spot]):g} of them {'for what starts ' if started else ''}here"
+        if gap is not None:
+            start, until = (exact(units(time)) for time in (gap.start, gap.end))
+            got += f", such as\n{in_units(gap.length)} ({start} to {until}){gap.why()}"
+        yield run.told(got, [] if spot is None else [(run.rank, spot)], fix)
+
+
+def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap] | None = None) -> Iterator[str]:
+    """Work that comes before a collective for which the rank waits, and is not needed for it: after the call it would
+    hide that."""
+    program = program or run.program
+    for gap in run.gaps if waited is None else waited:
+        if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
+            continue
+        needed, made = set(call.inputs), None
+        for event in reversed(program.events[: gap.before.number]):
+            if needed & {*event.outputs}:
+                needed |= {*event.inputs}
+                made = event if event.op in COMPUTE and made is None else made
+            elif event.op in COMPUTE and event.length:
+                halves = made and (made.op, event.op) == ("backward_input", "backward_weight")
+                if made and not (halves and (made.layer, made.batches) == (event.layer, event.batches)):
+                    break
+                needs = "can do without it" if made is None else "only needs the input half"
+                title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+                why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
+                yield f"{why}:\ncall that first, and do this while it travels"
+
+
+def _one_by_one(run: Late) -> Iterator[str]:
+    """Gradients that are summed one by one, where the latency of each is what takes time."""
+    # Only Links have one; elsewhere it is nothing that a bucket could save.
+    latency, program = ticks(getattr(run.trace.costs, "latency", 0)), run.program
+    calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
+    calls = [event for event in calls if isinstance(program.values[event.inputs[0]], WeightGrad)]
+    paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
+    # Told only if latency is most of what they take, and if that is waited for: else it would not bring the run within
+    # its goal.
+    waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
+    enough = units(min(sum(paid), sum(gap.length for gap in waits))) >= run.over
+    if len(calls) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in calls):
+        why = (
+            f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however small"
+        )
+        yield f"{why} it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
+
+
+def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
+    """What a sender did between making a value and passing it, where a rank waited for that value: the rank that waits
+    longest, in its line, or any."""
+    causes, late = causes_of(run.trace), Counter[tuple[int, str, int, int]]()
+    programs = run.trace.programs if anywhere else [run.program]
+    for at in (At(program.rank, *one) for program in programs for one in enumerate(program.events)):
+        waited = at.event.op == "receive" and (at.event.start or 0) > at.event.issued
+        sent = causes.sent(at) if waited and (anywhere or place_of(at.event) == run.spot) else None
+        if sent is None or not sent.event.inputs:
+            continue
+        there, passed = place_of(sent.event), set(sent.event.inputs)
+        before = reversed(run.trace.programs[sent.rank].events[: sent.number])
+        for other in takewhile(lambda event, passed=passed: passed.isdisjoint(event.outputs), before):
+            busy = other.op in COMPUTE or (other.op in COLLECTIVES and other.blocking)
+            if busy and other.length and (line := place_of(other)) is not None:
+                late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
+    if not late:
+        return
+    # Ties by the key: Counter.most_common would go by who came first.
+    (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
+    does = "updates" if op == "update" else f"computes another {op}"
+    does = f"waits for a {COLLECTIVES[op].title}" if op in COLLECTIVES else does
+    yield f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
+
+
+def _in_the_way(run: Late) -> Iterator[str]:
+    """A communication that goes first between the same ranks, though it is awaited later. The gap before the other one
+    is put first."""
+    events = run.program.events
+    awaited = [event.arg[0] for event in events if event.op == "wait"]
+    for gap in run.gaps:
+        first, late = gap.cause, gap.before
+        if gap.kind != "stream" or first is None or late is None or late.number not in awaited:
+            continue
+        needed, between = set(late.event.inputs), events[first.number : late.number]
+        for event in reversed(between):
+            needed |= {*event.inputs} if needed & {*event.outputs} and not event.length else set()
+        timed = {number for event in between if event.length for number in event.outputs}
+        if first.number in awaited[awaited.index(late.number) :] and not needed & timed:
+            run.gaps.insert(0, gap)
+            call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
+            yield f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
+
+
+def _unevenly(run: Late) -> Iterator[str]:
+    """A rank that computes longer than the one that waits longest, in no line of its own."""
+    busy, rank = run.busy, run.rank
+    most = busy.index(max(busy))
+    if run.spot is None and busy[most] > busy[rank]:
+        why = f"rank {most} computes for {units(busy[most]):g}, and rank {rank} for {units(busy[rank]):g}"
+        yield f"{why}: give rank {most} less to do, or another stage of the pipeline"
+
+
+def _goes_back_late(run: Late) -> Iterator[str]:
+    """A pipeline in which the last rank takes as many batches forward as all others before it goes back, and not all of
+    its batches."""
+
+    def forwards(events: Iterable[Event]) -> int:
+        layers = [event.layer for event in events if event.op == "forward"]
+        return layers.count(layers[0]) if layers else 0
+
+    ahead = {forwards(takewhile(lambda event: event.op not in BY_INPUT, p.events)) for p in run.trace.programs}
+    last = run.trace.programs[-1]
+    turn = next((event for event in last.events if event.op == "loss"), None)
+    passes = any(event.op == "pass_to" for event in last.events)
+    if turn is not None and passes and len(ahead) == 1 and 1 < min(ahead) < forwards(last.events):
+        why = f"rank {last.rank} could go back with {these('batch', turn.batches)} at {units(turn.start or 0):g}, and "
+        why += f"first takes {min(ahead) - 1} more forward: all ranks wait for that"
+        yield f"{why}.\nA later stage needs fewer batches ahead"
+
+
+def _meanwhile(run: Late) -> Iterator[str]:
+    """Work that the rank could do in one of its longer waits; that wait is put first."""
+    # A shorter wait, in which the rank could do something, teaches more than a longer one.
+    long = [gap for gap in run.gaps[:LOOKED_AT] if 2 * gap.length >= run.gaps[0].length]
+    ready = ((gap, ready_meanwhile(run.trace, gap)) for gap in long)
+    could = [(gap, found.at.event) for gap, found in ready if found is not None]
+    # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
+    long_enough = run.over if not run.is_order else float("inf")
+    could = [one for one in could if one[1].op not in UPDATES or units(one[1].length) >= long_enough]
+    if could:
+        gap, event = max(could, key=lambda one: min(one[0].length, one[1].length))
+        run.gaps.insert(0, gap)
+        yield _could(run.rank, event)
+
+
+def _could(rank: int, event: Event) -> str:
+    return f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
+
+
+def _together(run: Late) -> Iterator[str]:
+    """Batches that go through a pipeline together, so that the next rank begins late."""
+    passed = [(p, e) for p in run.trace.programs for e in p.events if e.op == "pass_to" and e.peer is not None]
+    if passed and all(len(e.batches) > 1 and len(p.values_of(e.inputs)) == 1 for p, e in passed):
+        _, first = min(passed, key=lambda one: (one[1].issued, one[0].rank))
+        why = f"{these('batch', first.batches)} travel together, so rank {first.peer} begins only after "
+        why += f"{units(first.issued):g}: pass each batch on"
+        yield f"{why}\nas soon as it is ready, and the ranks work at the same time"
+
+
+def _somehow(_: Late) -> Iterator[str]:
+    """Where nothing more is known."""
+    yield "let it do other work before it waits, or let the others do earlier what it waits for"
+
+
+# -- the critical path --------------------------------------------------------------------------------------------
+
+
+def _on_the_path(run: Late) -> Iterator[str]:
+    """Collectives that nothing hides, where without them the run would be short enough."""
+    calls = [at.event for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    total = sum(event.length for event in calls)
+    if not calls or units(total) < run.over:
+        return
+    first = calls[0]
+    if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
+        yield (
+            f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and "
+            "too little is left to\nhide that behind: let the last bucket be smaller"
+        )
+    gathers = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
+    often = Counter(gathers).most_common(1)
+    twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
+    if not run.is_order and often and often[0][1] > 2 and first.op == "allgather" and len(gathers) > twice:
+        (rank, layer, _), times = often[0]
+        why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
+        yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
+    which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
+    which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
+    yield f"{which}:\n{ISSUE_EARLIER if run.is_order else START_EARLIER}"
+
+
+def _late_on_the_path(run: Late) -> Iterator[str]:
+    """Sums of gradients at the end of the critical path of which one is called late or awaited early, else a rank on it
+    that waits until its own messages have arrived. They are long enough for a run to be as late as it is."""
+    if run.is_order:
+        return
+    path = critical_path(run.trace).chain
+    tail = takewhile(lambda step: step.at.event.op not in BY_INPUT, path)
+    sums = [step.at for step in tail if step.at.event.op in BUCKETED]
+    sent = [at for at, *_, how, _ in path if how == "own" and at.event.op == "pass_to" and at.event.blocking]
+    summed, passed = (sum(at.event.length for at in calls) for calls in (sums, sent))
+    for at in reversed(sums if units(summed) >= run.over else []):
+        waited = [gap for gap in gaps(run.trace) if gap.before is not None and gap.before[:2] == at[:2]]
+        ready = next((one for gap in waited if (one := ready_meanwhile(run.trace, gap)) is not None), None)
+        could = () if ready is None else (_could(at.rank, ready.at.event),)
+        for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
+            got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
+            yield run.told(got, places([(at.rank, at.event)]), fix)
+    if sent and units(passed) >= run.over:
+        rank, _, event = sent[-1]
+        got = f"rank {rank} waits {in_units(passed)} for its own messages to arrive, on the critical path"
+        fix = "keep what pass_to gives, go on, and await it later: the message arrives while this rank computes"
+        yield run.told(got, places([(rank, event)]), fix)
+
+
+# -- orders of a pipeline -----------------------------------------------------------------------------------------
+
+
+def _words(program: Program) -> list[str]:
+    """The words of a rank's order, each once, as it comes to them."""
+    return list(dict.fromkeys(place.text for event in program.events if (place := place_of(event)) is not None))
+
+
+def _whole_backward(run: Late) -> Iterator[str]:
+    """Both halves of a backward in one, where the puzzle asks to part them."""
+    words = [word for program in run.trace.programs for word in _words(program)]
+    whole = next((word for word in words if "B" in word), None)
+    if whole is not None and "backward_weight" in run.asks:
+        stage, _, batch = whole.partition("B")
+        yield (
+            f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write them\n"
+            f"apart, {stage}I{batch} and {stage}W{batch}: only the input half, I, is waited for, and W can fill a wait"
+        )
+
+
+def _other_way_first(run: Late) -> Iterator[str]:
+    """A forward on the way to what a rank waits for, that another forward of its rank came before, though it could have
+    begun by then. The gap is put first."""
+    causes = causes_of(run.trace)
+    for gap in run.gaps[:LOOKED_AT]:
+        at = None if gap.before is None else causes.sent(gap.before)
+        for _ in run.trace.programs:  # each is passed at most once
+            events = () if at is None else run.trace.programs[at.rank].events[: at.number]
+            done = [event for event in events if event.op in COMPUTE and event.length]
+            number = next((n for n, event in enumerate(done) if at and place_of(event) == place_of(at.event)), 0)
+            if at is None or not number or not done[number].op == done[number - 1].op == "forward":
+                break
+            early, late = done[number - 1 : number + 1]
+            came = next((n for n, event in enumerate(events) if late.inputs[0] in event.outputs), None)
+            sent = None if came is None else causes.sent(At(at.rank, came, events[came]))
+            there = None if came is None else (events[came] if sent is None else sent.event).end
+            if there is not None and there <= (early.start or 0):
+                first, then = (place.text if (place := place_of(event)) else event.op for event in (early, late))
+                run.gaps.insert(0, gap)
+                why = f"on rank {at.rank}, {first} comes before {then}, which could begin by then"
+                yield f"{why}, and for which rank {run.rank} waits:\ntake {then} first"
+            at = sent
+
+
+def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
+    """A weight half that the last rank does before its last input half: all ranks before it wait for that one. With
+    `several` stages a rank, only what comes after the last forward is in the way."""
+    program = run.trace.programs[-1]
+    words = _words(program)
+    behind = max((number for number, word in enumerate(words) if several and "F" in word), default=0)
+    halves = [word for word in words[behind:] if re.search("[IW]", word)]
+    inputs = [number for number, word in enumerate(halves) if "I" in word]
+    stages = {halves[number].partition("I")[0] for number in inputs}
+    if not stages or (len(stages) > 1) is not several or run.trace.ranks == 1:
+        return
+    if before := [word for word in halves[: inputs[-1]] if "W" in word]:
+        why = f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks wait"
+        yield f"{why}.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
+    # Else the first rank may leave weight halves for the end, though its last gradient comes last.
+    left = list(takewhile(lambda word: "W" in word, reversed(_words(run.trace.programs[0]))))
+    if len(left) > 1 and not several:
+        why = f"rank 0 leaves {len(left)} weight halves for the end, and it gets its last gradient last of all"
+        yield f"{why}: do them earlier\nthere, where it waits. Later ranks have time for them at the end"
+
+
+def _one_stage_each(run: Late) -> Iterator[str]:
+    """One long stage a rank, whose messages do not keep anyone waiting."""
+    ranks = run.trace.ranks
+    stages = {word.rstrip("0123456789") for program in run.trace.programs for word in _words(program)}
+    single = sum(stage[-1:] == "F" for stage in stages) <= ranks and run.trace.layers >= 2 * ranks
+    if single and not any(event.blocking for _, event in run.trace.events() if event.op == "receive"):
+        why = "each rank has one stage here, and nothing else to do meanwhile. Of shorter stages, several a rank, the "
+        why += f"next\nrank can begin sooner: {ranks}F0 is the forward of microbatch 0 on stage {ranks}"
+        yield f"{why}, the second of rank 0"
+
+
+def _neighbours(run: Late) -> Iterator[str]:
+    """Stages of every rank that follow each other, as one long stage."""
+    found: list[list[int]] = []
+    for program in run.trace.programs:
+        passes = [match for word in _words(program) if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))]
+        found.append(sorted({int(match[1]) for match in passes}))
+    if run.trace.ranks > 1 and all(len(mine) > 1 and mine[-1] - mine[0] == len(mine) - 1 for mine in found):
+        why = f"{these('stage', found[0])} of rank 0 follow each other: together they are one long stage, and rank 1 "
+        why += "gets\nnothing before both are done"
+        yield f"{why}. Let the stages go round: stage {run.trace.ranks} is on rank 0 again"
+
+
+def _round_at_once(run: Late) -> Iterator[str]:
+    """A microbatch that a rank takes through two of its stages in a row."""
+    for before, word in pairwise(_words(run.program)):
+        both = re.fullmatch(r"(\d+)([FBI])(\d+) (\d+)\2\3", f"{before} {word}")
+        if both is not None and abs(int(both[1]) - int(both[4])) > 1:
+            first, _, batch, second = both.groups()
+            why = f"{before} and {word} follow each other on rank {run.rank}: between stages {first} and {second} "
+            why += f"microbatch {batch} goes\nthrough the other ranks, and this one waits"
+            yield f"{why}. Take others through stage {first} meanwhile"
+
+
+OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
+IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
+OF_ORDERS: Fixes = (
+    *(
+        _whole_backward,
+        _weight_half_first,
+        _other_way_first,
+        _meanwhile,
+        _on_the_path,
+        _one_stage_each,
+        _neighbours,
+        _round_at_once,
+    ),
+    *(partial(_weight_half_first, several=True), _somehow),
+)
+CAUSES = (
+    *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),
+    *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path),
+    partial(_long_wait, of_code=IN_GENERAL, of_order=()),
+)
+"""From work that nobody needs to waits: of a run the first is told that it has. The last one always tells."""
