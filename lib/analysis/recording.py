@@ -16,7 +16,6 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from lib.errors.wording import exact, numbered
-from lib.values.collectives import COLLECTIVES
 from lib.values.dims import joined
 from lib.values.operations import COMMUNICATION, OPERATIONS
 
@@ -117,7 +116,8 @@ class Recording:
 
     def passes(self, rank: int) -> list[str]:
         """Return the words of what a rank computes, one after the other; the parts of a pair each on its own."""
-        return [word for span in self.by_rank[rank] if span.op not in COMMUNICATION for word in _parts(span.word)]
+        words = (_PAIR.sub(r"\1;\2", span.word) for span in self.by_rank[rank] if span.op not in COMMUNICATION)
+        return [part for word in words for part in word.split(";") if part]
 
     @property
     def forward(self) -> float | None:
@@ -146,24 +146,13 @@ class Recording:
         return 1 - sum(self.busy) / (self.end * self.ranks) if self.end and self.ranks else 0.0
 
 
-def _parts(word: str) -> Sequence[str]:
-    pair = _PAIR.fullmatch(word)
-    return pair.groups() if pair is not None else (word,) if word else ()
-
-
 def departures(expected: Recording, found: Recording) -> list[Departure]:
     """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
         sides = zip_longest(*(one.passes(rank) if rank < one.ranks else [] for one in (expected, found)))
-        apart = (Departure(rank, position, a, b) for position, (a, b) in enumerate(sides) if a != b)
-        every += islice(apart, 1)
+        every += islice((Departure(rank, place, a, b) for place, (a, b) in enumerate(sides) if a != b), 1)
     return every
-
-
-def known(op: str) -> bool:
-    """Tell whether one of our tables has an operation of this name."""
-    return op in OPERATIONS or op in COLLECTIVES
 
 
 MOST: Final = 6

@@ -26,12 +26,13 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from lib.analysis.recording import Recording, Span, known
+from lib.analysis.recording import Recording, Span
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.wording import counted, numbered
 from lib.schedules.formats.trace import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
 
 MAX_BYTES: Final = 256 * 2**20
 """Of a file, unpacked."""
@@ -201,7 +202,8 @@ def _spans(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
     for one, told in kernels if any(told for _, told in kernels) else calls:
         if told is not None and one.end > first and one.start < last:  # not the barrier before a step that was named
             op = our_name(told[1])
-            yield Span(rank, one.start, one.end, op if known(op) else "", one.name, stream=COMMUNICATION)
+            known = op in OPERATIONS or op in COLLECTIVES
+            yield Span(rank, one.start, one.end, op if known else "", one.name, stream=COMMUNICATION)
 
 
 def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Sequence[Slice]) -> Iterator[Span]:
