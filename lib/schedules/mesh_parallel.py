@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lib.errors.wording import numbered
-from lib.schedules.given import by_chunk
+from lib.schedules.given import by_chunk, summed
 from lib.schedules.steps import forward, loss, step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
@@ -282,7 +282,8 @@ class _Grid:
                 grad = self.cut(grad, {role: edges.own})
                 continue
             due = await self._exchange(grad, layer, role, lambda place, one, edges=edges: edges.lent(one, place))
-            grad = _added(grad, role, edges.own[self.coord[role]], due)
+            rows = [more.place.named[role].pieces.runs[0] for more in due]
+            grad = summed(*edges.own[self.coord[role]], grad, rows, due, role)
         return grad
 
     async def _exchange(self, value: Any, layer: int, role: str, ends: Callable[[int, int], Ends]) -> list[Any]:
@@ -315,17 +316,3 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
     every = range(stencil.outputs)
     low, high = ([bisect_left(every, both[end], key=stencil.centre) for both in own] for end in (0, 1))
     return [*zip(low, high, strict=True)]
-
-
-def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:
-    """Return its own part of a gradient and what has come for some of it: of few rows both neighbours may have some."""
-    rows = [(*more.place.named[role].pieces.runs[0], more) for more in due]
-    ends = sorted({*own, *[end for low, high, _ in rows for end in (low, high)]})
-    total = None
-    for first, after in pairwise(ends) if len(ends) > 1 else [own]:
-        part = grad.cut(role, first, after)
-        for low, high, more in rows:
-            if low <= first and after <= high and part.place.open:  # else no output needs any of it
-                part = part + more.cut(role, first, after)
-        total = part if total is None else total.combine(part)
-    return total

@@ -226,7 +226,7 @@ class Written(Asked):
 
     def _program(self, model: Model) -> Program:
         share = share_of(model)
-        order = self._ask(len(share.pipeline), model.BATCHES // len(share.replicas), model.dist.budget)
+        order = self.order(len(share.pipeline), model.BATCHES // len(share.replicas), model.dist.budget)
         if model.dist.puzzle is not None and (world := PUZZLES[model.dist.puzzle].messages) is not None:
             self._require_world(world, order)
         return program_of(order, messages=self._messages, by_words=True)
@@ -247,11 +247,9 @@ class Written(Asked):
                 fix="leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there",
             )
 
-    def order(self, ranks: int, batches: int) -> Order:
-        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline."""
-        return self._ask(ranks, batches, BUDGET)
-
-    def _ask(self, ranks: int, batches: int, most: int) -> Order:
+    def order(self, ranks: int, batches: int, most: int = BUDGET) -> Order:
+        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline, or a rank has more
+        than `most` actions."""
         lists: list[Any] = []
         words: list[list[Any]] = []
         fix = "an order needs no model: it says which actions, and the simulator does them"
@@ -393,10 +391,8 @@ class Placed(Asked):
                 fix = "of each stage, the first too, give where the next one begins, minus where it begins itself"
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
             what = "these stages do not lie on all ranks, one on each"
-            expected, got = (
-                f"each of the ranks 0 to {ranks - 1} once",
-                f"the ranks {', '.join(str(r) for r, _ in found)}",
-            )
+            expected = f"each of the ranks 0 to {ranks - 1} once"
+            got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
             fix = "the first number of each pair is a rank, the second its number of layers"
         elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
             what = f"{counts} are the layers at which stages begin, not how many each has"

@@ -30,8 +30,8 @@ def test_every_schedule_with_a_name_is_in_it(found: Gallery) -> None:
 
 def test_what_the_sliders_say_is_what_is_shown(found: Gallery) -> None:
     for piece in found.pieces:
-        for sliders in piece.sliders:
-            assert in_turn(4, 8, **sliders._asdict()) == piece.order
+        for chunks, group, ahead, late in piece.sliders:
+            assert in_turn(4, 8, chunks=chunks, group=group, ahead=ahead, late=late) == piece.order
     assert sum(len(piece.sliders) for piece in found.pieces) == len(found.to_json()["places"]) == 2 * 3 * 5 * 4
 
 

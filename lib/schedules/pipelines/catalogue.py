@@ -235,15 +235,19 @@ class Named(NamedTuple):
     `paper`: where it is from. `torch`: its name in torch.distributed.pipelining.
     """
 
-    name: str
-    title: str
     generator: Callable[..., Order]
+    title: str
     paper: str
     chunks: int = 1
-    shape: Shape = "loop"
     halves: bool = False
     takes: tuple[str, ...] = ()
     torch: str | None = None
+    shape: Shape = "loop"
+
+    @property
+    def name(self) -> str:
+        """Return what commands call it."""
+        return self.generator.__name__
 
     def order(self, ranks: int, batches: int, *, chunks: int | None = None, limit: float | None = None) -> Order:
         """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations.
@@ -276,34 +280,24 @@ DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
 STAGES: Final = ("chunks",)
-BOTH: Final = ("chunks", "limit")
+LIMIT: Final = ("limit",)
+BOTH: Final = STAGES + LIMIT
 
 SCHEDULES: Final = table(
     (
-        Named("gpipe", "GPipe", gpipe, HUANG, torch="ScheduleGPipe"),
-        Named("one_f_one_b", "1F1B", one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),
+        Named(gpipe, "GPipe", HUANG, torch="ScheduleGPipe"),
+        Named(one_f_one_b, "1F1B", NARAYANAN, takes=LIMIT, torch="Schedule1F1B"),
+        Named(breadth_first, "Breadth-first", LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"),
+        Named(interleaved, "Interleaved 1F1B", NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"),
         Named(
-            "breadth_first", "Breadth-first", breadth_first, LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"
+            interleaved_zero_bubble, "Interleaved zero bubble", QI_2023, 2, True, BOTH, "ScheduleInterleavedZeroBubble"
         ),
-        Named(
-            "interleaved", "Interleaved 1F1B", interleaved, NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"
-        ),
-        Named(
-            name="interleaved_zero_bubble",
-            title="Interleaved zero bubble",
-            generator=interleaved_zero_bubble,
-            paper=QI_2023,
-            chunks=2,
-            halves=True,
-            takes=BOTH,
-            torch="ScheduleInterleavedZeroBubble",
-        ),
-        Named("zb_h1", "ZB-H1", zb_h1, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_h2", "ZB-H2", zb_h2, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_v", "ZB-V", zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
-        Named("v_half", "V-half", v_half, QI_2024, 2, "vee", halves=True),
-        Named("v_min", "V-min", v_min, QI_2024, 2, "vee", halves=True),
-        Named("dualpipe_v", "DualPipe-V", dualpipe_v, DEEPSEEK, 2, "vee", halves=True, torch="ScheduleDualPipeV"),
+        Named(zb_h1, "ZB-H1", QI_2023, halves=True, takes=LIMIT),
+        Named(zb_h2, "ZB-H2", QI_2023, halves=True, takes=LIMIT),
+        Named(zb_v, "ZB-V", QI_2023, 2, True, shape="vee", torch="ScheduleZBVZeroBubble"),
+        Named(v_half, "V-half", QI_2024, 2, True, shape="vee"),
+        Named(v_min, "V-min", QI_2024, 2, True, shape="vee"),
+        Named(dualpipe_v, "DualPipe-V", DEEPSEEK, 2, True, shape="vee", torch="ScheduleDualPipeV"),
     )
 )
 """The schedules in the order in which they were found."""

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain, count, groupby, islice, pairwise
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
@@ -24,6 +24,7 @@ from lib.schedules.pipelines.action import (
     KINDS,
     LONG,
     MESSAGES,
+    OTHER_END,
     PAIR,
     PASSES,
     RECEIVES,
@@ -35,7 +36,7 @@ from lib.schedules.pipelines.action import (
     no_action,
     places,
 )
-from lib.schedules.pipelines.lowering import Call, held_up
+from lib.schedules.pipelines.clock import Clock
 
 
 class Wrong(NamedTuple):
@@ -173,7 +174,7 @@ class _Facts:
             for _, (stage, kind, microbatch, _) in steps:
                 if kind in SENDS:
                     after = stage + KINDS[kind].towards
-                    found[rank, self.place[after]].append(Action(after, kind.replace("SEND", "RECV"), microbatch))
+                    found[rank, self.place[after]].append(Action(after, OTHER_END[kind], microbatch))
         return found
 
     def other(self, rank: int, stage: int) -> int | None:
@@ -206,34 +207,18 @@ class _Facts:
     def blocked(self) -> dict[int, tuple[int, Action]]:
         """At which position ranks wait for ever, and for what of another rank: all go on as far as they can, where a
         pair starts when the inputs of both are there."""
-        brings = {WAITS[name]: name for name in RECEIVES}
-        if self.messages and not self.posted:
-            brings |= {name: name for name in RECEIVES}
-        else:
-            brings |= {kind: KINDS[kind].needs for kind in PASSES if KINDS[kind].needs}
-        makes = {name: name for name in SENDS} if self.messages else {kind: KINDS[kind].passes for kind in PASSES}
-        todo: list[list[Call]] = []
-        for rank, steps in enumerate(self.ranks):
-            calls: list[Call] = []
-            for position, parts in groupby(steps, key=itemgetter(0)):
-                made: list[Call] = []
-                for _, (stage, kind, microbatch, _) in parts:
-                    if message := brings.get(kind):
-                        source = stage + KINDS[message].towards
-                        begins = kind == message and Action(stage, WAITS[kind], microbatch) in self.done[rank]
-                        if not begins and self.other(rank, source) is not None:
-                            calls.append((position, True, Action(source, _sent(message), microbatch)))
-                    if name := makes.get(kind):
-                        made.append((position, False, Action(stage, name, microbatch)))
-                calls += made
-            todo.append(calls)
-        blocked: dict[int, tuple[int, Action]] = held_up(todo)
-        if not self.messages:  # they wait for the pass itself
-            for rank, (position, message) in blocked.items():
-                makers = (message._replace(kind=maker) for maker in MAKERS[message.kind])
-                made_by = self.done[self.place[message.stage]]
-                blocked[rank] = position, next(maker for maker in makers if maker in made_by)
-        return blocked
+        clock, found = (
+            Clock(self.order, self.place, awaited=not self.posted, room=False),
+            dict[int, tuple[int, Action]](),
+        )
+        for rank, (what, stage, microbatch) in clock.run().items():
+            sent = f"SEND_{what[-1]}"
+            source = stage if what == sent else stage - KINDS[sent].towards
+            # Without messages they wait for the pass itself.
+            makers, made_by = (sent, *MAKERS[sent]), self.done[self.place[source]]
+            makers = [Action(source, maker, microbatch) for maker in makers]
+            found[rank] = len(clock.ends[rank]), next(maker for maker in makers if maker in made_by)
+        return found
 
 
 def _malformed(action: Action) -> str | None:
@@ -262,10 +247,6 @@ def _there_are(noun: str, number: int) -> str:
     if number > 1:
         return f"there are {plural(noun, 2)} 0 to {number - 1}"
     return f"there is only {noun} 0" if number else f"there is no {noun}"
-
-
-def _sent(received: str) -> str:
-    return received.replace("RECV", "SEND")
 
 
 # -- what a rank does wrong by itself ---------------------------------------------------------------------------
@@ -350,7 +331,7 @@ def _lacks(facts: _Facts, rank: int, position: int, action: Action) -> Action | 
     if row.after:
         lacks = facts.lacks(rank, position, Action(action.stage, row.after, action.microbatch))
     if lacks is None and row.needs and facts.place.get(other := action.stage + KINDS[row.needs].towards) == rank:
-        makers = [Action(other, maker, action.microbatch) for maker in MAKERS[_sent(row.needs)]]
+        makers = [Action(other, maker, action.microbatch) for maker in MAKERS[OTHER_END[row.needs]]]
         lacks = facts.lacks(rank, position, *makers)
     return lacks
 
@@ -458,7 +439,7 @@ def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
     for position, action in facts.ranks[rank]:
         if action.kind not in RECEIVES:
             continue
-        ends = Action(action.stage + KINDS[action.kind].towards, _sent(action.kind), action.microbatch)
+        ends = Action(action.stage + KINDS[action.kind].towards, OTHER_END[action.kind], action.microbatch)
         source = facts.place[ends.stage]
         coming = facts.coming[source, rank]
         comes = coming.popleft() if coming else None

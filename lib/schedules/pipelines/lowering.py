@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 from lib.schedules.pipelines.action import (
     BEGINS,
     KINDS,
     MESSAGES,
+    OTHER_END,
     PAIR,
     PASSES,
     RECEIVES,
@@ -23,6 +24,7 @@ from lib.schedules.pipelines.action import (
     parts_of,
     places,
 )
+from lib.schedules.pipelines.clock import Clock
 
 
 def compute_only(order: Order) -> Order:
@@ -82,7 +84,7 @@ def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple
         if sent := KINDS[kind].passes:
             after = stage + KINDS[sent].towards
             if place.get(after, rank) != rank:
-                yield place[after], Action(stage, sent, microbatch), Action(after, f"RECV_{sent[-1]}", microbatch)
+                yield place[after], Action(stage, sent, microbatch), Action(after, OTHER_END[sent], microbatch)
 
 
 # -- when messages are awaited --------------------------------------------------------------------------------------
@@ -141,62 +143,13 @@ def awaited(order: Order) -> Order:
     return late if not waits_for_room(late) else _Arrivals(order).run() or late
 
 
-Call = tuple[int, bool, Hashable]
-"""Where a rank is in its order, and what it makes there or, with True, awaits."""
-
-
-def held_up(todo: Sequence[Sequence[Call]]) -> dict[int, tuple[int, Any]]:
-    """Return the ranks that never come to the end of what they make and await, with where they are and what they await.
-    No times matter: who can go on can do so later."""
-    made: set[Hashable] = set()
-    waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
-    at, going = [0] * len(todo), [*range(len(todo))]
-    held: dict[int, tuple[int, Any]] = {}
-    while going:
-        rank = going.pop()
-        held.pop(rank, None)
-        calls = todo[rank]
-        for number in range(at[rank], len(calls)):
-            position, awaits, key = calls[number]
-            if not awaits:
-                made.add(key)
-                going += waiting.pop(key, ())
-            elif key not in made:
-                waiting[key].append(rank)
-                at[rank], held[rank] = number, (position, key)
-                break
-    return held
-
-
 def waits_for_room(order: Order, place: Mapping[int, int] | None = None) -> dict[int, Action]:
     """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
     not received yet between two ranks, and the action that each is at. `place` is where its stages are, if that is
     known."""
-    place, count = places(order) if place is None else place, defaultdict[tuple[int, int, bool], int](int)
-    towards = {kind: KINDS[kind].towards for kind in WAITS}
-    todo: list[list[Call]] = []
-    for rank, actions in enumerate(order):
-        waits = {action[:3] for action in actions if action.kind in BEGINS}
-        calls: list[Call] = []
-        answers: dict[tuple[int, str, int], tuple[int, int, bool, int]] = {}
-        """What each message is over with: the n-th receive when there were n sends, the n-th send when there were n - 1
-        receives."""
-        for position, (stage, kind, microbatch, _) in enumerate(actions):
-            wait = stage, WAITS.get(kind, kind), microbatch
-            if kind in towards:
-                other, sends = place[stage + towards[kind]], kind in SENDS
-                channel = (rank, other, True) if sends else (other, rank, False)
-                number = count[channel]
-                count[channel] += 1
-                calls.append((position, False, (*channel, number)))
-                answers[wait] = channel[0], channel[1], not sends, number - sends
-                if wait in waits:
-                    continue
-            answer = answers.get(wait)
-            if answer is not None and answer[3] >= 0:
-                calls.append((position, True, answer))
-        todo.append(calls)
-    return {rank: order[rank][position] for rank, (position, _) in sorted(held_up(todo).items())}
+    talks = tuple(tuple(one for one in actions if one.kind in MESSAGES or one.kind in BEGINS) for actions in order)
+    clock = Clock(talks, places(order) if place is None else place)
+    return {rank: clock.at(rank) for rank in sorted(clock.run())}
 
 
 class _Arrivals:
