@@ -6,7 +6,6 @@ import heapq
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Final
 
 from lib.schedules.pipelines.action import (
     BEGINS,
@@ -40,31 +39,22 @@ def with_messages(order: Order) -> Order:
     The n-th receive from a rank gets its n-th send. So before a wanted message those are received that come before it
     from the same rank, whatever they are for.
     """
-    place = places(order)
-    channels: dict[tuple[int, int], deque[Action]] = defaultdict(deque)
-    followed: list[list[list[Action]]] = []
-    """The sends after each action of each rank."""
+    place, channels = places(order), defaultdict[tuple[int, int], deque[Action]](deque)
     for source, actions in enumerate(order):
-        sends: list[list[Action]] = []
-        for action in actions:
-            outputs = [*_outputs(action, source, place)]
-            sends.append([sent for _, sent, _ in outputs])
-            for other, _, brings in outputs:
-                channels[source, other].append(brings)
-        followed.append(sends)
+        for other, _, brings in (out for action in actions for out in _outputs(action, source, place)):
+            channels[source, other].append(brings)
     lowered: list[tuple[Action, ...]] = []
     for rank, actions in enumerate(order):
         found: list[Action] = []
         received: set[Action] = set()
-        for action, sent in zip(actions, followed[rank], strict=True):
+        for action in actions:
             for source, wanted in _inputs(action, rank, place):
                 while wanted not in received:
                     if not channels[source, rank]:
                         raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
                     found.append(channels[source, rank].popleft())
                     received.add(found[-1])
-            found.append(action)
-            found += sent
+            found += action, *(sent for _, sent, _ in _outputs(action, rank, place))
         lowered.append(tuple(found))
     return tuple(lowered)
 
@@ -90,11 +80,6 @@ def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple
 # -- when messages are awaited --------------------------------------------------------------------------------------
 
 
-AHEAD: Final = 2
-"""How many passes before it is needed a receive is issued: what it brings may travel during one of them, and lies in a
-buffer no longer than that."""
-
-
 def posted(order: Order) -> Order:
     """Return the same order with messages that travel while their ranks compute.
 
@@ -102,12 +87,11 @@ def posted(order: Order) -> Order:
     A send is awaited before the next one to the same rank, or at the end. Where ranks could not go on so, receives are
     issued earlier.
     """
-    late, ahead, longest, place = with_messages(order), AHEAD, max(map(len, order), default=0), places(order)
-    while True:
-        found = tuple(_posted_on(actions, ahead, place) for actions in late)
-        if ahead > longest or not waits_for_room(found, place):
-            return found
+    late, longest, place = with_messages(order), max(map(len, order), default=0), places(order)
+    ahead = 2  # what it brings may travel during one of them, and lies in a buffer no longer than that
+    while waits_for_room(found := tuple(_posted_on(one, ahead, place) for one in late), place) and ahead <= longest:
         ahead *= 2
+    return found
 
 
 def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -> tuple[Action, ...]:
@@ -158,17 +142,14 @@ class _Arrivals:
 
     def __init__(self, order: Order) -> None:
         ranks = range(len(order))
-        self.order, self.place, self.at = order, places(order), [0] * len(order)
+        self.order, self.place, self.at, self.busy = order, places(order), [0] * len(order), [0] * len(order)
+        self.due = [(0, rank) for rank in ranks]  # when which rank may be able to go on
         self.found: list[list[Action]] = [[] for _ in ranks]
-        self.held: list[set[Action]] = [set() for _ in ranks]
-        """What each rank has received."""
-        self.busy = [0] * len(order)
-        self.due = [(0, rank) for rank in ranks]
-        """When which rank may be able to go on."""
+        self.held: list[set[Action]] = [set() for _ in ranks]  # what each has received
+        # What each rank has to send before it goes on: to whom, and what it is at both ends.
         self.sends: list[deque[tuple[int, Action, Action]]] = [deque() for _ in ranks]
-        """What each rank has to send before it goes on: to whom, and what it is at both ends."""
+        # For each rank what was sent to it, by source: the first has arrived, a second waits for room.
         self.coming: list[defaultdict[int, deque[Action]]] = [defaultdict(deque) for _ in ranks]
-        """For each rank what was sent to it, by source: the first has arrived, a second waits for room."""
         self.arrived: dict[tuple[int, int], int] = {}
 
     def run(self) -> Order | None:
@@ -224,12 +205,9 @@ class _Arrivals:
             self.at[rank] += 1
             self.found[rank].append(action)
             self.sends[rank].extend(_outputs(action, rank, self.place))
-            self.busy[rank] = now + sum(TICKS.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
+            took = {"F": 2, "B": 2, "I": 1, "W": 1}  # compared with each other
+            self.busy[rank] = now + sum(took.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
             heapq.heappush(self.due, (self.busy[rank], rank))
-
-
-TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
-"""How long passes take, compared with each other."""
 
 
 # -- weights ----------------------------------------------------------------------------------------------------
