@@ -118,14 +118,12 @@ def apart(one: float, other: float) -> str:
 
 def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
     """Say that runs have different sizes, and which; None where they are equal."""
-    sizes = [Size.of(trace) for _, trace in runs]
-    if len(set(sizes)) < 2:
+    if len({Size.of(trace) for _, trace in runs}) < 2:
         return None
-    every = [f"{name} has {size.words()}" for (name, _), size in zip(runs, sizes, strict=True)]
+    every = [f"{name} has {Size.of(trace).words()}" for name, trace in runs]
     if len(every) > SIZES:
         every[SIZES - 1 :] = [f"and so on for {len(every) - SIZES + 1} more"]
-    said = "; ".join(every)
-    return f"Different sizes, so none is the better one: {said}."
+    return f"Different sizes, so none is the better one: {'; '.join(every)}."
 
 
 def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
@@ -142,17 +140,14 @@ def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
     told = [words.format(apart(a, b)) for words, (a, b) in zip(unlike, pairs, strict=True) if a != b]
     parts = [f"{first} and {second} {_and(same)}."] if same else []
     if told:
-        parts.append(f"{second} {_and(told)}{_instead(one, other)}.")
+        # Which collectives it has in place of which, where it is as simple as that.
+        before, after = counts(one).collectives, counts(other).collectives
+        gained = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
+        more = [counted(count, COLLECTIVES[op].title) for op, count in gained.items() if count > 0]
+        less = [counted(-count, COLLECTIVES[op].title) for op, count in gained.items() if count < 0]
+        instead = f": {_and(more)} in place of {_and(less)}" if more and less else ""
+        parts.append(f"{second} {_and(told)}{instead}.")
     return " ".join(parts)
-
-
-def _instead(one: Trace, other: Trace) -> str:
-    """Return which collectives the second has in place of which of the first, where it is as simple as that."""
-    before, after = counts(one).collectives, counts(other).collectives
-    apart = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
-    more = [counted(count, COLLECTIVES[op].title) for op, count in apart.items() if count > 0]
-    less = [counted(-count, COLLECTIVES[op].title) for op, count in apart.items() if count < 0]
-    return f": {_and(more)} in place of {_and(less)}" if more and less else ""
 
 
 def _and(parts: Sequence[str]) -> str:

@@ -169,24 +169,18 @@ def figures(one: Recording) -> str:
 def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
     """Yield where orders differ, and what is to be known of where recordings come from."""
     for one in found:
-        yield from _compared(expected, one)
+        if not (expected.has_order and one.has_order):
+            if expected.has_order or one.has_order:
+                silent = one if expected.has_order else expected
+                yield f"The ranges of {silent.name} are not named, so its order is not compared."
+        elif gaps := departures(expected, one):
+            ranks = numbered("rank", (gap.rank for gap in gaps))
+            yield f"{one.name} departs from the order of {expected.name} on {ranks}:"
+            yield from (gap.words(expected.name, one.name) for gap in gaps[:MOST])
+        else:
+            yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for one in (expected, *found):
         for note in one.notes:
             notes[note].append(one.name)
     yield from (note if len(names) > len(found) else f"{', '.join(names)}: {note}" for note, names in notes.items())
-
-
-def _compared(expected: Recording, one: Recording) -> Iterator[str]:
-    """Yield where the ranks of one depart from what was expected of them, if orders are known."""
-    if not (expected.has_order and one.has_order):
-        if expected.has_order or one.has_order:
-            silent = one if expected.has_order else expected
-            yield f"The ranges of {silent.name} are not named, so its order is not compared."
-        return
-    gaps = departures(expected, one)
-    if not gaps:
-        yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
-        return
-    yield f"{one.name} departs from the order of {expected.name} on {numbered('rank', (gap.rank for gap in gaps))}:"
-    yield from (gap.words(expected.name, one.name) for gap in gaps[:MOST])

@@ -16,9 +16,8 @@ from typing import ClassVar, Protocol
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, these
 from lib.puzzles.goals import Size, Sized
-from lib.puzzles.puzzle import Puzzle
 from lib.trace.event import Event, Program
-from lib.trace.lifetimes import Lifetimes
+from lib.trace.lifetimes import Lifetimes, stays
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
@@ -130,11 +129,6 @@ class SharedWork:
     batches: int
     described: tuple[Layer, ...] = USUAL
 
-    @classmethod
-    def of(cls, record: Puzzle) -> SharedWork:
-        """Return those of a puzzle, at the size of its record."""
-        return cls(*record.size, record.described(record.layers))
-
     @property
     def shape(self) -> Shape:
         """The layers, with what they cost."""
@@ -171,11 +165,6 @@ class WholeLayers:
     layers: int
     batches: int
     described: tuple[Layer, ...] = USUAL
-
-    @classmethod
-    def of(cls, record: Puzzle) -> WholeLayers:
-        """Return those of a puzzle, at the size of its record."""
-        return cls(*record.size)
 
     @property
     def each(self) -> int:
@@ -386,32 +375,13 @@ def _stays(
     What is loaded late was there before (see `memory`); what is given away and comes back was not there in between.
     """
     first = next(i for i, event in enumerate(program.events) if event.op == "forward")
-    known = {
-        number: value
-        for number, value in enumerate(program.values)
-        if isinstance(value, kind) and value.layer == layer and value.step == 0
-    }
-    changes: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number in known:
-        born, last = lives.born[number], lives.last[number]
-        if born < last:
-            changes[born + 1].append((number, 1))
-            changes[last + 1].append((number, -1))
-    for position, _, number, change in program.moves:
-        if number in known:
-            changes[position].append((number, change))
-    count: dict[int, int] = defaultdict(int)
-    enough, stale = False, True
-    for index in range(update + 1):
-        for number, change in changes.get(index, ()):
-            count[number] += change
-            stale = True
-        if index >= first and program.events[index].op in TIMED:
-            if stale:
-                enough, stale = _part(known[n] for n, c in count.items() if c > 0) >= share, False
-            if not enough:
-                return False
-    return True
+    initial = {n: v for n, v in enumerate(program.values) if isinstance(v, kind) and v.layer == layer and v.step == 0}
+    held = stays(program)
+    spans = [(n, begin, end) for n in initial for begin, end in held.get(n, ())]
+    spans += [(n, lives.born[n] + 1, lives.last[n] + 1) for n in initial]
+    sampled = (index for index in range(first, update + 1) if program.events[index].op in TIMED)
+    alive = {frozenset(number for number, begin, end in spans if begin <= index < end) for index in sampled}
+    return all(_part(initial[number] for number in numbers) >= share for numbers in alive)
 
 
 def _part(values: Iterable[Value]) -> Fraction:
