@@ -24,21 +24,14 @@ SIZES = 6
 
 
 class Difference(NamedTuple):
-    """The first difference of two schedules: the rank, when, and on both sides the event and its number (None: no
-    more).
-
-    `ranks` are the sizes of the two worlds.
-    """
+    """The first difference of two schedules: the rank, when, and on both sides the number of the event, the event
+    (None: no more), and the ranks of its world."""
 
     rank: int
     time: int
     numbers: tuple[int | None, int | None]
     events: tuple[Event | None, Event | None]
     ranks: tuple[int, int]
-
-    def words(self, first: str, second: str) -> str:
-        """On which rank, from when, and what each of the two does."""
-        return f"{self.head(first, second)}: {self.side(first, 0)}; {self.side(second, 1)}"
 
     def head(self, first: str, second: str) -> str:
         """On which rank, and from when."""
@@ -103,7 +96,9 @@ def alike(trace: Trace) -> Hashable:
 
 def said(gap: Difference | None, first: str, second: str) -> str:
     """Return where two schedules of these names first differ, or that they do not."""
-    return f"{first} and {second} do the same" if gap is None else gap.words(first, second)
+    if gap is None:
+        return f"{first} and {second} do the same"
+    return f"{gap.head(first, second)}: {gap.side(first, 0)}; {gap.side(second, 1)}"
 
 
 def apart(one: float, other: float) -> str:

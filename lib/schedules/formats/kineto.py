@@ -75,8 +75,12 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
     if silent := [one.file for one in ranks if not one.said]:
         notes.append(f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given.")
     notes += _one_step(ranks, step)
-    if len(ranks) > 1:
-        notes += [_align(ranks), _causal(ranks)]
+    if len(ranks) > 1:  # on one clock, as far as their files say it
+        said = all(one.base is not None for one in ranks)
+        for one in ranks:
+            one.shift(cast("int", one.base) if said else -min(span.start for span in one.spans))
+        clocks = "each file's own base time" if said else "all ranks are taken to begin at one moment"
+        notes += [f"Clocks: {clocks}.", _causal(ranks)]
     every = [span for one in ranks for span in one.spans]
     if len(every) > MAX_SPANS:
         raise TraceError(f"these ranks did {len(every):,} things, and {MAX_SPANS:,} are read: profile fewer steps")
@@ -265,14 +269,6 @@ def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
         first, last = starts[number] if number else -MAX_TIME, [*starts, MAX_TIME][number + 1]
         one.spans = [span for span in one.spans if first <= span.start < last]
     return [f"Step {chosen} of {count} that were recorded."] if count > 1 else []
-
-
-def _align(ranks: Sequence[_Rank]) -> str:
-    """Put all ranks on one clock, as far as their files say it."""
-    said = all(one.base is not None for one in ranks)
-    for one in ranks:
-        one.shift(cast("int", one.base) if said else -min(span.start for span in one.spans))
-    return "Clocks: each file's own base time." if said else "Clocks: all ranks are taken to begin at one moment."
 
 
 def _causal(ranks: Sequence[_Rank]) -> str:

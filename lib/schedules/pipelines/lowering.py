@@ -170,12 +170,12 @@ class _Arrivals:
 
     def send(self, now: int, rank: int) -> bool:
         """Tell whether all that a rank has to send has found room."""
-        sends = self.sends[rank]
+        sends, found = self.sends[rank], self.found[rank]
         while sends:
             other, action, brings = sends[0]
             queue = self.coming[other][rank]
-            if not self.found[rank] or self.found[rank][-1] is not action:
-                self.found[rank].append(action)
+            if found[-1] is not action:  # else it has waited for room
+                found.append(action)
                 queue.append(brings)
                 if len(queue) == 1:
                     self.arrived[rank, other] = now

@@ -79,17 +79,15 @@ class Timed:
     @property
     def bubble(self) -> Bubbles:
         """Return the share of time in which ranks compute nothing, in both conventions."""
-        ranks, busy = len(self.order), Fraction(self.busy, self.ticks)
-        spans = [0]
-        for actions, starts, ends in zip(self.order, self.start_ticks, self.end_ticks, strict=True):
+        ranks, busy, longest = len(self.order), Fraction(self.busy, self.ticks), 0
+        for rank in zip(self.order, self.start_ticks, self.end_ticks, strict=True):
             computes = [
                 (start, end)
-                for action, start, end in zip(actions, starts, ends, strict=True)
+                for action, start, end in zip(*rank, strict=True)
                 if end > start and action.kind not in MESSAGES and action.kind not in BEGINS
             ]
-            if computes:
-                spans.append(computes[-1][1] - computes[0][0])
-        times = self.end, max(spans) / self.ticks
+            longest = max(longest, computes[-1][1] - computes[0][0]) if computes else longest
+        times = self.end, longest / self.ticks
         return Bubbles(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in times))
 
     @property
