@@ -24,14 +24,14 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_930,
+    "lib/analysis": 3_650,
     "lib/checker": 1_930,
     "lib/cluster": 1_540,
     "lib/diagnosis": 3_750,
     "lib/errors": 890,
     "lib/puzzles": 530,
     "lib/replay": 4_430,
-    "lib/schedules": 4_840,
+    "lib/schedules": 4_690,
     "lib/plan": 1_620,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_430,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_280,
     "lib/trace": 3_080,
     "lib/values": 4_520,
-    "tests": 44_400,
+    "tests": 44_340,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -155,10 +155,6 @@ def departures(expected: Recording, found: Recording) -> list[Departure]:
     return every
 
 
-MOST: Final = 6
-"""Ranks of which it is said where they depart."""
-
-
 def figures(one: Recording) -> str:
     """Return what is said of a recording: how long it takes, and how much of the ranks' time they do not compute."""
     time = f"end {exact(one.end / one.unit)}" if one.unit is not None else f"{one.end / 1e6:.4g} ms"
@@ -176,7 +172,7 @@ def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
         elif gaps := departures(expected, one):
             ranks = numbered("rank", (gap.rank for gap in gaps))
             yield f"{one.name} departs from the order of {expected.name} on {ranks}:"
-            yield from (gap.words(expected.name, one.name) for gap in gaps[:MOST])
+            yield from (gap.words(expected.name, one.name) for gap in gaps[:6])
         else:
             yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
     notes: defaultdict[str, list[str]] = defaultdict(list)

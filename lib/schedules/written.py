@@ -49,7 +49,6 @@ Places = Callable[[list[float], list[float]], Any]
 Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
-PLACES_TAKE: Final = ("layers", "ranks")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
     "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
@@ -349,7 +348,7 @@ class Placed(Asked):
         """Return for each stage its rank and how many layers it has, as the function says. PuzzleError where they do
         not make the model."""
         fix = "it needs no model: it says how many layers each stage has"
-        said = self._say("its stages", PLACES_TAKE, fix, ([*layers], [*ranks]))
+        said = self._say("its stages", ("layers", "ranks"), fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",

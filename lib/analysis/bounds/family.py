@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, these
-from lib.puzzles.goals import Size, Sized
+from lib.puzzles.goals import Size
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes, stays
 from lib.trace.trace import Trace
@@ -29,14 +29,6 @@ from lib.values.values import Activation, ActivationGrad, OptState, Value, Weigh
 
 PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
 """Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
-
-
-class Schedules(Sized, Protocol):
-    """A kind of schedule of one size that a lower bound speaks of."""
-
-    @property
-    def described(self) -> tuple[Layer, ...]: ...
-    def differences(self, run: Trace) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +73,6 @@ class Family:
     def mine(self) -> int:
         """Batches of a rank."""
         return self.batches // self.replicas
-
-    @property
-    def adds_up(self) -> bool:
-        """Tell whether a rank has to keep gradients from batch to batch, and shares its layers with others."""
-        return self.replicas > 1 and self.mine > 1 and self.grouping != "all"
 
     @property
     def share(self) -> Fraction:
@@ -192,7 +179,7 @@ class WholeLayers:
             yield "the backward of layer 0 leaves out input halves"
 
 
-def excuse(run: Trace, family: Schedules) -> str | None:
+def excuse(run: Trace, family: Family | SharedWork | WholeLayers) -> str | None:
     """Return the first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
     if Size.of(run) != Size.of(family):
         return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
@@ -340,14 +327,15 @@ class _Otherwise:
     def message(self, program: Program, event: Event) -> Iterator[str]:
         """Tell whether a message is one activation (or gradient) on its way to the next stage, for the first time, or
         goes to a rank of the same stage."""
-        family, rank, target = self.family, program.rank, event.peer
-        values = program.values_of(event.inputs)
+        family, rank, target, values = self.family, program.rank, event.peer, program.values_of(event.inputs)
+        # A rank keeps gradients from batch to batch, and shares its layers with others.
+        adds_up = family.replicas > 1 and family.mine > 1 and family.grouping != "all"
         for value in values:
             what = definite(describe(value))
             if not isinstance(value, Activation | ActivationGrad):
                 if target is None or not self.place[rank] == self.place[target] == family.stage(value.layer):
                     yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
-                if (family.lends and isinstance(value, OptState)) or (family.adds_up and isinstance(value, WeightGrad)):
+                if (family.lends and isinstance(value, OptState)) or (adds_up and isinstance(value, WeightGrad)):
                     yield f"rank {rank} sends {what} in a message"
                 continue
             if len(values) > 1:

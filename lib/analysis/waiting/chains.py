@@ -121,9 +121,6 @@ HOW: Final = {
 }
 """Why what comes next in time waited: a sentence about that, with {what} came before, the same with where that was
 ({place}), and its {rank}."""
-SHARED: Final = "waiting for shared links"
-BRIEF: Final = 3
-"""Values of a message that are named; of more, how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +219,11 @@ def _uses(run: Trace, late: At, early: At) -> bool:
 
 
 def carried(run: Trace, at: At) -> str:
-    """Say what a message carries: "the gradient of activation 4, batch 0". Nothing where it is no value."""
+    """Say what a message carries: "the gradient of activation 4, batch 0"; of more than three values how many. Nothing
+    where it is no value."""
     event, program = at.event, run.programs[at.rank]
     values: list[Value] = program.values_of(event.inputs if event.op == "pass_to" else event.outputs)
-    if len(values) > BRIEF:
-        return f"{len(values)} values"
-    return ", ".join(map(definite, map(describe, values)))
+    return f"{len(values)} values" if len(values) > 3 else ", ".join(map(definite, map(describe, values)))
 
 
 def written_at(run: Trace, done: Sequence[At], file: str = "") -> str:
@@ -258,7 +254,7 @@ def amounts(causes: Causes, steps: Sequence[Step], start: int, end: int) -> str:
     """Say what a chain is made of, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
     found, ranks = Counter[str](), defaultdict[str, set[int]](set)
     for at, shared, took in pieces(causes, steps, start, end):
-        kind = SHARED if shared else operations(at.event)
+        kind = "waiting for shared links" if shared else operations(at.event)
         found[kind] += took
         if at.event.op in COMPUTE:
             ranks[kind].add(at.rank)

@@ -46,7 +46,6 @@ MAX_RANKS: Final = 16_384
 MAX_SPANS: Final = 200_000
 COMMUNICATION: Final = "communication"
 ON_CPU, ON_GPU = "user_annotation", "gpu_user_annotation"
-AUTOGRAD: Final = "autograd::engine"
 _CALL: Final = re.compile(r"(?:nccl|gloo|ucc|mpi):_?(\w+)")
 _KERNEL: Final = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)(?:_|\()")
 _MESSAGES: Final = {"send": "pass_to", "recv": "receive", "sendrecv": "receive", "irecv": "receive", "isend": "pass_to"}
@@ -238,7 +237,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Sequence[
             start = first - least[action.kind]
             if start > one.start:
                 yield Span(rank, one.start, start, "wait", f"waits for what {action} needs")
-        turn = inside(one, AUTOGRAD) if action.parts else None
+        turn = inside(one, "autograd::engine") if action.parts else None
         if turn is None:
             yield span_of(action, rank, start, one.end, one.name)
         else:  # a pair is seen as a forward and a backward, as autograd begins

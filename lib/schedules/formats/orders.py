@@ -29,7 +29,6 @@ from lib.schedules.pipelines.timing import Timed, time_order
 
 MAX_BYTES: Final = 16 * 2**20
 """The size of the largest file."""
-TOO_LARGE: Final = f"it is larger than {MAX_BYTES // 2**20} MiB, and no order is"
 MAX_RANKS: Final = 10_000
 SUFFIX: Final = ".csv"
 FORMATS: Final = {"csv": "torch.distributed.pipelining's, passes alone", "csv-comms": "its other one, with messages"}
@@ -98,7 +97,7 @@ def read_csv(text: str) -> Imported:
     """Read the order in torch's CSV, legal or not. OrderFileError for what is no such file, IllegalOrder for a cell
     that holds no action."""
     if len(text) > MAX_BYTES:
-        raise OrderFileError(TOO_LARGE)
+        raise OrderFileError(f"it is larger than {MAX_BYTES // 2**20} MiB, and no order is")
     order: list[tuple[Action, ...]] = []
     columns: list[list[int]] = []
     last = 0

@@ -213,18 +213,17 @@ def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
             else:
                 layers = 1
                 done.append(Done(action, event, event))
-        found.append(tuple(_widened(program, one) for one in done))
+        events = program.events
+        for number, (action, first, last) in enumerate(done):
+            while (
+                first and events[first - 1].op == "loss"
+            ):  # it belongs to what comes after it, sums to what was before
+                first -= 1
+            while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
+                last += 1
+            done[number] = Done(action, first, last)
+        found.append(tuple(done))
     return tuple(found)
-
-
-def _widened(program: Program, done: Done) -> Done:
-    """Return an action with what belongs to it: the loss before it, and the sums after it."""
-    events, first, last = program.events, done.first, done.last
-    while first and events[first - 1].op == "loss":
-        first -= 1
-    while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
-        last += 1
-    return Done(done.action, first, last)
 
 
 # -- as recordings ------------------------------------------------------------------------------------------------

@@ -108,9 +108,6 @@ def _counted(batches: int, phases: Sequence[Sequence[tuple[int, str]]]) -> Order
 
 # -- blocks that are repeated -----------------------------------------------------------------------------------------
 
-PERIOD: Final = 6
-"""A block is all that a rank does for a microbatch: two forwards, two input halves, two weight halves, a slot each."""
-
 Row = dict[int, Action]
 """What a rank does, by slot."""
 
@@ -134,9 +131,10 @@ def v_min(ranks: int, batches: int) -> Order:
 
 
 def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
-    """Return a block for every microbatch, six slots after the one before; weight halves in what is free. A block says
-    for each rank the slots of its forwards down and up, and of its input halves up and down. At both ends, where blocks
-    are missing, all is squeezed together, as far as that takes no more memory.
+    """Return a block for every microbatch, six slots after the one before: two forwards, two input halves, two weight
+    halves, which go into what is free. A block says for each rank the slots of its forwards down and up, and of its
+    input halves up and down. At both ends, where blocks are missing, all is squeezed together, as far as that takes no
+    more memory.
 
     First the beginning, until the first rank has the first gradient of its first stage, with the weight halves where
     they are. Then, as soon as it has begun its last microbatch, the end, with weight halves again in what is free.
@@ -145,7 +143,7 @@ def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
     for rank, firsts in enumerate(block):
         down, up = rank, 2 * len(block) - 1 - rank
         passes = zip(firsts, ((down, "F"), (up, "F"), (up, "I"), (down, "I")), strict=True)
-        rows.append({first + PERIOD * m: Action(*one, m) for first, one in passes for m in range(batches)})
+        rows.append({first + 6 * m: Action(*one, m) for first, one in passes for m in range(batches)})
         rows[rank] |= _weight_halves(rows[rank])
     limit = max(_most(row, max(row), fill=False) for row in rows)
     begun = _slots(rows)[Action(0, "I", 0)]
