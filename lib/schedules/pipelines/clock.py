@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from lib.cluster.costs import Streams
 from lib.schedules.pipelines.action import (
@@ -15,7 +14,6 @@ from lib.schedules.pipelines.action import (
     KINDS,
     MESSAGES,
     OTHER_END,
-    PASSES,
     RECEIVES,
     SENDS,
     Action,
@@ -27,9 +25,6 @@ Key = tuple[str, int, int]
 """What an action waits for, or makes, of a stage and a microbatch: F and I are its own forward and its own input half;
 RECV_F and RECV_B are the inputs of its passes, from wherever; SEND_F and SEND_B what was sent out, and WAIT_RECV_F and
 WAIT_RECV_B what has arrived. "room" is that of a channel, by its number, for its message number so and so."""
-
-
-NEEDS: Final = {kind: tuple(filter(None, (row.after, row.needs))) for kind, row in KINDS.items()}
 
 
 class Clock:
@@ -107,8 +102,12 @@ class Clock:
         if parts:
             own = "F", parts[0].stage, parts[0].microbatch
             return [key for part in parts for key in self.needs(part) if key != own]
-        if kind in PASSES:  # the input of stage 0 is always there
-            return [(need, stage, microbatch) for need in NEEDS[kind]] if stage or kind != "F" else []
+        if kind == "F":
+            return [("RECV_F", stage, microbatch)] if stage else []
+        if kind in ("B", "I"):
+            return [("F", stage, microbatch), ("RECV_B", stage, microbatch)]
+        if kind == "W":
+            return [("I", stage, microbatch)]
         if kind in RECEIVES:
             at_once = self.awaited and (kind, stage, microbatch) not in self.behind
             return [(OTHER_END[kind], stage + KINDS[kind].towards, microbatch)] if at_once else []
@@ -121,10 +120,11 @@ class Clock:
         """Make what is there after an action: for another stage, if that is here, or when its message came. Return when
         its rank goes on."""
         stage, kind, microbatch, _ = action
-        if sent := KINDS[kind].passes:
-            self.make(("F" if kind == "F" else "I", stage, microbatch), now)
-            after = stage + KINDS[sent].towards
-            key = OTHER_END[sent], after, microbatch
+        if kind in ("F", "B", "I"):
+            forward = kind == "F"
+            self.make(("F" if forward else "I", stage, microbatch), now)
+            after = stage + 1 if forward else stage - 1
+            key = "RECV_F" if forward else "RECV_B", after, microbatch
             if after > self.last:  # after the last forward comes its own backward
                 self.make(("RECV_B", stage, microbatch), now)
             elif (place := self.place.get(after)) == rank:
