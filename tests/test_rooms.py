@@ -24,14 +24,14 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_930,
+    "lib/analysis": 3_630,
     "lib/checker": 2_080,
     "lib/cluster": 1_490,
     "lib/diagnosis": 3_590,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
-    "lib/schedules": 4_860,
+    "lib/schedules": 4_690,
     "lib/plan": 1_610,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_250,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_250,
     "lib/trace": 3_080,
     "lib/values": 4_240,
-    "tests": 44_200,
+    "tests": 44_100,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -221,10 +221,9 @@ def picture_of_why(why: Why) -> Picture:
     elif (busy := why.busy) is not None:
         scene.add(*_framed(panel, rows, busy, busy.event.start or 0, busy.event.end or 0))
     y = panel.numbers(scene, rows) + 8
-    for leg in why.told():
-        words = f"... {why.left_out()} ..." if leg is None else leg[1].text(why.run, why.file)
-        scene.add(*(badge(LEFT - 2, y + 6, str(leg[0])) if leg else ()))
-        y = scene.paragraph(LEFT + 18, y + 6, words, WIDTH - LEFT - RIGHT, 16, INK if leg else SOFT) - 3
+    for number, words in why.told():
+        scene.add(*(badge(LEFT - 2, y + 6, number) if number else ()))
+        y = scene.paragraph(LEFT + 18, y + 6, words, WIDTH - LEFT - RIGHT, 16, INK if number else SOFT) - 3
     for line in why.ends():
         y = scene.paragraph(LEFT - 8, y + 10, line, WIDTH - LEFT - 24, 16, INK) - 5
     scene.height = y + 10

@@ -15,7 +15,7 @@ from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.paint import LEFT, Panel, heading
 from drawing.timeline.schedule import RIGHT, WIDTH, panels, titled
-from lib.analysis.difference import difference, figures_of, memory_shares, sent_shares, time_shares
+from lib.analysis.difference import difference, figures_of, memory_shares, said, sent_shares, time_shares
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review
@@ -230,7 +230,7 @@ def _timelines(scene: Scene, review: Review, y: float) -> float:
             path_sample(scene, WIDTH - RIGHT, top + 8)
         y = panel.numbers(scene, rows) + 8
     if review.reference is not None:
-        words = SAME if gap is None else f"{gap.words('yours', 'the reference')}."
+        words = SAME if gap is None else f"{said(gap, 'yours', 'the reference')}."
         y = scene.paragraph(LEFT, y + 4, f"{words[0].upper()}{words[1:]}", WIDTH - LEFT - 24, 16, SOFT) - 4
     return y - 8
 

@@ -62,20 +62,20 @@ class Causes:
         self.end = makespan(run)
         self.spans = [list(_spans(run, program, self.end)) for program in run.programs]
         self._members: list[list[At]] = []
-        self._last: dict[int, At] = {}
+        self._last: list[At] = []
         self._number: dict[tuple[int, int], int] = {}
         self._sent: dict[tuple[int, int], At] = {}
         self._before: dict[tuple[int, int], At] = {}
         self._received: dict[tuple[int, int], At] = {}
         """Of each message the receive of the one before it."""
-        latest: dict[tuple[int, int], At] = {}
+        streams: dict[Hashable, At] = {}
         for place, (group, calls) in enumerate(collectives(self.run)):
             self._members.append([self.at(*call) for call in calls])
+            # max gives the first of equals, and members stand in order of their ranks.
+            self._last.append(max(self._members[-1], key=lambda member: member.event.issued))
             for here in self._members[-1]:
                 self._number[here[:2]] = place
-                if (before := latest.get((here.rank, group))) is not None:
-                    self._before[here[:2]] = before
-                latest[here.rank, group] = here
+                self._follow(streams, (here.rank, group), here)
         taken: dict[tuple[int, int], At] = {}
         for source, sent, target, received in messages(self.run):
             if (source, target) in taken:
@@ -86,18 +86,18 @@ class Causes:
         readers = Readers(self.run.costs, self.run.mesh)
         for queue in requests(self.run).values():
             for rank, number in queue:
-                here = self.at(rank, number)
-                after = readers.read(rank, here.event.batches, here.event.issued).after
-                if after is not None:
-                    self._before[here[:2]] = self.at(*queue[after])
-        streams: dict[tuple[str, int, int], At] = {}
+                event = self.run.programs[rank].events[number]
+                if (after := readers.read(rank, event.batches, event.issued).after) is not None:
+                    self._before[rank, number] = self.at(*queue[after])
         for program in self.run.programs:
             for number, event in enumerate(program.events):
                 if event.op in MESSAGES and event.peer is not None:
-                    here, stream = At(program.rank, number, event), (event.op, program.rank, event.peer)
-                    if stream in streams:
-                        self._before[here[:2]] = streams[stream]
-                    streams[stream] = here
+                    self._follow(streams, (event.op, program.rank, event.peer), At(program.rank, number, event))
+
+    def _follow(self, streams: dict[Hashable, At], stream: Hashable, here: At) -> None:
+        if (before := streams.get(stream)) is not None:
+            self._before[here[:2]] = before
+        streams[stream] = here
 
     def at(self, rank: int, number: int) -> At:
         """Return an event of a rank by its number."""
@@ -105,10 +105,7 @@ class Causes:
 
     def last_member(self, here: At) -> At:
         """Return the member of a collective that issued it last; of equals the one itself, else the lowest rank."""
-        key = self._number[here[:2]]
-        last = self._last.get(key)
-        if last is None:  # max gives the first of equals, and members stand in order of their ranks
-            last = self._last[key] = max(self._members[key], key=lambda member: member.event.issued)
+        last = self._last[self._number[here[:2]]]
         return here if here.event.issued == last.event.issued else last
 
     def members(self, here: At) -> list[At]:
@@ -126,17 +123,11 @@ class Causes:
 
     # -- where links are shared ----------------------------------------------------------------------------------
 
-    @cached_property
-    def _alone(self) -> dict[tuple[int, int], int]:
-        return alone(self.run)
-
     def by_itself(self, here: At) -> int | None:
         """Return when a communication would be over with its links for itself, where that is before it was. Else
         None."""
-        length, event = self._alone.get(here[:2]), here.event
-        if length is None or event.start is None or length >= event.length:
-            return None
-        return event.start + length
+        length, event = alone(self.run).get(here[:2]), here.event
+        return None if length is None or event.start is None or length >= event.length else event.start + length
 
     def room(self, here: At) -> At | None:
         """Return the receive that made room for a message which was through and had none: that of the one before it."""
@@ -148,7 +139,7 @@ class Causes:
         """Return what shared a link with a communication, of several that for longest."""
         start, end = here.event.start or 0, here.event.end or 0
         number = self._number.get(here[:2], here[:2])
-        best: tuple[tuple[int, int, int, int], At] | None = None
+        found: list[tuple[int, int, int, int, At]] = []
         for link in self._links_of(here):
             uses, longest = self._uses[link]
             for place in range(bisect_left(uses, (end,)) - 1, -1, -1):
@@ -156,22 +147,19 @@ class Causes:
                 if begin < start - longest:
                     break
                 shared = min(end, over) - max(start, begin)
-                key = shared, -begin, -other.rank, -other.number
-                if shared <= 0 or self._number.get(other[:2], other[:2]) == number:
-                    continue  # or it is the same communication
-                if best is None or key > best[0]:
-                    best = key, other
-        return None if best is None else best[1]
+                if shared > 0 and self._number.get(other[:2], other[:2]) != number:
+                    found.append((-shared, begin, other.rank, other.number, other))
+        return min(found)[-1] if found else None
 
     @cached_property
     def _uses(self) -> dict[Hashable, tuple[list[tuple[int, int, At]], int]]:
         """For each link what uses it, from when to when, in order; and the longest of that."""
         found: dict[Hashable, list[tuple[int, int, At]]] = defaultdict(list)
         firsts = [members[0][:2] for members in self._members]
-        sides = [where for where in self._alone if where not in self._number]
+        sides = [where for where in alone(self.run) if where not in self._number]
         for where in (*firsts, *sides):
             here = self.at(*where)
-            if where in self._alone and here.event.start is not None and here.event.end is not None:
+            if where in alone(self.run) and here.event.start is not None and here.event.end is not None:
                 for link in self._links_of(here):
                     found[link].append((here.event.start, here.event.end, here))
         return {link: (sorted(uses), max(end - start for start, end, _ in uses)) for link, uses in found.items()}
@@ -185,20 +173,15 @@ class Causes:
 
     def kept(self, here: At) -> At | None:
         """Return what the rank was in, on its compute clock, until it came to this event."""
-        spans = self.spans[here.rank]
-        place = bisect_left(spans, here.number, key=attrgetter("at")) - 1
-        if place < 0 or (number := spans[place].number) is None:
-            return None
-        return self.at(here.rank, number)
+        return next(iter(self.kept_by(here)), None)
 
     def kept_by(self, here: At) -> list[At]:
         """Return the same, and then what the rank had awaited by then that was over at that very moment."""
-        first = self.kept(here)
-        spans = self.spans[here.rank]
-        if first is None:
+        spans, events = self.spans[here.rank], self.run.programs[here.rank].events
+        place = bisect_left(spans, here.number, key=attrgetter("at")) - 1
+        if place < 0 or (first := (span := spans[place]).number) is None:
             return []
-        span = spans[bisect_left(spans, here.number, key=attrgetter("at")) - 1]
-        found, events = [first], self.run.programs[here.rank].events
+        found = [self.at(here.rank, first)]
         for number in range(span.at + 1, here.number):
             awaited = events[number].arg[0] if events[number].op == "wait" else number
             event = events[awaited]
@@ -222,8 +205,7 @@ def slowed(run: Trace, rank: int, number: int) -> str:
     """Say why a communication took longer than alone; nothing where it did not."""
     if not run.costs.shared:
         return ""
-    causes = causes_of(run)
-    here = causes.at(rank, number)
+    here = (causes := causes_of(run)).at(rank, number)
     if (until := causes.by_itself(here)) is None:
         return ""
     took = f"{in_units(until - (here.event.start or 0))} alone"

@@ -24,21 +24,14 @@ SIZES = 6
 
 
 class Difference(NamedTuple):
-    """The first difference of two schedules: the rank, when, and on both sides the event and its number (None: no
-    more).
-
-    `ranks` are the sizes of the two worlds.
-    """
+    """The first difference of two schedules: the rank, when, and on both sides the number of the event, the event
+    (None: no more), and the ranks of its world."""
 
     rank: int
     time: int
     numbers: tuple[int | None, int | None]
     events: tuple[Event | None, Event | None]
     ranks: tuple[int, int]
-
-    def words(self, first: str, second: str) -> str:
-        """On which rank, from when, and what each of the two does."""
-        return f"{self.head(first, second)}: {self.side(first, 0)}; {self.side(second, 1)}"
 
     def head(self, first: str, second: str) -> str:
         """On which rank, and from when."""
@@ -103,7 +96,9 @@ def alike(trace: Trace) -> Hashable:
 
 def said(gap: Difference | None, first: str, second: str) -> str:
     """Return where two schedules of these names first differ, or that they do not."""
-    return f"{first} and {second} do the same" if gap is None else gap.words(first, second)
+    if gap is None:
+        return f"{first} and {second} do the same"
+    return f"{gap.head(first, second)}: {gap.side(first, 0)}; {gap.side(second, 1)}"
 
 
 def apart(one: float, other: float) -> str:
@@ -118,14 +113,12 @@ def apart(one: float, other: float) -> str:
 
 def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
     """Say that runs have different sizes, and which; None where they are equal."""
-    sizes = [Size.of(trace) for _, trace in runs]
-    if len(set(sizes)) < 2:
+    if len({Size.of(trace) for _, trace in runs}) < 2:
         return None
-    every = [f"{name} has {size.words()}" for (name, _), size in zip(runs, sizes, strict=True)]
+    every = [f"{name} has {Size.of(trace).words()}" for name, trace in runs]
     if len(every) > SIZES:
         every[SIZES - 1 :] = [f"and so on for {len(every) - SIZES + 1} more"]
-    said = "; ".join(every)
-    return f"Different sizes, so none is the better one: {said}."
+    return f"Different sizes, so none is the better one: {'; '.join(every)}."
 
 
 def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
@@ -142,17 +135,14 @@ def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
     told = [words.format(apart(a, b)) for words, (a, b) in zip(unlike, pairs, strict=True) if a != b]
     parts = [f"{first} and {second} {_and(same)}."] if same else []
     if told:
-        parts.append(f"{second} {_and(told)}{_instead(one, other)}.")
+        # Which collectives it has in place of which, where it is as simple as that.
+        before, after = counts(one).collectives, counts(other).collectives
+        gained = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
+        more = [counted(count, COLLECTIVES[op].title) for op, count in gained.items() if count > 0]
+        less = [counted(-count, COLLECTIVES[op].title) for op, count in gained.items() if count < 0]
+        instead = f": {_and(more)} in place of {_and(less)}" if more and less else ""
+        parts.append(f"{second} {_and(told)}{instead}.")
     return " ".join(parts)
-
-
-def _instead(one: Trace, other: Trace) -> str:
-    """Return which collectives the second has in place of which of the first, where it is as simple as that."""
-    before, after = counts(one).collectives, counts(other).collectives
-    apart = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
-    more = [counted(count, COLLECTIVES[op].title) for op, count in apart.items() if count > 0]
-    less = [counted(-count, COLLECTIVES[op].title) for op, count in apart.items() if count < 0]
-    return f": {_and(more)} in place of {_and(less)}" if more and less else ""
 
 
 def _and(parts: Sequence[str]) -> str:

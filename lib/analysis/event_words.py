@@ -11,7 +11,7 @@ from lib.errors.wording import numbered
 from lib.trace.event import Event
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, READS
+from lib.values.operations import LOCAL, MESSAGES, OPERATIONS
 
 
 class Answer(ABC):
@@ -53,27 +53,21 @@ def asked(models: Trace | Sequence[ModelLike], question: str) -> Trace | None:
     return trace_of(models, f"{question} takes the Models that simulate returned, or a Trace")
 
 
-@lru_cache(maxsize=4096)
-def ranges(items: frozenset[int]) -> str:
-    """Word a set as `wording.ranges` does, remembered: the same few sets are said of every event."""
-    return wording.ranges(items)
+# The same few sets are said of every event of a run.
+ranges, _named = lru_cache(maxsize=4096)(wording.ranges), lru_cache(maxsize=4096)(numbered)
 
 
-@lru_cache(maxsize=4096)
-def _named(noun: str, items: frozenset[int]) -> str:
-    return numbered(noun, items)
-
-
-def operation(event: Event) -> str:
-    """Name an operation in a sentence: "backward of layer 1 (batches 0-3)", "the message to rank 2"."""
+def operation(event: Event, *others: Event) -> str:
+    """Name an operation in a sentence, or several of a kind: "backward of layers 1, 2 (batches 0-3)", "the message to
+    rank 2"."""
     if event.op in MESSAGES:
         side = "to" if event.op == "pass_to" else "from"
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
-    words, row = spoken(event.op), OPERATIONS.get(event.op)
+    words, row, every = spoken(event.op), OPERATIONS.get(event.op), (event, *others)
     if event.layer is not None and (row is None or row.about == "call"):
-        words += f" of {numbered('layer', layers_of(event))}"
-    if row is not None and (row.per_batch or event.op in READS):
-        words += f" ({numbered('batch', event.batches)})"
+        words += f" of {numbered('layer', frozenset[int]().union(*map(layers_of, every)))}"
+    if row is not None and row.has_batches:
+        words += f" ({numbered('batch', frozenset[int]().union(*(one.batches for one in every)))})"
     return words
 
 

@@ -83,10 +83,6 @@ class Rows:
     ranks: tuple[tuple[int, ...], ...]
     examples: tuple[frozenset[int], ...]
 
-    def holding(self, batch: int) -> list[int]:
-        """Return the rows that hold an example."""
-        return [row for row, held in enumerate(self.examples) if batch in held]
-
     def named(self, rows: Sequence[int]) -> str:
         """Rows in a sentence: "rows 1 and 3", or by their only rank each: "ranks 1 and 3"."""
         if all(len(self.ranks[row]) == 1 for row in rows):
@@ -96,7 +92,7 @@ class Rows:
     def shared(self, batches: frozenset[int]) -> str | None:
         """Return who holds the same example, of some: "rows 1 and 3 hold the same example (batch 5)"."""
         for batch in sorted(batches):
-            rows = self.holding(batch)
+            rows = [row for row, held in enumerate(self.examples) if batch in held]
             if len(rows) > 1:
                 both = batches.intersection(*[self.examples[row] for row in rows])
                 what = "example" if len(both) == 1 else "examples"
@@ -120,10 +116,8 @@ def rows_of(trace: Trace) -> Rows:
     if mesh is None:
         fed = [rank for rank in range(trace.ranks) if held[rank]]
         return Rows((), tuple((rank,) for rank in fed), tuple(held[rank] for rank in fed))
-    axes: list[str] = []
-    for axis in mesh.axes:
-        lines = {mesh.group(rank, axis) for rank in range(trace.ranks)}
-        if any(len({held[rank] for rank in line if held[rank]}) > 1 for line in lines):
-            axes.append(axis)
+    lines = {axis: {mesh.group(rank, axis) for rank in range(trace.ranks)} for axis in mesh.axes}
+    apart = {axis: [{held[rank] for rank in line if held[rank]} for line in every] for axis, every in lines.items()}
+    axes = [axis for axis, every in apart.items() if any(len(given) > 1 for given in every)]
     found = [row for row in mesh.rows(*axes) if any(held[rank] for rank in row)]
     return Rows(tuple(axes), tuple(found), tuple(frozenset[int]().union(*[held[r] for r in row]) for row in found))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from lib.cluster.costs import units
@@ -90,11 +91,8 @@ def computing(trace: Trace) -> list[int]:
 
 def printed(trace: Trace) -> float:
     """Return the time that the original prints: the latest start of a rank's last timed operation."""
-    latest = 0
-    for program in trace.programs:
-        starts = (e.start for e in reversed(program.events) if e.op in TIMED and e.start is not None)
-        latest = max(latest, next(starts, 0))
-    return units(latest)
+    starts = ([e.start for e in p.events if e.op in TIMED and e.start is not None] for p in trace.programs)
+    return units(max((mine[-1] for mine in starts if mine), default=0))
 
 
 def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:
@@ -102,27 +100,17 @@ def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) 
 
     `names` say what each value of its lifetimes counts as, where that is not its kind.
     """
-    lives = trace.lifetimes()[rank]
-    kinds = ["" if value is None else value.kind for value in lives.values]
-    named = kinds if names is None else [name or kind for name, kind in zip(names, kinds, strict=True)]
-    levels = _levels(trace, rank, named)
+    named: dict[str, list[int]] = defaultdict(list)
+    for number, value in enumerate(trace.lifetimes()[rank].values):
+        name = None if names is None else names[number]
+        named[name or ("" if value is None else value.kind)].append(number)
+    levels = [(name, *_level(trace, rank, numbers)) for name, numbers in named.items()]
+    levels.sort(key=itemgetter(1))
     return [
-        Sample(index, event.start, {name: level[index] for name, (first, level) in levels.items() if first <= index})
+        Sample(index, event.start, {name: level[index] for name, first, level in levels if first <= index})
         for index, event in enumerate(trace.programs[rank].events)
         if event.start is not None and event.op in TIMED
     ]
-
-
-def _levels(trace: Trace, rank: int, names: Sequence[str]) -> dict[str, tuple[int, list[Elements]]]:
-    """Return for each name the event at which values of it are first alive, the earliest first, and how much is alive
-    at each event."""
-    named: dict[str, list[int]] = defaultdict(list)
-    for number, name in enumerate(names):
-        named[name].append(number)
-    levels = {name: _level(trace, rank, numbers) for name, numbers in named.items()}
-    over = len(trace.programs[rank].events)
-    ever = sorted((name for name, (first, _) in levels.items() if first <= over), key=lambda name: levels[name][0])
-    return {name: levels[name] for name in ever}
 
 
 def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[Elements]]:
@@ -218,15 +206,12 @@ def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
 
 def bubbles(trace: Trace) -> Bubbles:
     """Return both bubble rates, from 0 (always computing) to 1."""
-    busy, longest = 0, 0
+    busy, longest = sum(computing(trace)), 0
     for program in trace.programs:
         compute = [e for e in program.events if e.op in COMPUTE and e.length and e.start is not None]
-        busy += sum(e.length for e in compute)
         if compute:
             longest = max(longest, max(e.end or 0 for e in compute) - min(e.start or 0 for e in compute))
-    total = makespan(trace)
-    ranks = trace.ranks
-    return Bubbles(1 - busy / (total * ranks) if total else 0.0, 1 - busy / (longest * ranks) if longest else 0.0)
+    return Bubbles(*(1 - busy / (time * trace.ranks) if time else 0.0 for time in (makespan(trace), longest)))
 
 
 @kept
@@ -247,19 +232,19 @@ def most_sent(trace: Trace) -> float:
 def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
     """Return the same by operation."""
     found: list[dict[str, tuple[Fraction, int]]] = [{} for _ in range(trace.ranks)]
-
-    def add(rank: int, op: str, elements: Elements, count: int) -> None:
-        before, already = found[rank].get(op, (Fraction(0), 0))
-        found[rank][op] = before + elements, already + count
-
-    for program in trace.programs:
-        for event in program.events:
-            if event.op == "pass_to" and event.start is not None:
-                add(program.rank, event.op, total_elements(program.values_of(event.inputs)), 1)
+    each: list[tuple[int, str, Elements, int]] = [
+        (program.rank, event.op, total_elements(program.values_of(event.inputs)), 1)
+        for program in trace.programs
+        for event in program.events
+        if event.op == "pass_to" and event.start is not None
+    ]
     for members in meetings(trace):
         row, brought, root = brought_to(trace, members)
-        for (rank, _), elements in zip(members, row.sent(brought, root), strict=True):
-            add(rank, row.name, elements, row.messages(len(members)))
+        sent = zip(members, row.sent(brought, root), strict=True)
+        each += ((rank, row.name, elements, row.messages(len(members))) for (rank, _), elements in sent)
+    for rank, op, elements, count in each:
+        before, already = found[rank].get(op, (Fraction(0), 0))
+        found[rank][op] = before + elements, already + count
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from lib.analysis.figures import Peak, peak
@@ -24,10 +24,7 @@ from lib.values.values import Activation, ActivationGrad, Elements, OptState, Va
 
 PLACES: Final = ("a local variable", *STORES, "a communication under way", "handed in as final", "at rest")
 """Where a value can be. The middle ones are the stores; all others are outside of them."""
-_LOCAL: Final = 0
-_UNDER_WAY: Final = len(STORES) + 1
-_FINAL: Final = _UNDER_WAY + 1
-_REST: Final = _FINAL + 1
+_LOCAL, _UNDER_WAY, _FINAL, _REST = 0, *range(len(STORES) + 1, len(PLACES))
 
 
 class Lifetime(NamedTuple):
@@ -59,14 +56,11 @@ def guests(program: Program) -> set[int]:
     found: set[int] = set()
     for event in program.events:
         if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
-            made = (number for number in event.outputs if isinstance(program.values[number], Weight))
-            found.update(number for number in made if number not in final)
+            found.update(number for number in event.outputs if isinstance(program.values[number], Weight))
+            found -= final
     held = held_at(stays(program), len(program.events)) if found else ()
-    for number in sorted(found):
-        value = program.values[number]
-        if number in held and value is not None and value.updates > 0:
-            found.remove(number)
-    return found
+    values = ((number, program.values[number]) for number in found)
+    return {number for number, value in values if number not in held or value is None or not value.updates}
 
 
 def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
@@ -168,17 +162,6 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
         if passage.source == peak.rank and passage.sent < index <= in_flight(trace, passage)
         for number in events[passage.sent].inputs
     }
-    idle = "idle" if whole and trace.error is None else "unknown"
-
-    def used(number: int) -> Event | None:
-        """The last event that uses a value; for a wait, the communication that it waits for."""
-        last = uses.last[number] if number < len(uses.last) else -1
-        if last >= len(events):
-            return next((event for event in reversed(events) if number in event.inputs), None)
-        if last < 0:
-            return None
-        return events[events[last].arg[0]] if events[last].op == "wait" else events[last]
-
     found: list[Holding] = []
     for number in lives.alive(index, held):
         value, maker = lives.values[number], lives.maker[number]
@@ -192,11 +175,17 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
             state = "kept"
         elif uses.last[number] >= index:
             state = "needed"
+        elif number in sent and not stored:
+            state = "sent"
         else:
-            state = "sent" if number in sent and not stored else idle
-        made = events[maker] if maker >= 0 else None
+            state = "idle" if whole and trace.error is None else "unknown"
+        last, used = uses.last[number] if number < len(uses.last) else -1, None
+        if last >= len(events):
+            used = next((event for event in reversed(events) if number in event.inputs), None)
+        elif last >= 0:  # of a wait it is the communication that it waits for
+            used = events[events[last].arg[0]] if events[last].op == "wait" else events[last]
         hidden = not stored and number not in events[index].inputs
-        found.append(Holding(value, made, used(number), state, hidden))
+        found.append(Holding(value, events[maker] if maker >= 0 else None, used, state, hidden))
     return tuple(found)
 
 
@@ -239,38 +228,27 @@ class Row(NamedTuple):
 def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
     """Return the table of what is alive: rows of values that are alike, those first that nobody needed, then the
     largest."""
-    alike: dict[tuple[object, ...], list[Holding]] = {}
+    alike: dict[tuple[object, ...], list[Holding]] = defaultdict(list)
     for holding in found:
         made, used = holding.made, holding.used
         lines = made and (made.op, trace.place(made)), used and (used.op, trace.place(used))
-        alike.setdefault((holding.value.kind, *lines, holding.state, holding.hidden), []).append(holding)
-    table = [_row(trace, group) for group in alike.values()]
-    there: dict[Place | None, Elements] = defaultdict(int)
-    for row in table:
-        there[row.place] += row.elements
+        alike[holding.value.kind, *lines, holding.state, holding.hidden].append(holding)
+    table, there = list[Row](), defaultdict[Place | None, Elements](int)
+    for group in alike.values():
+        one, idle, elements = group[0], group[0].state == "idle", sum((holding.elements for holding in group), 0)
+        made = "not made on this rank" if one.made is None else f"made by {_call(trace, one.made)}"
+        cause = (one.used or one.made) if idle else None
+        place = None if cause is None else trace.place(cause)
+        table.append(Row(one.value.kind, elements, _what(group), made, _fate(trace, one), idle, place))
+        there[place] += elements
     # Rows with one place to delete them at stand together, so that it need be said only once.
     table.sort(key=lambda row: (not row.idle, -there[row.place] if row.idle else 0, row.place or (), -row.elements))
-    return [
-        row._replace(advice=_advice(row.place)) if row.idle and (row.idle, row.place) != following else row
-        for row, following in zip(table, [*((row.idle, row.place) for row in table[1:]), None], strict=False)
-    ]
-
-
-def _advice(place: Place | None) -> str:
-    """Return what to do about values whose last use is on a line."""
-    before = "could have been deleted before"
-    return before if place is None else f"{before}: del it after {place.file}, line {place.line}: {place.text}"
-
-
-def _row(trace: Trace, group: list[Holding]) -> Row:
-    one = group[0]
-    made = "not made on this rank" if one.made is None else f"made by {_call(trace, one.made)}"
-    place = None
-    if one.state == "idle":
-        cause = one.used or one.made
-        place = None if cause is None else trace.place(cause)
-    elements = sum((holding.elements for holding in group), 0)
-    return Row(one.value.kind, elements, _what(group), made, _fate(trace, group), one.state == "idle", place)
+    for number, (row, after) in enumerate(zip_longest(table, table[1:])):
+        if row.idle and (after is None or (after.idle, after.place) != (True, row.place)):
+            place = row.place
+            where = "" if place is None else f": del it after {place.file}, line {place.line}: {place.text}"
+            table[number] = row._replace(advice=f"could have been deleted before{where}")
+    return table
 
 
 def _what(group: list[Holding]) -> str:
@@ -304,16 +282,13 @@ FATES: Final = {
 """What is said of values of a state. Of those that are needed, or idle, it is said by whom."""
 
 
-def _fate(trace: Trace, group: list[Holding]) -> str:
-    one = group[0]
+def _fate(trace: Trace, one: Holding) -> str:
     if one.state in FATES:
         return FATES[one.state]
     if one.state == "needed":
         local = ", outside the stores" if one.hidden else ""
         return f"still needed by {title(one.used.op)}{local}" if one.used is not None else "still needed"
-    if one.used is None:
-        return "never used"
-    return f"last used by {_call(trace, one.used)}"
+    return "never used" if one.used is None else f"last used by {_call(trace, one.used)}"
 
 
 def _call(trace: Trace, event: Event) -> str:

@@ -16,7 +16,6 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from lib.errors.wording import exact, numbered
-from lib.values.collectives import COLLECTIVES
 from lib.values.dims import joined
 from lib.values.operations import COMMUNICATION, OPERATIONS
 
@@ -117,7 +116,8 @@ class Recording:
 
     def passes(self, rank: int) -> list[str]:
         """Return the words of what a rank computes, one after the other; the parts of a pair each on its own."""
-        return [word for span in self.by_rank[rank] if span.op not in COMMUNICATION for word in _parts(span.word)]
+        words = (_PAIR.sub(r"\1;\2", span.word) for span in self.by_rank[rank] if span.op not in COMMUNICATION)
+        return [part for word in words for part in word.split(";") if part]
 
     @property
     def forward(self) -> float | None:
@@ -146,28 +146,13 @@ class Recording:
         return 1 - sum(self.busy) / (self.end * self.ranks) if self.end and self.ranks else 0.0
 
 
-def _parts(word: str) -> Sequence[str]:
-    pair = _PAIR.fullmatch(word)
-    return pair.groups() if pair is not None else (word,) if word else ()
-
-
 def departures(expected: Recording, found: Recording) -> list[Departure]:
     """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
         sides = zip_longest(*(one.passes(rank) if rank < one.ranks else [] for one in (expected, found)))
-        apart = (Departure(rank, position, a, b) for position, (a, b) in enumerate(sides) if a != b)
-        every += islice(apart, 1)
+        every += islice((Departure(rank, place, a, b) for place, (a, b) in enumerate(sides) if a != b), 1)
     return every
-
-
-def known(op: str) -> bool:
-    """Tell whether one of our tables has an operation of this name."""
-    return op in OPERATIONS or op in COLLECTIVES
-
-
-MOST: Final = 6
-"""Ranks of which it is said where they depart."""
 
 
 def figures(one: Recording) -> str:
@@ -180,24 +165,18 @@ def figures(one: Recording) -> str:
 def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
     """Yield where orders differ, and what is to be known of where recordings come from."""
     for one in found:
-        yield from _compared(expected, one)
+        if not (expected.has_order and one.has_order):
+            if expected.has_order or one.has_order:
+                silent = one if expected.has_order else expected
+                yield f"The ranges of {silent.name} are not named, so its order is not compared."
+        elif gaps := departures(expected, one):
+            ranks = numbered("rank", (gap.rank for gap in gaps))
+            yield f"{one.name} departs from the order of {expected.name} on {ranks}:"
+            yield from (gap.words(expected.name, one.name) for gap in gaps[:6])
+        else:
+            yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for one in (expected, *found):
         for note in one.notes:
             notes[note].append(one.name)
     yield from (note if len(names) > len(found) else f"{', '.join(names)}: {note}" for note, names in notes.items())
-
-
-def _compared(expected: Recording, one: Recording) -> Iterator[str]:
-    """Yield where the ranks of one depart from what was expected of them, if orders are known."""
-    if not (expected.has_order and one.has_order):
-        if expected.has_order or one.has_order:
-            silent = one if expected.has_order else expected
-            yield f"The ranges of {silent.name} are not named, so its order is not compared."
-        return
-    gaps = departures(expected, one)
-    if not gaps:
-        yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
-        return
-    yield f"{one.name} departs from the order of {expected.name} on {numbered('rank', (gap.rank for gap in gaps))}:"
-    yield from (gap.words(expected.name, one.name) for gap in gaps[:MOST])

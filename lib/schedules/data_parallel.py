@@ -37,30 +37,24 @@ def checkpointed(k: int, *, whole: bool = False) -> Callable[[Model], None]:
     """Keep only the inputs of k segments; backward runs each again, from the last (Chen et al. 2016, arXiv 1604.06174):
     `whole`, or without its last layer, whose output nothing needs. On one device, all batches together."""
 
-    def through(model: Model, layers: range) -> None:
-        for layer in layers:
-            forward(model, layer)
-
-    def back(model: Model, layers: range) -> None:
-        for layer in reversed(layers):
-            model.grad_weights[layer] = backward(model, layer)
-            step(model, layer)
-
     def run(model: Model) -> None:
         load(model)
         model.activations[0] = model.get_activation(range(model.BATCHES))
-        *before, last = segments(model.LAYERS, k)
-        for segment in before:
-            through(model, segment)
-            for layer in segment[1:]:
+        every = segments(model.LAYERS, k)
+        for segment in every:
+            for layer in segment:
+                forward(model, layer)
+            for layer in segment[1:] if segment != every[-1] else ():
                 del model.activations[layer]
-        through(model, last)
         loss(model)
-        back(model, last)
-        for segment in reversed(before):
-            through(model, segment if whole else segment[:-1])
-            model.activations.pop(segment[-1] + 1, None)
-            back(model, segment)
+        for segment in reversed(every):
+            if segment != every[-1]:
+                for layer in segment if whole else segment[:-1]:
+                    forward(model, layer)
+                model.activations.pop(segment[-1] + 1, None)
+            for layer in reversed(segment):
+                model.grad_weights[layer] = backward(model, layer)
+                step(model, layer)
 
     return run
 

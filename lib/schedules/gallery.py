@@ -19,7 +19,7 @@ from fractions import Fraction
 from itertools import product
 from math import inf
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from lib.analysis.bounds.optima import best_orders
 from lib.cluster.costs import as_written
@@ -36,13 +36,8 @@ from lib.schedules.pipelines.timing import EVEN, Passes, Timed, time_order
 # -- the gallery ------------------------------------------------------------------------------------------------------
 
 
-class Sliders(NamedTuple):
-    """The places of the four sliders. `ahead` None: everything. `late` None: the backward is not split."""
-
-    chunks: int
-    group: int
-    ahead: int | None
-    late: int | None
+Sliders = tuple[int, int, int | None, int | None]
+"""The places of the four sliders. `ahead` None: everything. `late` None: the backward is not split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +92,7 @@ class Gallery:
     batches: int
     costs: Passes
     messages: Messages
-    positions: dict[str, list[int | None]]
+    positions: dict[str, list[Any]]
     """What each slider can be set to."""
     pieces: tuple[Piece, ...]
 
@@ -158,6 +153,8 @@ def _title(name: str | None) -> str:
 
 TIMES: Final = ("forward", "input_half", "weight_half", "overhead", "message", "latency")
 """The costs of a setting: of its passes, and others."""
+AHEAD: Final = (0, 1, 2, 3, None)
+LATE: Final = (None, 0, 1, 2)
 MOST: Final = 1024
 """Ranks times microbatches of a gallery, at most: some two hundred orders are made and timed."""
 
@@ -191,12 +188,8 @@ def gallery(
         raise ValueError(f"chunks= are numbers of stages a rank, such as (1, 2); got {chunks!r}")
     costs = Passes(forward, input_half, weight_half, message)
     _require(messages, costs._asdict())
-    positions: dict[str, list[int | None]] = {
-        "chunks": [*chunks],
-        "group": [*sorted({max(1, ranks // 2), min(ranks, batches), batches})],
-        "ahead": [0, 1, 2, 3, None],
-        "late": [None, 0, 1, 2],
-    }
+    groups = sorted({max(1, ranks // 2), min(ranks, batches), batches})
+    positions: dict[str, list[Any]] = {"chunks": [*chunks], "group": groups, "ahead": [*AHEAD], "late": [*LATE]}
 
     def piece(order: Order, chunks: int, name: str | None, sliders: Sequence[Sliders] = ()) -> Piece:
         times: dict[str, Any] = costs._asdict() | {name: Fraction(costs._asdict()[name]) / chunks for name in TIMES[:3]}
@@ -211,10 +204,10 @@ def gallery(
         for each in [one for one in chunks if one > 1] if "chunks" in row.takes else [row.chunks]:
             names.setdefault(row.order(ranks, batches, chunks=each), row.name)
     at: dict[Order, list[Sliders]] = {}
-    for each, group, ahead, late in product(*positions.values()):
-        sliders = Sliders(each or 1, group or batches, ahead, late)
-        at.setdefault(in_turn(ranks, batches, **sliders._asdict()), []).append(sliders)
-    pieces = [piece(order, found[0].chunks, names.get(order), found) for order, found in at.items()]
+    for sliders in product(chunks, groups, AHEAD, LATE):
+        each, group, ahead, late = sliders
+        at.setdefault(in_turn(ranks, batches, chunks=each, group=group, ahead=ahead, late=late), []).append(sliders)
+    pieces = [piece(order, found[0][0], names.get(order), found) for order, found in at.items()]
     pieces += [piece(order, SCHEDULES[name].chunks, name) for order, name in names.items() if order not in at]
     for title, mine in (own or {}).items():
         if not isinstance(mine, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]

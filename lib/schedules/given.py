@@ -177,15 +177,17 @@ class _Nothing:
         yield
 
 
-def summed(low: int, high: int, gradient: Any, edges: Sequence[Block], arrived: Sequence[Any]) -> Any:
+def summed(
+    low: int, high: int, gradient: Any, edges: Sequence[Block], arrived: Sequence[Any], dim: str = "rows"
+) -> Any:
     """Return the gradient of the rows from low to high: the halo is cut off, and what has arrived is added at the
-    edges. Where few rows are left, edges may overlap."""
+    edges, along a dim. Where few rows are left, edges may overlap."""
     ends = sorted({low, high, *(end for edge in edges for end in edge)})
-    pieces = [gradient.cut("rows", low, low)] if low == high else []
+    pieces = [gradient.cut(dim, low, low)] if low == high else []
     for first, after in pairwise(ends):
-        piece = gradient.cut("rows", first, after)
+        piece = gradient.cut(dim, first, after)
         for edge, more in zip(edges, arrived, strict=True):
-            if edge[0] <= first and after <= edge[1]:
-                piece = piece + more.cut("rows", first, after)
+            if edge[0] <= first and after <= edge[1] and piece.place.open:  # else no output needs any of it
+                piece = piece + more.cut(dim, first, after)
         pieces.append(piece)
     return joined(pieces)

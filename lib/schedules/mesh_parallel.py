@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lib.errors.wording import numbered
-from lib.schedules.given import by_chunk
+from lib.schedules.given import by_chunk, summed
 from lib.schedules.steps import forward, loss, step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
@@ -98,11 +98,10 @@ class Edges(NamedTuple):
         takes, works_on = list[Ends](), list[Ends]()
         for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
             if first < after:
-                needs = stencil.needs(first), stencil.needs(after - 1)
-                takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
-            else:
-                takes.append((low, high))
-            works_on.append(takes[-1] if first < after else (low, low))
+                low = min(low, max(stencil.needs(first)[0], 0))
+                high = max(high, min(stencil.needs(after - 1)[-1] + 1, stencil.rows))
+            takes.append((low, high))
+            works_on.append((low, high if first < after else low))
         return cls(stencil.outputs, own, takes, works_on)
 
     def beside(self, place: int) -> list[int]:
@@ -118,17 +117,15 @@ class Edges(NamedTuple):
             here = RunSet.span(*self.own[place])
             lent = [RunSet.span(*self.lent(one, place)) for one in self.beside(place)]
             missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
-            why = ""
             if here and self.works_on[place] == (low, low):
-                why = (
-                    f"none of its {self.outputs} outputs along {role} belongs to place {place}, which has "
-                    f"{numbered(DIMS[role].noun, here)}: no kernel has its middle there"
-                )
+                why = f"none of its {self.outputs} outputs along {role} belongs to place {place}, which has "
+                why += f"{numbered(DIMS[role].noun, here)}: no kernel has its middle there"
             elif here and missing:
                 rows = numbered(DIMS[role].noun, missing)
                 why = f"the part at place {place} along {role} needs {rows}, which those beside it do not have"
-            if why:
-                raise ValueError(f"layer {layer}: {why}. Cut the grid into fewer parts, or more evenly")
+            else:
+                continue
+            raise ValueError(f"layer {layer}: {why}. Cut the grid into fewer parts, or more evenly")
 
     def lent(self, owner: int, borrower: int) -> Ends:
         """Return which of its own rows one place lends another."""
@@ -216,13 +213,13 @@ class _Grid:
         self.edges: dict[int, dict[str, Edges]] = {}
         for layer, kind in enumerate(shape.kinds):
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
-            stencils = self._stencils(kind)
-            if stencils:
+            after = before
+            if stencils := self._stencils(kind):
                 found = {role: Edges.of(stencils[role], before[role]) for role in self.axes}
                 self.edges[layer] = {role: edges for role, edges in found.items() if edges.works_on != edges.own}
                 for role, edges in self.edges[layer].items() if exchange == "halo" else ():
                     edges.must_do(layer, role)
-            after = {role: _outputs(stencils[role], ends) if stencils else ends for role, ends in before.items()}
+                after = {role: _outputs(stencils[role], ends) for role, ends in before.items()}
             if isinstance(kind, Mean | Moments):  # of what is of the whole grid all ranks have all
                 if self.axes and prod(sum(low < high for low, high in ends) for ends in before.values()) == 1:
                     raise ValueError(
@@ -252,9 +249,8 @@ class _Grid:
     def owed(self, layer: int, data: str) -> list[str]:
         """Return the axes along which others have a part of the gradient of a weight: of what is of the whole grid,
         none."""
-        return [
-            axis for axis in self.coord if axis == data or (axis in self.axes and len({*self.own[layer + 1][axis]}) > 1)
-        ]
+        own = self.own[layer + 1]
+        return [axis for axis in self.coord if axis == data or (axis in own and len({*own[axis]}) > 1)]
 
     async def summed(self, value: Any, sums: Sequence[Sum], layer: int) -> Any:
         """Return a value that is of the whole grid, with what all ranks of the domain have of it."""
@@ -282,22 +278,21 @@ class _Grid:
                 grad = self.cut(grad, {role: edges.own})
                 continue
             due = await self._exchange(grad, layer, role, lambda place, one, edges=edges: edges.lent(one, place))
-            grad = _added(grad, role, edges.own[self.coord[role]], due)
+            rows = [more.place.named[role].pieces.runs[0] for more in due]
+            grad = summed(*edges.own[self.coord[role]], grad, rows, due, role)
         return grad
 
     async def _exchange(self, value: Any, layer: int, role: str, ends: Callable[[int, int], Ends]) -> list[Any]:
         """Return what others along a dim have for this rank, which sends them what `ends` says of its place and of
         theirs."""
-        group, edges, place = self.model.group(role), self.edges[layer][role], self.coord[role]
+        group, edges, place, got = self.model.group(role), self.edges[layer][role], self.coord[role], list[Any]()
+        low = edges.own[place][0]
         if self.exchange == "alltoall":
-            own = value.cut(role, edges.own[place][0], edges.own[place][0])
-            sent = [value.cut(role, *ends(place, one)) if one != place else own for one in range(len(group))]
-            got = await self.model.alltoall(sent, layer, group)
+            blocks = (ends(place, one) if one != place else (low, low) for one in range(len(group)))
+            got = await self.model.alltoall([value.cut(role, *block) for block in blocks], layer, group)
         elif beside := edges.beside(place):
             members = [rank for rank, (low, high) in zip(group, edges.own, strict=True) if low < high]
             got = await self.model.halo([value.cut(role, *ends(place, one)) for one in beside], layer, members)
-        else:
-            got = []
         return [one for one in got if one.place.named[role].pieces]
 
 
@@ -315,17 +310,3 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
     every = range(stencil.outputs)
     low, high = ([bisect_left(every, both[end], key=stencil.centre) for both in own] for end in (0, 1))
     return [*zip(low, high, strict=True)]
-
-
-def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:
-    """Return its own part of a gradient and what has come for some of it: of few rows both neighbours may have some."""
-    rows = [(*more.place.named[role].pieces.runs[0], more) for more in due]
-    ends = sorted({*own, *[end for low, high, _ in rows for end in (low, high)]})
-    total = None
-    for first, after in pairwise(ends) if len(ends) > 1 else [own]:
-        part = grad.cut(role, first, after)
-        for low, high, more in rows:
-            if low <= first and after <= high and part.place.open:  # else no output needs any of it
-                part = part + more.cut(role, first, after)
-        total = part if total is None else total.combine(part)
-    return total

@@ -78,17 +78,15 @@ def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:
             brought = model.forward(0, model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS))
         else:
             brought = model.fake_grad(0, [model.rank])
-        run = cast("Callable[[Any, int], Any]", getattr(model, name))
+        run = cast("Callable[..., Any]", getattr(model, name))
         if row.bucket:
-            bucket = [model.fake_grad(layer, [model.rank]) for layer in range(model.LAYERS)]
-            store.update((("gets", layer), value) for layer, value in enumerate(await model.allreduce_bucket(bucket)))
+            got = await run([model.fake_grad(layer, [model.rank]) for layer in range(model.LAYERS)])
+        elif row.many:
+            got = await run([brought.shard(n, model.RANKS) for n in range(row.takes(model.rank, model.RANKS))], 0)
+        else:
+            store["brings"] = brought
+            store["gets"] = await run(brought, 0)
             return
-        if row.many:
-            count = row.takes(model.rank, model.RANKS)
-            parts = await run([brought.shard(part, model.RANKS) for part in range(count)], 0)
-            store.update((("gets", part), value) for part, value in enumerate(parts))
-            return
-        store["brings"] = brought
-        store["gets"] = await run(brought, 0)
+        store.update((("gets", part), value) for part, value in enumerate(got))
 
     return alone

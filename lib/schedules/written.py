@@ -49,7 +49,6 @@ Places = Callable[[list[float], list[float]], Any]
 Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
-PLACES_TAKE: Final = ("layers", "ranks")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
     "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
@@ -226,32 +225,27 @@ class Written(Asked):
 
     def _program(self, model: Model) -> Program:
         share = share_of(model)
-        order = self._ask(len(share.pipeline), model.BATCHES // len(share.replicas), model.dist.budget)
-        if model.dist.puzzle is not None and (world := PUZZLES[model.dist.puzzle].messages) is not None:
-            self._require_world(world, order)
-        return program_of(order, messages=self._messages, by_words=True)
-
-    def _require_world(self, world: str, order: Order) -> None:
-        """PuzzleError where messages travel otherwise than the puzzle says: its goals are for that world."""
-        if self._messages != world:
+        order = self.order(len(share.pipeline), model.BATCHES // len(share.replicas), model.dist.budget)
+        # Where messages travel otherwise than a puzzle says, its goals are for another world.
+        world = None if model.dist.puzzle is None else PUZZLES[model.dist.puzzle].messages
+        if world not in (None, self._messages):
             raise self._wrong(
                 f"in this puzzle messages are {world}, and here they are {self._messages}",
                 expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
                 fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
             )
-        by_hand = [action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys()]
-        if by_hand:
+        by_hand = (action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys())
+        if world is not None and (first := next(by_hand, None)) is not None:
             raise self._wrong(
-                f"{by_hand[0]}: this order says its messages itself",
+                f"{first}: this order says its messages itself",
                 expected=f"passes alone: in this puzzle messages are {world}, and they are put in",
                 fix="leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there",
             )
+        return program_of(order, messages=self._messages, by_words=True)
 
-    def order(self, ranks: int, batches: int) -> Order:
-        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline."""
-        return self._ask(ranks, batches, BUDGET)
-
-    def _ask(self, ranks: int, batches: int, most: int) -> Order:
+    def order(self, ranks: int, batches: int, most: int = BUDGET) -> Order:
+        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline, or a rank has more
+        than `most` actions."""
         lists: list[Any] = []
         words: list[list[Any]] = []
         fix = "an order needs no model: it says which actions, and the simulator does them"
@@ -291,13 +285,12 @@ class Written(Asked):
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
+            none = "end the function with `return` and the list"
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 rank=rank,
                 expected=f"the list of what this rank does, one after the other: {WORDS}",
-                fix="end the function with `return` and the list"
-                if said is None
-                else "return a list: its order is the order in which the rank does it",
+                fix=none if said is None else "return a list: its order is the order in which the rank does it",
             )
         every = cast("Iterable[Any]", said)
         words = self._caught(lambda: list(islice(every, most + 1)), rank)  # it may be a generator
@@ -366,7 +359,7 @@ class Placed(Asked):
         """Return for each stage its rank and how many layers it has, as the function says. PuzzleError where they do
         not make the model."""
         fix = "it needs no model: it says how many layers each stage has"
-        said = self._say("its stages", PLACES_TAKE, fix, ([*layers], [*ranks]))
+        said = self._say("its stages", ("layers", "ranks"), fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
@@ -377,15 +370,15 @@ class Placed(Asked):
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
-                thing = cast("object", one)
-                span = thing if isinstance(thing, range) else None
-                raise self._wrong(
-                    f"stage {number} is {described(thing, describe) if span is None else span}",
-                    expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
-                    fix="return how many layers each stage has, a number: not which layers, and not their weights"
-                    if span is None
-                    else f"say how many layers the stage has: {len(span)}, and not which",
+                shown, fix = (
+                    described(cast("object", one), describe),
+                    "return how many layers each stage has, a number: ",
                 )
+                fix += "not which layers, and not their weights"
+                if isinstance(one, range):
+                    shown, fix = str(one), f"say how many layers the stage has: {len(one)}, and not which"
+                expected = "a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)"
+                raise self._wrong(f"stage {number} is {shown}", expected=expected, fix=fix)
             found.append((pair[0], pair[1]))
         self._require_whole(found, len(told), layers, len(ranks))
         return found
@@ -404,10 +397,8 @@ class Placed(Asked):
                 fix = "of each stage, the first too, give where the next one begins, minus where it begins itself"
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
             what = "these stages do not lie on all ranks, one on each"
-            expected, got = (
-                f"each of the ranks 0 to {ranks - 1} once",
-                f"the ranks {', '.join(str(r) for r, _ in found)}",
-            )
+            expected = f"each of the ranks 0 to {ranks - 1} once"
+            got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
             fix = "the first number of each pair is a rank, the second its number of layers"
         elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
             what = f"{counts} are the layers at which stages begin, not how many each has"
@@ -463,9 +454,8 @@ def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
 
 
 def _is_list_of_words(thing: Any) -> bool:
-    if not isinstance(thing, list | tuple) or isinstance(thing, Action):
-        return False
-    return all(isinstance(part, str) and len(part) > 1 for part in cast("Sequence[object]", thing))
+    several = isinstance(thing, list | tuple) and not isinstance(thing, Action)
+    return several and all(isinstance(part, str) and len(part) > 1 for part in cast("Sequence[object]", thing))
 
 
 MEANT: Final = (

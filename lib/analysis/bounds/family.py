@@ -11,14 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, these
-from lib.puzzles.goals import Size, Sized
-from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.goals import Size
 from lib.trace.event import Event, Program
-from lib.trace.lifetimes import Lifetimes
+from lib.trace.lifetimes import Lifetimes, stays
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
@@ -30,14 +29,6 @@ from lib.values.values import Activation, ActivationGrad, OptState, Value, Weigh
 
 PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
 """Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
-
-
-class Schedules(Sized, Protocol):
-    """A kind of schedule of one size that a lower bound speaks of."""
-
-    @property
-    def described(self) -> tuple[Layer, ...]: ...
-    def differences(self, run: Trace) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +75,6 @@ class Family:
         return self.batches // self.replicas
 
     @property
-    def adds_up(self) -> bool:
-        """Tell whether a rank has to keep gradients from batch to batch, and shares its layers with others."""
-        return self.replicas > 1 and self.mine > 1 and self.grouping != "all"
-
-    @property
     def share(self) -> Fraction:
         """The part of each weight that a rank holds."""
         return Fraction(self.copies, self.replicas) if self.sharded else Fraction(1)
@@ -130,11 +116,6 @@ class SharedWork:
     batches: int
     described: tuple[Layer, ...] = USUAL
 
-    @classmethod
-    def of(cls, record: Puzzle) -> SharedWork:
-        """Return those of a puzzle, at the size of its record."""
-        return cls(*record.size, record.described(record.layers))
-
     @property
     def shape(self) -> Shape:
         """The layers, with what they cost."""
@@ -172,11 +153,6 @@ class WholeLayers:
     batches: int
     described: tuple[Layer, ...] = USUAL
 
-    @classmethod
-    def of(cls, record: Puzzle) -> WholeLayers:
-        """Return those of a puzzle, at the size of its record."""
-        return cls(*record.size)
-
     @property
     def each(self) -> int:
         """Layers of a rank."""
@@ -203,7 +179,7 @@ class WholeLayers:
             yield "the backward of layer 0 leaves out input halves"
 
 
-def excuse(run: Trace, family: Schedules) -> str | None:
+def excuse(run: Trace, family: Family | SharedWork | WholeLayers) -> str | None:
     """Return the first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
     if Size.of(run) != Size.of(family):
         return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
@@ -351,14 +327,15 @@ class _Otherwise:
     def message(self, program: Program, event: Event) -> Iterator[str]:
         """Tell whether a message is one activation (or gradient) on its way to the next stage, for the first time, or
         goes to a rank of the same stage."""
-        family, rank, target = self.family, program.rank, event.peer
-        values = program.values_of(event.inputs)
+        family, rank, target, values = self.family, program.rank, event.peer, program.values_of(event.inputs)
+        # A rank keeps gradients from batch to batch, and shares its layers with others.
+        adds_up = family.replicas > 1 and family.mine > 1 and family.grouping != "all"
         for value in values:
             what = definite(describe(value))
             if not isinstance(value, Activation | ActivationGrad):
                 if target is None or not self.place[rank] == self.place[target] == family.stage(value.layer):
                     yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
-                if (family.lends and isinstance(value, OptState)) or (family.adds_up and isinstance(value, WeightGrad)):
+                if (family.lends and isinstance(value, OptState)) or (adds_up and isinstance(value, WeightGrad)):
                     yield f"rank {rank} sends {what} in a message"
                 continue
             if len(values) > 1:
@@ -386,32 +363,13 @@ def _stays(
     What is loaded late was there before (see `memory`); what is given away and comes back was not there in between.
     """
     first = next(i for i, event in enumerate(program.events) if event.op == "forward")
-    known = {
-        number: value
-        for number, value in enumerate(program.values)
-        if isinstance(value, kind) and value.layer == layer and value.step == 0
-    }
-    changes: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number in known:
-        born, last = lives.born[number], lives.last[number]
-        if born < last:
-            changes[born + 1].append((number, 1))
-            changes[last + 1].append((number, -1))
-    for position, _, number, change in program.moves:
-        if number in known:
-            changes[position].append((number, change))
-    count: dict[int, int] = defaultdict(int)
-    enough, stale = False, True
-    for index in range(update + 1):
-        for number, change in changes.get(index, ()):
-            count[number] += change
-            stale = True
-        if index >= first and program.events[index].op in TIMED:
-            if stale:
-                enough, stale = _part(known[n] for n, c in count.items() if c > 0) >= share, False
-            if not enough:
-                return False
-    return True
+    initial = {n: v for n, v in enumerate(program.values) if isinstance(v, kind) and v.layer == layer and v.step == 0}
+    held = stays(program)
+    spans = [(n, begin, end) for n in initial for begin, end in held.get(n, ())]
+    spans += [(n, lives.born[n] + 1, lives.last[n] + 1) for n in initial]
+    sampled = (index for index in range(first, update + 1) if program.events[index].op in TIMED)
+    alive = {frozenset(number for number, begin, end in spans if begin <= index < end) for index in sampled}
+    return all(_part(initial[number] for number in numbers) >= share for numbers in alive)
 
 
 def _part(values: Iterable[Value]) -> Fraction:

@@ -127,7 +127,7 @@ def work_bound(record: Puzzle) -> Bound | None:
     premise = record.bound
     if premise is None or not (premise.work or premise.whole):
         return None
-    work = (SharedWork if premise.work else WholeLayers).of(record)
+    work = (SharedWork if premise.work else WholeLayers)(*record.size, record.described(record.layers))
     least = work_time(work, record.costs, premise.reached)
     return Bound(record.id, work.premise, least, NOTHING, NOTHING, work, costs=record.costs)
 
@@ -185,7 +185,11 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         sent_on = float(costs.least(family.layer.weight * family.state_share, outside=True))
         parts.append(Part(sent_on, "telling the other copies what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
-    proof = _time_proof(family, updates >= told) + (_solved_time(family) if costs == UNIT else "")
+    proof = _time_proof(family, updates >= told)
+    quick, awaited = solved(family, "fastest"), solved(family, "fastest", overlap=False)
+    if costs == UNIT and quick is not None and awaited is not None:
+        least = f"If every message is awaited at once, no schedule ends before {awaited.end_bound:g}"
+        proof += f" The solver agrees. {quick.proof}. {least}."
     return _limit(parts, kind, reached, proof)
 
 
@@ -215,14 +219,6 @@ def _time_proof(family: Family, working: bool) -> str:
     start = "No rank can begin before the first layer is gathered. " if family.share < 1 else ""
     tail += "; and what it updates last still has to get to the other copies" if family.lends else ""
     return f"{start}A rank has to take its batches forward and backward through all layers; {tail}."
-
-
-def _solved_time(family: Family) -> str:
-    quick, awaited = solved(family, "fastest"), solved(family, "fastest", overlap=False)
-    if quick is None or awaited is None:
-        return ""
-    least = f"If every message is awaited at once, no schedule ends before {awaited.end_bound:g}"
-    return f" The solver agrees. {quick.proof}. {least}."
 
 
 def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = False) -> Limit:
@@ -306,7 +302,11 @@ def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
 def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
     """Return what must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
-    proof = _memory_proof(family, moment.when) + (_solved_memory(family) if costs == UNIT else "")
+    proof = _memory_proof(family, moment.when)
+    lean, quick = solved(family, "leanest"), solved(family, "fastest")
+    if costs == UNIT and lean is not None and quick is not None:
+        both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
+        proof += f" The solver agrees. {lean.proof}.{both}"
     return _limit(moment.parts, "what has to be in memory", reached, proof)
 
 
@@ -401,27 +401,15 @@ def _states(family: Family, over: bool = False) -> Part:
 
 def _memory_proof(family: Family, when: str) -> str:
     nothing = "nothing has been updated yet, so all that was given is there"
+    sums = f"{nothing}; so are the sums of the gradients of the batches before"
     if when == "last batch":
-        return (
-            f"At the last batch's first backward {nothing}; so are "
-            "the sums of the gradients of the batches before, and what the backward itself needs."
-        )
+        return f"At the last batch's first backward {sums}, and what the backward itself needs."
     if when == "after last batch":
-        return (
-            f"When the last batch's first backward is over, {nothing}; so are the sums of the gradients of the batches "
-            "before, a whole gradient, and what the layers below need."
-        )
+        after = "a whole gradient, and what the layers below need"
+        return f"When the last batch's first backward is over, {sums}, {after}."
     gathered = ", the weight that it uses has to be whole," if family.sharded and when == "start" else ""
     begins = "starts" if when == "start" else "is over"
     return f"When a rank's first backward {begins}, {nothing}{gathered} and every layer below still needs its input."
-
-
-def _solved_memory(family: Family) -> str:
-    lean, quick = solved(family, "leanest"), solved(family, "fastest")
-    if lean is None or quick is None:
-        return ""
-    both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
-    return f" The solver agrees. {lean.proof}.{both}"
 
 
 # -- sent -----------------------------------------------------------------------------------------------------------
@@ -450,23 +438,18 @@ def sent(family: Family, reached: bool) -> Limit:
 
 def _sent_proof(family: Family) -> str:
     found: list[str] = []
+    sent = "each element is sent {} times, by the n ranks together."
     if family.sharded and family.share == 1:
-        found.append(
-            "The gradient of each shard has to be summed where the shard is updated, and every rank needs the new "
-            "shards of all others: each element is sent 2(n - 1) times, by the n ranks together."
-        )
+        why = "The gradient of each shard has to be summed where the shard is updated, and every rank needs the new "
+        found.append(f"{why}shards of all others: {sent.format('2(n - 1)')}")
     elif family.sharded:
-        found.append(
-            "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
-            "shard is: each element is sent n - 1 times, by the n ranks together."
-        )
+        why = "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
+        found.append(f"{why}shard is: {sent.format('n - 1')}")
         if family.copies > 1:
             found.append("Of n ranks with c copies n - c need a part, and c - 1 have to be told of its sum.")
     elif family.replicas > 1:
-        found.append(
-            "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
-            "be told: each element is sent 2(n - 1) times, by the n ranks together."
-        )
+        why = "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
+        found.append(f"{why}be told: {sent.format('2(n - 1)')}")
     if family.stages > 1:
         found.append("Each activation and each gradient crosses each border between stages once.")
     return " ".join(found) or "There is no other rank to send anything to."

@@ -14,21 +14,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, slowed
-from lib.analysis.event_words import layers_of, operation, operations, spoken
+from lib.analysis.event_words import operation, operations
 from lib.analysis.waiting.gaps import Gap
 from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered, these
-from lib.trace.trace import Trace, kept
+from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
+from lib.values.operations import COMPUTE, LOCAL, MESSAGES, READS
 from lib.values.values import Value, definite, describe
-
-
-class Cause(NamedTuple):
-    """The cause of a start: it was over just when an operation began, and so let it begin. `how`: see Step."""
-
-    how: str
-    at: At
 
 
 class Step(NamedTuple):
@@ -47,23 +40,24 @@ class Step(NamedTuple):
     also: tuple[At, ...] = ()
 
 
-def causes_before(causes: Causes, here: At) -> list[Cause]:
-    """List all that was over just when an operation began, the one to follow first."""
-    event, found = here.event, list[Cause]()
+def causes_before(causes: Causes, here: At) -> list[tuple[str, At]]:
+    """List all that was over just when an operation began, and so let it begin, each with its `how` (see Step); the
+    one to follow first."""
+    event, found = here.event, list[tuple[str, At]]()
     start, before = event.start, causes.stream(here)
     if event.op in COLLECTIVES:
         last = causes.last_member(here)
         for one in (last, *(one for one in causes.members(here) if one[:2] != last[:2])):
             if one.event.issued == start:
-                found += [Cause("own" if one.rank == here.rank else "member", kept) for kept in causes.kept_by(one)]
+                found += [("own" if one.rank == here.rank else "member", kept) for kept in causes.kept_by(one)]
     elif event.issued == start:
-        found += [Cause("own", kept) for kept in causes.kept_by(here)]
+        found += [("own", kept) for kept in causes.kept_by(here)]
     if event.op in READS:
-        return found if event.issued == start or before is None else [Cause("reader", before)]
+        return found if event.issued == start or before is None else [("reader", before)]
     if event.op in MESSAGES and (sent := causes.sent(here)) is not None and sent.event.end == start:
-        found.append(Cause("sent", sent))
+        found.append(("sent", sent))
     if before is not None and before.event.end == start:
-        found.append(Cause("stream", before))
+        found.append(("stream", before))
     return found
 
 
@@ -84,11 +78,10 @@ def followed(causes: Causes, here: At | None, end: int, until: int = 0, how: str
             if not start or (start <= until and here.event.op in COMPUTE):
                 break
             end, how, also = start, "own", ()
-        before = causes_before(causes, here)
-        also += tuple(cause.at for cause in before[1:])
-        if not before:
+        if not (before := causes_before(causes, here)):
             break
-        here, how = before[0].at, before[0].how if how == "own" else how
+        also += tuple(at for _, at in before[1:])
+        how, here = before[0][0] if how == "own" else how, before[0][1]
     return tuple(found)
 
 
@@ -128,9 +121,6 @@ HOW: Final = {
 }
 """Why what comes next in time waited: a sentence about that, with {what} came before, the same with where that was
 ({place}), and its {rank}."""
-SHARED: Final = "waiting for shared links"
-BRIEF: Final = 3
-"""Values of a message that are named; of more, how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,46 +146,27 @@ class Leg:
         """The rank that does it; of a message the one that sends."""
         return self.steps[-1].at.rank
 
-    @property
-    def kind(self) -> str:
-        """Return what of it there is more of: "forward", "messages", "all-gather"."""
-        return operations(self.steps[0].at.event)
-
     def what(self, run: Trace) -> str:
         """Say what is done: "forward of layers 2, 3 (batch 0)"."""
-        rank, _, event = self.steps[-1].at
+        rank, _, event = at = self.steps[-1].at
         if event.op in MESSAGES:
             ends = (rank, event.peer) if event.op == "pass_to" else (event.peer, rank)
-            content = carried(run, self.steps[-1].at)
+            content = carried(run, at)
             return f"the message from rank {ends[0]} to rank {ends[1]}{f' with {content}' if content else ''}"
-        if event.op in COLLECTIVES:
-            return f"{operation(event)} over {these('rank', event.group)}"
-        row, events = OPERATIONS.get(event.op), [step.at.event for step in self.steps]
-        words, layers = spoken(event.op), frozenset[int]().union(*map(layers_of, events))
-        if layers and (row is None or row.about == "call"):
-            words += f" of {numbered('layer', layers)}"
-        if row is not None and (row.has_batches or row.per_batch):
-            words += f" ({numbered('batch', frozenset[int]().union(*(one.batches for one in events)))})"
-        return words
-
-    def when(self) -> str:
-        """Say from when to when: "4.4 to 6.4"."""
-        return f"{exact(units(self.start))} to {exact(units(self.end))}"
+        words = operation(*(step.at.event for step in self.steps))
+        return f"{words} over {these('rank', event.group)}" if event.op in COLLECTIVES else words
 
     def place(self, run: Trace) -> str:
         """Say what is done, and where: "forward of layer 2 (batch 0) on rank 1"."""
-        own = self.steps[0].at.event.op in LOCAL or self.steps[0].at.event.op in READS
+        own = self.steps[0].at.event.op in LOCAL | READS
         return f"{self.what(run)} on rank {self.rank}" if own else self.what(run)
-
-    def clause(self, run: Trace) -> str:
-        """Say how it led to what came next."""
-        return HOW[self.how].format(what=self.what(run), place=self.place(run), rank=self.rank)
 
     def text(self, run: Trace, file: str = "") -> str:
         """Say how it led to what came next, when it was, where the student wrote it, and what else was as late. `file`
         is the one that needs no name."""
+        said = HOW[self.how].format(what=self.what(run), place=self.place(run), rank=self.rank)
         where = written_at(run, [step.at for step in reversed(self.steps)], file)
-        said = f"{self.clause(run)}: {self.when()}{f' ({where})' if where else ''}"
+        said += f": {exact(units(self.start))} to {exact(units(self.end))}{f' ({where})' if where else ''}"
         if self.steps[0].at.event.op not in COMPUTE and (why := slowed(run, *self.steps[0].at[:2])):
             said += f"; {why}"
         also = [at for step in self.steps for at in step.also]
@@ -209,20 +180,14 @@ def legs(run: Trace, steps: Sequence[Step], late: At | None = None) -> list[Leg]
     """Put a chain into legs, the last first. `late` is the operation that could only begin when the chain was over."""
     found: list[list[Step]] = []
     for step in steps:
-        if not found or not _belongs(found[-1][-1], step):
-            found.append([])
-        found[-1].append(step)
+        ops = (found[-1][-1].at.event.op if found else "", step.at.event.op)
+        same = ops[0] == ops[1] and found[-1][-1].at.rank == step.at.rank and not step.also
+        if ops == ("receive", "pass_to") if step.how == "sent" else same and step.how == "own" and ops[0] in COMPUTE:
+            found[-1].append(step)
+        else:
+            found.append([step])
     lates = [late, *(leg[-1].at for leg in found)]
     return [Leg(tuple(leg), _how(run, leg[0], after)) for leg, after in zip(found, lates, strict=False)]
-
-
-def _belongs(after: Step, step: Step) -> bool:
-    """Tell whether a step is told together with the one that comes next in time."""
-    one, other = after.at, step.at
-    if step.how == "sent":
-        return one.event.op == "receive" and other.event.op == "pass_to"
-    same = one.rank == other.rank and one.event.op == other.event.op
-    return same and step.how == "own" and one.event.op in COMPUTE and not step.also
 
 
 def _how(run: Trace, step: Step, late: At | None) -> str:
@@ -241,35 +206,24 @@ def _how(run: Trace, step: Step, late: At | None) -> str:
 def _uses(run: Trace, late: At, early: At) -> bool:
     """Tell whether an operation uses what an earlier one of its rank made, as it is or added up, put together or
     cut."""
-    events, makers = run.programs[late.rank].events, _makers(run)[late.rank]
+    events, makers = run.programs[late.rank].events, run.lifetimes()[late.rank].maker
     waiting, seen = [late.number], set[int]()
     while waiting:
-        for value in events[waiting.pop()].inputs:
-            number = makers.get(value)
+        for number in (makers[value] for value in events[waiting.pop()].inputs):
             if number == early.number:
                 return True
-            if number is not None and number not in seen and number > early.number and not events[number].length:
+            if number not in seen and number > early.number and not events[number].length:
                 seen.add(number)
                 waiting.append(number)
     return False
 
 
-@kept
-def _makers(run: Trace) -> list[dict[int, int]]:
-    """For each rank the event that made each value, by their numbers."""
-    return [
-        {value: number for number, event in enumerate(program.events) for value in event.outputs}
-        for program in run.programs
-    ]
-
-
 def carried(run: Trace, at: At) -> str:
-    """Say what a message carries: "the gradient of activation 4, batch 0". Nothing where it is no value."""
+    """Say what a message carries: "the gradient of activation 4, batch 0"; of more than three values how many. Nothing
+    where it is no value."""
     event, program = at.event, run.programs[at.rank]
     values: list[Value] = program.values_of(event.inputs if event.op == "pass_to" else event.outputs)
-    if len(values) > BRIEF:
-        return f"{len(values)} values"
-    return ", ".join(definite(describe(value)) for value in values)
+    return f"{len(values)} values" if len(values) > 3 else ", ".join(map(definite, map(describe, values)))
 
 
 def written_at(run: Trace, done: Sequence[At], file: str = "") -> str:
@@ -300,7 +254,7 @@ def amounts(causes: Causes, steps: Sequence[Step], start: int, end: int) -> str:
     """Say what a chain is made of, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
     found, ranks = Counter[str](), defaultdict[str, set[int]](set)
     for at, shared, took in pieces(causes, steps, start, end):
-        kind = SHARED if shared else operations(at.event)
+        kind = "waiting for shared links" if shared else operations(at.event)
         found[kind] += took
         if at.event.op in COMPUTE:
             ranks[kind].add(at.rank)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, cast, overload
 
 from lib.analysis.dependencies import At, causes_of
@@ -69,7 +70,11 @@ class Path(Answer):
     def steps(self) -> tuple[At, ...]:
         """Its operations in order: of a read the part up to the moment at which its reader turns to the next one, as
         what it copies then is on no path."""
-        return tuple(step.at._replace(event=_until(step.at.event, step.end)) for step in reversed(self.chain))
+        found: list[At] = []
+        for here, start, end, *_ in reversed(self.chain):
+            event = here.event if here.event.end == end else here.event.at(here.event.issued, start, end - start)
+            found.append(here._replace(event=event))
+        return tuple(found)
 
     def parts(self) -> tuple[tuple[str, int], ...]:
         """Add up its ticks by kind of operation: forward, backward, update, messages, and each collective."""
@@ -77,7 +82,7 @@ class Path(Answer):
         found: dict[str, int] = dict.fromkeys([*rows, "messages"], 0)
         for _, _, event in self.steps:
             found[operations(event)] = found.get(operations(event), 0) + event.length
-        return tuple((name, ticks) for name, ticks in found.items() if ticks)
+        return tuple(part for part in found.items() if part[1])
 
     def by_rank(self) -> list[dict[str, int]]:
         """Add up for each rank the ticks of the path that are its own, by PARTS: of a collective those of the rank by
@@ -124,15 +129,6 @@ def time_kind(event: Event) -> str:
     if event.op in COLLECTIVES:
         return "collectives"
     return "messages" if event.op in MESSAGES else "reading" if feeds(event) else "compute"
-
-
-def _until(event: Event, time: int) -> Event:
-    """Return an event up to a moment."""
-    if event.end == time:
-        return event
-    found = event.copy()
-    found.length = time - (event.start or 0)
-    return found
 
 
 @overload
@@ -186,34 +182,23 @@ class _Latest:
     def __init__(self, run: Trace) -> None:
         self.run, self.order = run, order(run)
         self.events, first, end = self.order.events, self.order.first, makespan(run)
-        self.clocks = [end] * run.ranks
-        """When a rank has to come to what it does next."""
-        self.over = [end] * len(self.events)
-        """When an event has to be over."""
-        self.issued: dict[int, int] = {}
-        """When an event has to be issued, where anything waits for it."""
-        self.next: dict[Hashable, int] = defaultdict(lambda: end)
-        """When the next communication on a stream has to begin, or a reader to turn to the next request."""
-        self.there: dict[Hashable, int] = defaultdict(lambda: end)
-        """When a process has to have read a batch."""
-        self.lengths: dict[int, int] = {}
-        """What messages took that waited for room then."""
-        self.later: dict[tuple[int, int], int] = {}
-        """Of each pair of ranks the message after the one that is looked at."""
-        self.fresh: dict[int, tuple[int, ...]] = {}
-        """What a reader read for a request, and had not read before."""
-        causes, by_itself = causes_of(run), alone(run)
-        for source, sent, _, _ in messages(run) if by_itself else ():
-            if causes.room(causes.at(source, sent)) is not None:
-                self.lengths[first[source] + sent] = by_itself[source, sent]
-        readers = Readers(run.costs, run.mesh)
-        for queue in requests(run).values():
-            for rank, number in queue:
-                event = run.programs[rank].events[number]
-                self.fresh[first[rank] + number] = readers.read(rank, event.batches, event.issued).fresh
-        self._go_back()
-
-    def _go_back(self) -> None:
+        # When a rank has to come to what it does next, when an event has to be over, and when it has to be issued,
+        # where anything waits for that.
+        self.clocks, self.over, self.issued = [end] * run.ranks, [end] * len(self.events), dict[int, int]()
+        # When the next communication on a stream has to begin, or a reader to turn to the next request; and when a
+        # process has to have read a batch.
+        self.next, self.there = (defaultdict[Hashable, int](lambda: end) for _ in range(2))
+        self.later: dict[tuple[int, int], int] = {}  # of each pair of ranks the message after the one that is looked at
+        causes, by_itself, readers = causes_of(run), alone(run), Readers(run.costs, run.mesh)
+        self.lengths = {  # of messages that waited for room
+            first[source] + sent: by_itself[source, sent]
+            for source, sent, _, _ in (messages(run) if by_itself else ())
+            if causes.room(causes.at(source, sent)) is not None
+        }
+        self.fresh: dict[int, tuple[int, ...]] = {}  # what a reader read for a request, and had not read before
+        for rank, number in chain.from_iterable(requests(run).values()):
+            event = run.programs[rank].events[number]
+            self.fresh[first[rank] + number] = readers.read(rank, event.batches, event.issued).fresh
         for kind, rank, number, others in reversed(self.order.steps):
             if kind == "do":
                 self.over[number] = self.clocks[rank]
@@ -264,8 +249,7 @@ class _Latest:
         start = self.next["copy", rank] = self.over[number] - copied
         for batch in batches:
             self.there[process, batch] = min(self.there[process, batch], start)
-        fresh = self.fresh[number]
-        if fresh:
+        if fresh := self.fresh[number]:
             read = [self.there[process, batch] - place * one for place, batch in enumerate(fresh, 1)]
             start = self.next[process] = min(*read, self.next[process] - len(fresh) * one)
         self.issued[number] = start

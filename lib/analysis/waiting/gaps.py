@@ -6,15 +6,14 @@ of the whole run, exactly. Every gap has a kind; KINDS has them, and what is sai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.analysis.event_words import operation, operations
 from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
-from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, READS
@@ -113,17 +112,11 @@ class Gap:
         """Return how long it is, in ticks."""
         return self.end - self.start
 
-    def text(self) -> str:
-        """Say who waits, how long, from when to when, for what, and why that was late."""
-        return self.clause(f"rank {self.rank}")
-
-    def clause(self, subject: str, many: bool = False) -> str:
-        """Say the same of another subject: `many` ranks that each have this gap."""
-        return f"{subject} {KINDS[self.kind].verb[many]} {self.when()}{self.why()}"
-
-    def when(self) -> str:
-        """Say how long, and from when to when: "1.4 time units (3 to 4.4)"."""
-        return f"{in_units(self.length)} ({exact(units(self.start))} to {exact(units(self.end))})"
+    def text(self, ranks: str = "") -> str:
+        """Say who waits, how long, from when to when, for what, and why that was late; of several `ranks`, that each
+        does."""
+        when = f"{in_units(self.length)} ({exact(units(self.start))} to {exact(units(self.end))})"
+        return f"{ranks or f'rank {self.rank}'} {KINDS[self.kind].verb[bool(ranks)]} {when}{self.why()}"
 
     def why(self) -> str:
         """Give the reason, as the end of a sentence about the rank. It begins with a space, a comma or a semicolon."""
@@ -166,7 +159,7 @@ class Group:
         if len(self.gaps) == 1:
             return first.text()
         if len({(gap.start, gap.end, gap.why()) for gap in self.gaps}) == 1:
-            return f"{in_units(self.ticks)}: {first.clause(ranks, many=True)}"
+            return f"{in_units(self.ticks)}: {first.text(ranks)}"
         least, most = exact(units(self.gaps[-1].length)), exact(units(first.length))
         each = most if least == most else f"{least} to {most}"
         head = f"{in_units(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
@@ -201,17 +194,25 @@ def grouped(found: Iterable[Gap]) -> tuple[Group, ...]:
 
 def gaps(run: Trace) -> tuple[Gap, ...]:
     """Find every gap of every rank, rank by rank in order of time. Nearly linear in the events."""
-    causes = causes_of(run)
+    causes, found = causes_of(run), list[Gap]()
     last = causes.last()
-    found: list[Gap] = []
     for program, spans in zip(run.programs, causes.spans, strict=True):
         rank, events = program.rank, program.events
-        first = _first_input(events)
+        # The message that brings the rank's first input is received before it computes anything.
+        first = next((number for number, e in enumerate(events) if e.op == "receive" or e.op in COMPUTE), None)
         for span in spans:
+            now, before = span.start, None
             if span.number is None:
-                found.append(Gap(rank, span.start, span.end, "unknown"))
+                found.append(Gap(rank, now, span.end, "unknown"))
             elif events[span.number].op not in COMPUTE:
-                found.extend(_merged(_waits(causes, rank, span, first)))
+                here = causes.at(rank, span.number)
+                for kind, until, late, cause in _phases(causes, here, span):
+                    over = min(max(until, now), span.end)
+                    if over > now:
+                        begin = found.pop().start if kind == before == "communication" else now
+                        told = "fill" if kind == "message" and span.number == first else kind
+                        found.append(Gap(rank, begin, over, told, here, late, cause))
+                        now, before = over, kind
         stop = spans[-1].end if spans else 0
         if stop < causes.end:
             kind = "drain" if run.error is None else "stopped"
@@ -219,75 +220,30 @@ def gaps(run: Trace) -> tuple[Gap, ...]:
     return tuple(found)
 
 
-def _waits(causes: Causes, rank: int, span: Span, first: int | None) -> Iterator[Gap]:
-    """Yield the gaps in one communication, or in the wait for it, in order of time. `first` brings the rank's first
-    input."""
-    assert span.number is not None, "a span that nothing accounts for is no communication"
-    here = causes.at(rank, span.number)
-    if here.event.start is None:
-        yield Gap(rank, span.start, span.end, "never", here)
-        return
-    now = span.start
-    for kind, until, late, cause in _phases(causes, here, now):
-        over = min(max(until, now), span.end)
-        if over > now:
-            if kind == "message" and here.number == first:
-                kind = "fill"
-            yield Gap(rank, now, over, kind, here, late, cause)
-        now = over
-    until = causes.by_itself(here)
-    room, other = (None, None) if until is None else (causes.room(here), causes.beside(here))
-    if until is None or (room is None and other is None):
-        until = span.end
-    if (alone := max(now, min(until, span.end))) > now:
-        yield Gap(rank, now, alone, "communication", here, None, here)
-    if span.end > alone and room is not None:
-        yield Gap(rank, alone, span.end, "room", here, room.rank, causes.kept(room))
-    elif span.end > alone:
-        yield Gap(rank, alone, span.end, "shared", here, None, other)
-
-
-def _first_input(events: Sequence[Event]) -> int | None:
-    """Return the number of the first message that a rank receives, where it computes nothing before."""
-    for number, event in enumerate(events):
-        if event.op == "receive":
-            return number
-        if event.op in COMPUTE:
-            return None
-    return None
-
-
-Phase = tuple[str, int, int | None, At | None]
-"""A kind of gap, until when it goes on, the rank that is late, and the cause."""
-
-
-def _phases(causes: Causes, here: At, now: int) -> Iterator[Phase]:
-    """Yield what a communication goes through until it is under way; whatever comes after is communication."""
-    event = here.event
-    if event.op in COLLECTIVES:
+def _phases(causes: Causes, here: At, span: Span) -> Iterator[tuple[str, int, int | None, At | None]]:
+    """Yield what a communication goes through that a rank spends a span in: the kind of gap, until when it goes on, the
+    rank that is late, and the cause."""
+    event, sent = here.event, causes.sent(here) if here.event.op == "receive" else None
+    if event.start is None:
+        yield "never", span.end, None, None
+    elif event.op in COLLECTIVES:
         last = causes.last_member(here)
         yield "collective", last.event.issued, last.rank, causes.kept(last)
-    elif event.op == "receive":
-        sent = causes.sent(here)
-        if sent is None or sent.event.end is None or sent.event.start is None:
-            yield "message", event.start or 0, event.peer, None
-            return
+    elif sent is not None and sent.event.end is not None and sent.event.start is not None:
         issued, start, end = sent.event.issued, sent.event.start, sent.event.end
-        if now < issued:  # then its being sent belongs to the wait for it
+        if span.start < issued:  # then its being sent belongs to the wait for it
             yield "message", end if start == issued else issued, sent.rank, causes.kept(sent)
         yield "stream", start, sent.rank, causes.stream(sent)
         yield "communication", end, None, here
+    elif event.op == "receive":
+        yield "message", event.start, event.peer, None
     elif event.op in READS:
         before = causes.stream(here)
-        yield "reader", event.start or 0, here.rank if before is None else before.rank, before
+        yield "reader", event.start, here.rank if before is None else before.rank, before
     yield "stream", event.start or 0, None, causes.stream(here)
-
-
-def _merged(found: Iterator[Gap]) -> list[Gap]:
-    """Stretches of communication that follow each other as one gap."""
-    merged: list[Gap] = []
-    for gap in found:
-        if merged and merged[-1].kind == gap.kind == "communication":
-            gap = replace(gap, start=merged.pop().start)
-        merged.append(gap)
-    return merged
+    until = causes.by_itself(here)
+    room, other = (None, None) if until is None else (causes.room(here), causes.beside(here))
+    yield "communication", span.end if until is None or room is other is None else until, None, here
+    if room is not None:
+        yield "room", span.end, room.rank, causes.kept(room)
+    yield "shared", span.end, None, other

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 from lib.analysis.event_words import Answer, asked, spoken
 from lib.analysis.figures import makespan, peak
@@ -116,26 +115,15 @@ class WhatIf(Answer):
         """Return how much earlier the run ends, in ticks."""
         return makespan(self.before) - makespan(self.after)
 
-    @cached_property
-    def waits(self) -> tuple[list[Gap], list[tuple[Gap, int]]]:
-        """The gaps that are closed, the longest first; and those that have changed, with by how much they are shorter.
-        A gap is the same where its rank idles in the same operation, or at its end, for a reason of the same kind."""
-        now = Counter[tuple[object, ...]]()
-        for gap in gaps(self.after):
-            now[_key(gap)] += gap.length
-        found = sorted(gaps(self.before), key=lambda gap: -gap.length)
-        closed = [gap for gap in found if _key(gap) not in now]
-        changed = [(gap, gap.length - now[_key(gap)]) for gap in found if _key(gap) in now]
-        return closed, [(gap, less) for gap, less in changed if less]
-
     def head(self) -> str:
         """Say when the run ends then."""
-        start, end = exact(units(makespan(self.before))), exact(units(makespan(self.after)))
+        whole = makespan(self.before)
+        start, end = exact(units(whole)), exact(units(makespan(self.after)))
         if not self.gain:
             return f"{self.words}, the run would end as it does, at {start}."
-        return (
-            f"{self.words}, the run would end at {end} instead of {start}: {_apart(self.gain, makespan(self.before))}."
-        )
+        share = f"{abs(self.gain) / whole:.1%}" if whole else "0%"
+        apart = f"{in_units(abs(self.gain))} ({share}) {'earlier' if self.gain > 0 else 'later'}"
+        return f"{self.words}, the run would end at {end} instead of {start}: {apart}."
 
     def ends(self) -> Iterator[str]:
         """Say what becomes of the memory and of the gaps, and what was not asked."""
@@ -144,27 +132,24 @@ class WhatIf(Answer):
             yield f"The peak stays: {amount(old.elements)} elements on rank {old.rank}."
         else:
             yield f"The peak: {amount(new.elements)} elements instead of {amount(old.elements)}."
-        before, after = (gaps(run) for run in (self.before, self.after))
-        closed, others = self.waits
-        shorter, longer = sum(less > 0 for _, less in others), sum(less < 0 for _, less in others)
-        idle = [sum(gap.length for gap in found) for found in (before, after)]
+        # A gap is the same where its rank idles in the same operation, or at its end, for a reason of the same kind.
+        before, now = gaps(self.before), Counter[tuple[object, ...]]()
+        for gap in gaps(self.after):
+            now[_key(gap)] += gap.length
+        closed = [gap for gap in before if _key(gap) not in now]
+        less = [gap.length - now[_key(gap)] for gap in before if _key(gap) in now]
         yield (
-            f"Gaps: {in_units(idle[1])} instead of {exact(units(idle[0]))}; {len(closed)} of {len(before)} are closed, "
-            f"{shorter} shorter, {longer} longer."
+            f"Gaps: {in_units(now.total())} instead of {exact(units(sum(gap.length for gap in before)))}; "
+            f"{len(closed)} of {len(before)} are closed, {sum(one > 0 for one in less)} shorter, "
+            f"{sum(one < 0 for one in less)} longer."
         )
         if closed:
-            yield f"The longest that is closed: {closed[0].text()}."
+            yield f"The longest that is closed: {max(closed, key=lambda gap: gap.length).text()}."
         yield "Every rank does the same in the same order: the run is timed anew, and nothing is run again."
 
 
 def _key(gap: Gap) -> tuple[object, ...]:
     return gap.rank, None if gap.before is None else gap.before.number, gap.kind
-
-
-def _apart(gain: int, whole: int) -> str:
-    """Say how much earlier or later, in time units and of the whole: "2.9 time units (8.8%) earlier"."""
-    share = f"{abs(gain) / whole:.1%}" if whole else "0%"
-    return f"{in_units(abs(gain))} ({share}) {'earlier' if gain >= 0 else 'later'}"
 
 
 def what_if(
@@ -211,25 +196,16 @@ def what_if(
     if link is not None and (not isinstance(link, list | tuple) or len(link) != 2):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
         raise ValueError(f"link= is a pair of ranks, such as (0, 1); got {link!r}")
     pair = None if link is None else (link[0], link[1])
-    change = Change(rank, op, layer, pair, members, _factor_of(faster))
+    if faster is not None:
+        number = isinstance(faster, int | float | Fraction) and not isinstance(faster, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not number or not faster > 0:
+            raise ValueError(f"faster= is a number above 0, such as 1.2 (0.5 is half as fast); got {faster!r}")
+    exactly = None if faster is None or not isfinite(faster) else as_written(faster)
+    change = Change(rank, op, layer, pair, members, exactly)
     _require(run, change)
-    return changed(retime(run, run.costs), change)
-
-
-def changed(run: Trace, change: Change) -> WhatIf:
-    """Time a run anew with a change."""
-    scale = Fraction(0) if change.faster is None else 1 / change.faster
-    after = retime(run, run.costs, lambda rank, event: scale if change.touches(run, rank, event) else 1)
-    return WhatIf(run, after, change.words(), change)
-
-
-def _factor_of(faster: Any) -> Fraction | None:
-    """Return how many times as fast, exactly as it was written; None where it takes no time."""
-    if faster is None:
-        return None
-    if not isinstance(faster, int | float | Fraction) or isinstance(faster, bool) or not faster > 0:
-        raise ValueError(f"faster= is a number above 0, such as 1.2 (0.5 is half as fast); got {faster!r}")
-    return as_written(faster) if isfinite(faster) else None
+    before, scale = retime(run, run.costs), Fraction(0) if exactly is None else 1 / exactly
+    after = retime(before, before.costs, lambda rank, event: scale if change.touches(before, rank, event) else 1)
+    return WhatIf(before, after, change.words(), change)
 
 
 def _require(run: Trace, change: Change) -> None:

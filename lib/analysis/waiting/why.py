@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import Answer, asked, operation
@@ -64,28 +64,25 @@ class Why(Answer):
         """Return what the rank could have computed meanwhile, if its program had it earlier."""
         return None if self.gap is None else ready_meanwhile(self.run, self.gap)
 
-    def told(self) -> list[tuple[int, Leg] | None]:
-        """List the legs to tell one by one with their numbers, and None for those that are left out."""
-        every: list[tuple[int, Leg] | None] = [*enumerate(self.legs, 1)]
-        return every if len(every) <= LEGS else [*every[: LEGS - 1], None, every[-1]]
-
-    def left_out(self) -> str:
-        """Count the legs that are not told."""
-        return counted(len(self.legs) - LEGS, "more step")
+    def told(self) -> list[tuple[str, str]]:
+        """Tell the legs, each with its number; those that are left out are counted, without one."""
+        many, file = len(self.legs), self.file
+        shown = [(number, leg) for number, leg in enumerate(self.legs, 1) if number < LEGS or number == many]
+        said = [(str(number), leg.text(self.run, file)) for number, leg in shown]
+        if many > LEGS:
+            said.insert(-1, ("", f"... {counted(many - LEGS, 'more step')} ..."))
+        return said
 
     def head(self) -> str:
         """Say what the rank does, from when to when, and where the student wrote it."""
-        here = self._here
-        line = "" if here is None else self._line(here, "")
-        if self.gap is None:
+        line = "" if self._here is None else self._line(self._here, "")
+        if (gap := self.gap) is None:
             assert self.busy is not None, "a rank that does not idle computes"
             event = self.busy.event
-            start, end = exact(units(event.start or 0)), exact(units(event.end or 0))
-            words = f"{operation(event)}, {start} to {end}"
+            words = f"{operation(event)}, {exact(units(event.start or 0))} to {exact(units(event.end or 0))}"
             return f"Rank {self.rank} does not idle at {exact(units(self.time))}: it computes {words}{line}."
-        gap, verb = self.gap, KINDS[self.gap.kind].verb[0]
-        start, end = exact(units(gap.start)), exact(units(gap.end))
-        return f"Rank {self.rank} idles from {start} to {end}: it {verb} {in_units(gap.length)}{gap.why()}{line}."
+        when = f"from {exact(units(gap.start))} to {exact(units(gap.end))}"
+        return f"Rank {self.rank} idles {when}: it {KINDS[gap.kind].verb[0]} {in_units(gap.length)}{gap.why()}{line}."
 
     def _line(self, at: At, file: str) -> str:
         where = written_at(self.run, [at], file)
@@ -104,8 +101,8 @@ class Why(Answer):
 
     def lines(self) -> Iterator[str]:
         """Tell the chain, one leg a line."""
-        for one in self.told():
-            yield f"... {self.left_out()} ..." if one is None else f"{one[0]}. {one[1].text(self.run, self.file)}"
+        for number, words in self.told():
+            yield f"{number}. {words}" if number else words
 
     def ends(self) -> Iterator[str]:
         """Say where the chain starts, what the gap is made of, and what could be done meanwhile."""
@@ -149,26 +146,21 @@ def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | No
         return None
     if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < run.ranks:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"rank= is one of the ranks of this run, 0 to {run.ranks - 1}; got {rank!r}")
-    moment = _moment(run, time)
-    for gap in gaps(run):
-        if gap.rank == rank and gap.start <= moment < gap.end:
-            return Why(run, rank, moment, gap, None, led_to(causes_of(run), gap))
-    for number, event in enumerate(run.programs[rank].events):
-        if event.op in COMPUTE and event.start is not None and event.start <= moment < event.start + event.length:
-            return Why(run, rank, moment, None, At(rank, number, event), ())
-    raise AssertionError("every moment of a rank is in one computation or in one gap")
-
-
-def _moment(run: Trace, time: Any) -> int:
-    """Return a moment of a run in ticks. The end belongs to what is over then."""
     whole = makespan(run)
-    if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):
+    if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"time= is a moment of this run in time units, such as 2.5; got {time!r}")
     if not 0 <= ticks(time) <= whole:
         raise ValueError(f"this run goes from 0 to {exact(units(whole))}; got time={time!r}")
     if not whole:
         raise ValueError("nothing takes time in this run, so nobody waits")
-    return min(ticks(time), whole - 1)
+    moment = min(ticks(time), whole - 1)  # the end belongs to what is over then
+    causes = causes_of(run)
+    for gap in gaps(run):
+        if gap.rank == rank and gap.start <= moment < gap.end:
+            return Why(run, rank, moment, gap, None, led_to(causes, gap))
+    # Every moment of a rank is in one computation or in one gap.
+    busy = next(span for span in causes.spans[rank] if span.start <= moment < span.end)
+    return Why(run, rank, moment, None, causes.at(rank, busy.at), ())
 
 
 def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
@@ -181,8 +173,7 @@ def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
     first = spans[bisect_right(spans, gap.start, key=attrgetter("start")) - 1].at
     # Messages of the rank for which this one waits cannot be taken before the one that it waits for.
     channel = gap.before.event.peer if gap.before.event.op == "receive" else None
-    maker = {value: number for number, event in enumerate(program.events) for value in event.outputs}
-    found: dict[int, int | None] = {}
+    maker, found = run.lifetimes()[gap.rank].maker, dict[int, int | None]()
 
     def there(number: int) -> int | None:
         """Return when all that an event gives could be there; None where that is not before the gap is over."""
@@ -200,7 +191,7 @@ def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
         return found[number]
 
     def needed(number: int) -> int | None:
-        times = [there(maker[value]) for value in program.events[number].inputs if value in maker]
+        times = [there(maker[value]) for value in program.events[number].inputs if maker[value] >= 0]
         known = [time for time in times if time is not None and time < gap.end]
         return max(known, default=0) if len(known) == len(times) else None
 

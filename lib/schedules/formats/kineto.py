@@ -26,12 +26,13 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from lib.analysis.recording import Recording, Span, known
+from lib.analysis.recording import Recording, Span
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.wording import counted, numbered
 from lib.schedules.formats.trace import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
 
 MAX_BYTES: Final = 256 * 2**20
 """Of a file, unpacked."""
@@ -45,7 +46,6 @@ MAX_RANKS: Final = 16_384
 MAX_SPANS: Final = 200_000
 COMMUNICATION: Final = "communication"
 ON_CPU, ON_GPU = "user_annotation", "gpu_user_annotation"
-AUTOGRAD: Final = "autograd::engine"
 _CALL: Final = re.compile(r"(?:nccl|gloo|ucc|mpi):_?(\w+)")
 _KERNEL: Final = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)(?:_|\()")
 _MESSAGES: Final = {"send": "pass_to", "recv": "receive", "sendrecv": "receive", "irecv": "receive", "isend": "pass_to"}
@@ -74,8 +74,12 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
     if silent := [one.file for one in ranks if not one.said]:
         notes.append(f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given.")
     notes += _one_step(ranks, step)
-    if len(ranks) > 1:
-        notes += [_align(ranks), _causal(ranks)]
+    if len(ranks) > 1:  # on one clock, as far as their files say it
+        said = all(one.base is not None for one in ranks)
+        for one in ranks:
+            one.shift(cast("int", one.base) if said else -min(span.start for span in one.spans))
+        clocks = "each file's own base time" if said else "all ranks are taken to begin at one moment"
+        notes += [f"Clocks: {clocks}.", _causal(ranks)]
     every = [span for one in ranks for span in one.spans]
     if len(every) > MAX_SPANS:
         raise TraceError(f"these ranks did {len(every):,} things, and {MAX_SPANS:,} are read: profile fewer steps")
@@ -201,7 +205,8 @@ def _spans(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
     for one, told in kernels if any(told for _, told in kernels) else calls:
         if told is not None and one.end > first and one.start < last:  # not the barrier before a step that was named
             op = our_name(told[1])
-            yield Span(rank, one.start, one.end, op if known(op) else "", one.name, stream=COMMUNICATION)
+            known = op in OPERATIONS or op in COLLECTIVES
+            yield Span(rank, one.start, one.end, op if known else "", one.name, stream=COMMUNICATION)
 
 
 def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Sequence[Slice]) -> Iterator[Span]:
@@ -232,7 +237,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Sequence[
             start = first - least[action.kind]
             if start > one.start:
                 yield Span(rank, one.start, start, "wait", f"waits for what {action} needs")
-        turn = inside(one, AUTOGRAD) if action.parts else None
+        turn = inside(one, "autograd::engine") if action.parts else None
         if turn is None:
             yield span_of(action, rank, start, one.end, one.name)
         else:  # a pair is seen as a forward and a backward, as autograd begins
@@ -263,14 +268,6 @@ def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
         first, last = starts[number] if number else -MAX_TIME, [*starts, MAX_TIME][number + 1]
         one.spans = [span for span in one.spans if first <= span.start < last]
     return [f"Step {chosen} of {count} that were recorded."] if count > 1 else []
-
-
-def _align(ranks: Sequence[_Rank]) -> str:
-    """Put all ranks on one clock, as far as their files say it."""
-    said = all(one.base is not None for one in ranks)
-    for one in ranks:
-        one.shift(cast("int", one.base) if said else -min(span.start for span in one.spans))
-    return "Clocks: each file's own base time." if said else "Clocks: all ranks are taken to begin at one moment."
 
 
 def _causal(ranks: Sequence[_Rank]) -> str:

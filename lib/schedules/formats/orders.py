@@ -29,7 +29,6 @@ from lib.schedules.pipelines.timing import Timed, time_order
 
 MAX_BYTES: Final = 16 * 2**20
 """The size of the largest file."""
-TOO_LARGE: Final = f"it is larger than {MAX_BYTES // 2**20} MiB, and no order is"
 MAX_RANKS: Final = 10_000
 SUFFIX: Final = ".csv"
 FORMATS: Final = {"csv": "torch.distributed.pipelining's, passes alone", "csv-comms": "its other one, with messages"}
@@ -98,7 +97,7 @@ def read_csv(text: str) -> Imported:
     """Read the order in torch's CSV, legal or not. OrderFileError for what is no such file, IllegalOrder for a cell
     that holds no action."""
     if len(text) > MAX_BYTES:
-        raise OrderFileError(TOO_LARGE)
+        raise OrderFileError(f"it is larger than {MAX_BYTES // 2**20} MiB, and no order is")
     order: list[tuple[Action, ...]] = []
     columns: list[list[int]] = []
     last = 0
@@ -160,8 +159,12 @@ def in_positions(order: Order, wrong: Wrong | None = None) -> str:
         words = [word.ljust(width) for word, width in zip(row, widths, strict=False)]
         if wrong is not None and wrong.rank == rank:
             words.insert(wrong.position + 1, "<-- here")
-        lines.append(f"rank {rank:<{len(str(len(rows) - 1))}}  {' '.join(words).rstrip()}")
+        lines.append(f"{_name(rank, order)}{' '.join(words).rstrip()}")
     return "\n".join(lines)
+
+
+def _name(rank: int, order: Order) -> str:
+    return f"rank {rank:<{len(str(len(order) - 1))}}  "
 
 
 def in_time(order: Order) -> str:
@@ -173,14 +176,11 @@ def in_time(order: Order) -> str:
         for row in zip(timed.order, timed.starts, timed.ends, strict=True)
     ]
     width = max((-(-(len(word) + 1) // (end - start)) for row in rows for word, start, end in row), default=0)
-    lines: list[str] = []
+    lines = [""] * len(rows)
     for rank, row in enumerate(rows):
-        line = f"rank {rank:<{len(str(len(order) - 1))}}  "
-        first = len(line)
         for word, start, _ in row:
-            line = line.ljust(first + start * width) + word
-        lines.append(line)
-    return "\n".join(lines)
+            lines[rank] = lines[rank].ljust(start * width) + word
+    return "\n".join(_name(rank, order) + line for rank, line in enumerate(lines))
 
 
 def at_equal_costs(order: Order) -> Timed:

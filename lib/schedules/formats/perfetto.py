@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from lib.analysis.figures import samples
 from lib.analysis.recording import COMPUTE, PER_UNIT
@@ -24,15 +24,10 @@ from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
 from lib.values.operations import COMMUNICATION, TIMED
 
-MICROSECONDS: Final = PER_UNIT / 1000
-"""A time unit is drawn as so many microseconds: Perfetto knows no time units."""
-ACTIONS: Final = "pipeline"
-"""The track of a pipeline's actions."""
-
 
 def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
     """Return the Traces by name. One time unit is a millisecond of the picture, or `unit` seconds of it."""
-    scale = (MICROSECONDS if unit is None else unit * 1e6) / TICKS
+    scale = (PER_UNIT / 1000 if unit is None else unit * 1e6) / TICKS  # in microseconds: Perfetto knows no time units
     events: list[dict[str, Any]] = []
     before = 0
     for name, trace in traces.items():
@@ -89,7 +84,7 @@ def _process(
                 slice_["args"]["awaited"] = True
             yield slice_
             continue
-        yield slice_of(part, ACTIONS, f"{PREFIX}{action}", part.span.op)
+        yield slice_of(part, "pipeline", f"{PREFIX}{action}", part.span.op)
         for index in range(part.first, part.last + 1):
             event = events[index]
             if event.start is not None and (event.op in TIMED or event.length):

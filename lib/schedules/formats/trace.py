@@ -50,19 +50,18 @@ class _Pass(NamedTuple):
 
 
 def order_of(trace: Trace) -> Order:
-    """Return what each rank of a pipeline does and in which order, without its messages: a run of layers is one action.
-    ValueError says why a run is no pipeline.
-
-    Stages are as long as they can be: two that a rank always does one right after the other are one, unless all others
-    are half as long and all other ranks have one more. A layer that is computed anew for its backward counts once. Of
-    pipelines beside each other, which do the same with other data, it is the order of one.
-    """
+    """Return what each rank of a pipeline does and in which order, without its messages: see `pipeline_of`."""
     return pipeline_of(trace).order
 
 
 def pipeline_of(trace: Trace) -> Pipeline:
-    """Return the same with the layers of its stages and the batches of its microbatches. A pipeline numbers its own
-    batches: those beside it have others."""
+    """Return the order of a run, in which a run of layers is one action, with the layers of its stages and the batches
+    of its microbatches. ValueError says why a run is no pipeline.
+
+    Stages are as long as they can be: two that a rank always does one right after the other are one, unless all others
+    are half as long and all other ranks have one more. A layer that is computed anew for its backward counts once. Of
+    pipelines beside each other, which do the same with other data, it is one: each numbers its own batches.
+    """
     passes = [dict(_passes(program)) for program in trace.programs]
     where: dict[tuple[str, int, int], int] = {}
     for rank, found in enumerate(passes):
@@ -118,10 +117,11 @@ def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass
                 f"this run is no pipeline of microbatches: batches {numbers(one)} are taken together in one place, and "
                 f"{numbers(other)} in another"
             )
+    layers: dict[int, set[int]] = {}
     for rank in ranks:
-        if not passes[rank]:
+        layers[rank] = {one.layer for one in passes[rank]}
+        if not layers[rank]:
             raise ValueError(f"this run is no pipeline: rank {rank} computes nothing")
-    layers = {rank: {one.layer for one in passes[rank]} for rank in ranks}
     for layer in range(trace.layers):
         holders = [rank for rank in ranks if layer in layers[rank]]
         if len(holders) != 1:
@@ -213,18 +213,17 @@ def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
             else:
                 layers = 1
                 done.append(Done(action, event, event))
-        found.append(tuple(_widened(program, one) for one in done))
+        events = program.events
+        for number, (action, first, last) in enumerate(done):
+            while (
+                first and events[first - 1].op == "loss"
+            ):  # it belongs to what comes after it, sums to what was before
+                first -= 1
+            while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
+                last += 1
+            done[number] = Done(action, first, last)
+        found.append(tuple(done))
     return tuple(found)
-
-
-def _widened(program: Program, done: Done) -> Done:
-    """Return an action with what belongs to it: the loss before it, and the sums after it."""
-    events, first, last = program.events, done.first, done.last
-    while first and events[first - 1].op == "loss":
-        first -= 1
-    while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
-        last += 1
-    return Done(done.action, first, last)
 
 
 # -- as recordings ------------------------------------------------------------------------------------------------
@@ -268,16 +267,13 @@ def parts(trace: Trace, rank: int) -> Iterator[Part]:
     out."""
     actions, events = actions_of(trace), trace.programs[rank].events
     begins = {} if actions is None else {done.first: done for done in actions[rank]}
-    after = 0
-    for index, event in enumerate(events):
-        if index < after:
-            continue
-        done = begins.get(index)
-        after = index + 1 if done is None else done.last + 1
-        if done is not None and event.start is not None and events[done.last].end is not None:
-            yield part_of(trace, rank, index, done.last, done.action)
-        elif event.start is not None and (event.op in TIMED or event.length):
-            yield part_of(trace, rank, index, after - 1)
+    last = -1
+    while last + 1 < len(events):
+        first = last + 1
+        action, _, last = begins.get(first, (None, first, first))
+        start, over = events[first].start, events[last].end is not None
+        if start is not None and (events[first].op in TIMED or events[first].length or (action and over)):
+            yield part_of(trace, rank, first, last, action if over else None)
 
 
 def recording_of(trace: Trace, name: str = "simulated") -> Recording:

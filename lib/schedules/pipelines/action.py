@@ -67,6 +67,8 @@ PASSES: Final = frozenset(name for name, kind in KINDS.items() if kind.computes)
 MESSAGES: Final = frozenset(name for name, kind in KINDS.items() if kind.towards)
 SENDS: Final = frozenset(name for name in MESSAGES if name.startswith("SEND"))
 RECEIVES: Final = MESSAGES - SENDS
+OTHER_END: Final = {"SEND_F": "RECV_F", "RECV_F": "SEND_F", "SEND_B": "RECV_B", "RECV_B": "SEND_B"}
+"""By what a message is at one end what it is at the other."""
 WEIGHTS: Final = frozenset(("UNSHARD", "RESHARD", "REDUCE_GRAD"))
 """What is done to weights, or to their gradients, of which each rank has a shard."""
 WAITS: Final = {kind: f"WAIT_{kind}" for kind in KINDS if f"WAIT_{kind}" in KINDS}

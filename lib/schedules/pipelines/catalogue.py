@@ -108,9 +108,6 @@ def _counted(batches: int, phases: Sequence[Sequence[tuple[int, str]]]) -> Order
 
 # -- blocks that are repeated -----------------------------------------------------------------------------------------
 
-PERIOD: Final = 6
-"""A block is all that a rank does for a microbatch: two forwards, two input halves, two weight halves, a slot each."""
-
 Row = dict[int, Action]
 """What a rank does, by slot."""
 
@@ -134,9 +131,10 @@ def v_min(ranks: int, batches: int) -> Order:
 
 
 def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
-    """Return a block for every microbatch, six slots after the one before; weight halves in what is free. A block says
-    for each rank the slots of its forwards down and up, and of its input halves up and down. At both ends, where blocks
-    are missing, all is squeezed together, as far as that takes no more memory.
+    """Return a block for every microbatch, six slots after the one before: two forwards, two input halves, two weight
+    halves, which go into what is free. A block says for each rank the slots of its forwards down and up, and of its
+    input halves up and down. At both ends, where blocks are missing, all is squeezed together, as far as that takes no
+    more memory.
 
     First the beginning, until the first rank has the first gradient of its first stage, with the weight halves where
     they are. Then, as soon as it has begun its last microbatch, the end, with weight halves again in what is free.
@@ -145,7 +143,7 @@ def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
     for rank, firsts in enumerate(block):
         down, up = rank, 2 * len(block) - 1 - rank
         passes = zip(firsts, ((down, "F"), (up, "F"), (up, "I"), (down, "I")), strict=True)
-        rows.append({first + PERIOD * m: Action(*one, m) for first, one in passes for m in range(batches)})
+        rows.append({first + 6 * m: Action(*one, m) for first, one in passes for m in range(batches)})
         rows[rank] |= _weight_halves(rows[rank])
     limit = max(_most(row, max(row), fill=False) for row in rows)
     begun = _slots(rows)[Action(0, "I", 0)]
@@ -235,15 +233,19 @@ class Named(NamedTuple):
     `paper`: where it is from. `torch`: its name in torch.distributed.pipelining.
     """
 
-    name: str
-    title: str
     generator: Callable[..., Order]
+    title: str
     paper: str
     chunks: int = 1
-    shape: Shape = "loop"
     halves: bool = False
     takes: tuple[str, ...] = ()
     torch: str | None = None
+    shape: Shape = "loop"
+
+    @property
+    def name(self) -> str:
+        """Return what commands call it."""
+        return self.generator.__name__
 
     def order(self, ranks: int, batches: int, *, chunks: int | None = None, limit: float | None = None) -> Order:
         """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations.
@@ -276,34 +278,24 @@ DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
 STAGES: Final = ("chunks",)
-BOTH: Final = ("chunks", "limit")
+LIMIT: Final = ("limit",)
+BOTH: Final = STAGES + LIMIT
 
 SCHEDULES: Final = table(
     (
-        Named("gpipe", "GPipe", gpipe, HUANG, torch="ScheduleGPipe"),
-        Named("one_f_one_b", "1F1B", one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),
+        Named(gpipe, "GPipe", HUANG, torch="ScheduleGPipe"),
+        Named(one_f_one_b, "1F1B", NARAYANAN, takes=LIMIT, torch="Schedule1F1B"),
+        Named(breadth_first, "Breadth-first", LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"),
+        Named(interleaved, "Interleaved 1F1B", NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"),
         Named(
-            "breadth_first", "Breadth-first", breadth_first, LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"
+            interleaved_zero_bubble, "Interleaved zero bubble", QI_2023, 2, True, BOTH, "ScheduleInterleavedZeroBubble"
         ),
-        Named(
-            "interleaved", "Interleaved 1F1B", interleaved, NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"
-        ),
-        Named(
-            name="interleaved_zero_bubble",
-            title="Interleaved zero bubble",
-            generator=interleaved_zero_bubble,
-            paper=QI_2023,
-            chunks=2,
-            halves=True,
-            takes=BOTH,
-            torch="ScheduleInterleavedZeroBubble",
-        ),
-        Named("zb_h1", "ZB-H1", zb_h1, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_h2", "ZB-H2", zb_h2, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_v", "ZB-V", zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
-        Named("v_half", "V-half", v_half, QI_2024, 2, "vee", halves=True),
-        Named("v_min", "V-min", v_min, QI_2024, 2, "vee", halves=True),
-        Named("dualpipe_v", "DualPipe-V", dualpipe_v, DEEPSEEK, 2, "vee", halves=True, torch="ScheduleDualPipeV"),
+        Named(zb_h1, "ZB-H1", QI_2023, halves=True, takes=LIMIT),
+        Named(zb_h2, "ZB-H2", QI_2023, halves=True, takes=LIMIT),
+        Named(zb_v, "ZB-V", QI_2023, 2, True, shape="vee", torch="ScheduleZBVZeroBubble"),
+        Named(v_half, "V-half", QI_2024, 2, True, shape="vee"),
+        Named(v_min, "V-min", QI_2024, 2, True, shape="vee"),
+        Named(dualpipe_v, "DualPipe-V", DEEPSEEK, 2, True, shape="vee", torch="ScheduleDualPipeV"),
     )
 )
 """The schedules in the order in which they were found."""

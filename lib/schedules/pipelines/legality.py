@@ -14,7 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain, count, groupby, islice, pairwise
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
@@ -24,6 +24,7 @@ from lib.schedules.pipelines.action import (
     KINDS,
     LONG,
     MESSAGES,
+    OTHER_END,
     PAIR,
     PASSES,
     RECEIVES,
@@ -35,7 +36,7 @@ from lib.schedules.pipelines.action import (
     no_action,
     places,
 )
-from lib.schedules.pipelines.lowering import Call, held_up
+from lib.schedules.pipelines.clock import Clock
 
 
 class Wrong(NamedTuple):
@@ -114,56 +115,36 @@ class _Facts:
 
     def __init__(self, order: Order, batches: int | None, posted: bool) -> None:
         self.order, self.posted = order, posted
-        self.malformed = [
-            {position: why for position, action in enumerate(actions) if (why := _malformed(action))}
-            for actions in order
-        ]
-        """Of each rank what is no action, by position, and why."""
-        self.ranks = [
-            [
-                (position, part)
-                for position, action in enumerate(actions)
-                for part in (() if position in malformed else action.parts or (action,))
-            ]
-            for actions, malformed in zip(order, self.malformed, strict=True)
-        ]
-        """The actions of each rank with their positions, the parts of a pair one by one, without those that are
-        none."""
+        # Of each rank what is no action, by position, and why.
+        self.malformed: list[dict[int, str]] = [{} for _ in order]
+        # The actions of each rank with their positions, the parts of a pair one by one, without those that are none.
+        self.ranks: list[list[tuple[int, Action]]] = [[] for _ in order]
+        for actions, malformed, steps in zip(order, self.malformed, self.ranks, strict=True):
+            for position, action in enumerate(actions):
+                if why := _malformed(action):
+                    malformed[position] = why
+                else:
+                    steps += ((position, part) for part in action.parts or (action,))
+        # Where each rank does what for the first time.
         self.done = [{action: position for position, action in reversed(steps)} for steps in self.ranks]
-        """Where each rank does what for the first time."""
         self.kinds = {action.kind for _, action in chain(*self.ranks)}
         self.messages = not self.kinds.isdisjoint(MESSAGES | BEGINS.keys())
+        # For each stage that is named how many passes each of its microbatches has.
         self.passes: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        """For each stage that is named how many passes each of its microbatches has."""
         for _, (stage, kind, microbatch, _) in chain(*self.ranks):
             if kind in PASSES:
                 self.passes[stage][microbatch] += 1
         named = places(tuple(tuple(action for _, action in steps) for steps in self.ranks))
-        self.stages = self._in_a_row(named)
-        """How many stages there are."""
-        self.place = {stage: rank for stage, rank in named.items() if stage < self.stages}
-        """The rank of each stage that there is."""
-        counts = Counter(max(self.passes[stage]) + 1 for stage in self.place)
-        most = min(counts, key=lambda number: (-counts[number], number), default=0)
-        self.batches = most if batches is None else batches
-        """How many microbatches there are: as most stages have, so that one stray number is the odd one out."""
-
-    def _in_a_row(self, named: dict[int, int]) -> int:
-        """Return how many stages there are in a row, without one of which a rank does hardly anything beside what it
-        has."""
-        passes = {stage: found.total() for stage, found in self.passes.items()}
-        most: Counter[int] = Counter()
+        passes, most = {stage: found.total() for stage, found in self.passes.items()}, Counter[int]()
         for stage, rank in named.items():
             most[rank] = max(most[rank], passes[stage])
-        return next(stage for stage in count() if stage not in passes or 4 * passes[stage] < most[named[stage]])
-
-    @cached_property
-    def absent(self) -> tuple[int, int] | None:
-        """A stage that no rank has, and the rank that it could be on."""
-        stage = next((stage for stage in range(self.stages) if stage not in self.place), None)
-        ranks = range(len(self.order))
-        free = (rank for rank in ranks if rank not in self.place.values())
-        return None if stage is None else (next(free, stage % len(ranks)), stage)
+        # As many stages as are in a row, without one of which a rank does hardly anything beside what it has.
+        self.stages = next(s for s in count() if s not in passes or 4 * passes[s] < most[named[s]])
+        self.place = {stage: rank for stage, rank in named.items() if stage < self.stages}
+        # As many microbatches as most stages have, so that one stray number is the odd one out.
+        counts = Counter(max(self.passes[stage]) + 1 for stage in self.place)
+        usual = min(counts, key=lambda number: (-counts[number], number), default=0)
+        self.batches = usual if batches is None else batches
 
     @cached_property
     def coming(self) -> defaultdict[tuple[int, int], deque[Action]]:
@@ -173,7 +154,7 @@ class _Facts:
             for _, (stage, kind, microbatch, _) in steps:
                 if kind in SENDS:
                     after = stage + KINDS[kind].towards
-                    found[rank, self.place[after]].append(Action(after, kind.replace("SEND", "RECV"), microbatch))
+                    found[rank, self.place[after]].append(Action(after, OTHER_END[kind], microbatch))
         return found
 
     def other(self, rank: int, stage: int) -> int | None:
@@ -206,41 +187,23 @@ class _Facts:
     def blocked(self) -> dict[int, tuple[int, Action]]:
         """At which position ranks wait for ever, and for what of another rank: all go on as far as they can, where a
         pair starts when the inputs of both are there."""
-        brings = {WAITS[name]: name for name in RECEIVES}
-        if self.messages and not self.posted:
-            brings |= {name: name for name in RECEIVES}
-        else:
-            brings |= {kind: KINDS[kind].needs for kind in PASSES if KINDS[kind].needs}
-        makes = {name: name for name in SENDS} if self.messages else {kind: KINDS[kind].passes for kind in PASSES}
-        todo: list[list[Call]] = []
-        for rank, steps in enumerate(self.ranks):
-            calls: list[Call] = []
-            for position, parts in groupby(steps, key=itemgetter(0)):
-                made: list[Call] = []
-                for _, (stage, kind, microbatch, _) in parts:
-                    if message := brings.get(kind):
-                        source = stage + KINDS[message].towards
-                        begins = kind == message and Action(stage, WAITS[kind], microbatch) in self.done[rank]
-                        if not begins and self.other(rank, source) is not None:
-                            calls.append((position, True, Action(source, _sent(message), microbatch)))
-                    if name := makes.get(kind):
-                        made.append((position, False, Action(stage, name, microbatch)))
-                calls += made
-            todo.append(calls)
-        blocked: dict[int, tuple[int, Action]] = held_up(todo)
-        if not self.messages:  # they wait for the pass itself
-            for rank, (position, message) in blocked.items():
-                makers = (message._replace(kind=maker) for maker in MAKERS[message.kind])
-                made_by = self.done[self.place[message.stage]]
-                blocked[rank] = position, next(maker for maker in makers if maker in made_by)
-        return blocked
+        clock = Clock(self.order, self.place, awaited=not self.posted, room=False)
+        found: dict[int, tuple[int, Action]] = {}
+        for rank, (what, stage, microbatch) in clock.run().items():
+            sent = f"SEND_{what[-1]}"
+            source = stage if what == sent else stage - KINDS[sent].towards
+            # Without messages they wait for the pass itself.
+            makers, made_by = (sent, *MAKERS[sent]), self.done[self.place[source]]
+            makers = [Action(source, maker, microbatch) for maker in makers]
+            found[rank] = len(clock.ends[rank]), next(maker for maker in makers if maker in made_by)
+        return found
 
 
 def _malformed(action: Action) -> str | None:
     """Say why an action is none: words give only such as are well formed, but for pairs of other things."""
     stage, kind, microbatch, parts = action
     if parts or kind == PAIR:
-        passes = [KINDS[part.kind].passes if part.kind in KINDS else "" for part in parts]
+        passes = [part.kind in KINDS and KINDS[part.kind].passes for part in parts]
         if kind == PAIR and passes == ["SEND_F", "SEND_B"]:
             return next(filter(None, map(_malformed, parts)), None)
         return f"{str(action)[:LONG]} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
@@ -258,14 +221,9 @@ def _told(action: Action) -> str:
 
 
 def _there_are(noun: str, number: int) -> str:
-    """ "there are microbatches 0 to 7"."""
     if number > 1:
         return f"there are {plural(noun, 2)} 0 to {number - 1}"
     return f"there is only {noun} 0" if number else f"there is no {noun}"
-
-
-def _sent(received: str) -> str:
-    return received.replace("RECV", "SEND")
 
 
 # -- what a rank does wrong by itself ---------------------------------------------------------------------------
@@ -288,10 +246,10 @@ def _stage(facts: _Facts, rank: int) -> Iterator[Said]:
 
 
 def _place(facts: _Facts, rank: int) -> Iterator[Said]:
+    own = [stage for stage, at in facts.place.items() if at == rank]
+    cause = f"rank {rank} has {these('stage', own)}" if own else ""
     for position, action in facts.ranks[rank]:
         if (right := facts.other(rank, action.stage)) is not None:
-            own = [stage for stage, at in facts.place.items() if at == rank]
-            cause = f"rank {rank} has {these('stage', own)}" if own else None
             cause = cause or "stages are numbered over all ranks, and not on each one"
             yield position, f"{_told(action)}: stage {action.stage} is on rank {right}", cause
 
@@ -317,21 +275,22 @@ def _twice(facts: _Facts, rank: int) -> Iterator[Said]:
 
 
 def _before(facts: _Facts, rank: int) -> Iterator[Said]:
+    done = facts.done[rank]
     for position, action in facts.ranks[rank]:
         lacks = None
         if action.kind in PASSES:
             lacks = _lacks(facts, rank, position, action)
         elif action.kind == "UPDATE" and "REDUCE_GRAD" in facts.kinds:
             lacks = facts.lacks(rank, position, Action(action.stage, "REDUCE_GRAD"))
-        if lacks is not None and facts.done[rank].get(lacks) != position:
-            cause = None if lacks in facts.done[rank] else facts.off_by_one(rank, lacks.stage, lacks.kind)
+        if lacks is not None and done.get(lacks) != position:
+            cause = None if lacks in done else facts.off_by_one(rank, lacks.stage, lacks.kind)
             if cause is None and lacks.stage != action.stage:
                 what = "activation" if lacks.kind == "F" else "gradient"
                 source = f"stage {lacks.stage}, on the same rank"
                 cause = f"stage {action.stage} gets its {what} from {source}: do {lacks} first"
-            elif cause is None and lacks.kind == "F" and facts.done[rank].get(lacks) == position + 1:
-                forwards = [one for one in facts.done[rank] if one.kind == "F"]
-                if all(one._replace(kind=action.kind) in facts.done[rank] for one in forwards):  # else it is a number
+            elif cause is None and lacks.kind == "F" and done.get(lacks) == position + 1:
+                turned = [one._replace(kind=action.kind) in done for one in done if one.kind == "F"]
+                if all(turned):  # else it is a number
                     cause = f"in a turn with both of them the forward comes first: {lacks}, then {action}"
             yield position, f"{action}{facts.needs(rank, lacks)}", cause
 
@@ -350,7 +309,7 @@ def _lacks(facts: _Facts, rank: int, position: int, action: Action) -> Action | 
     if row.after:
         lacks = facts.lacks(rank, position, Action(action.stage, row.after, action.microbatch))
     if lacks is None and row.needs and facts.place.get(other := action.stage + KINDS[row.needs].towards) == rank:
-        makers = [Action(other, maker, action.microbatch) for maker in MAKERS[_sent(row.needs)]]
+        makers = [Action(other, maker, action.microbatch) for maker in MAKERS[OTHER_END[row.needs]]]
         lacks = facts.lacks(rank, position, *makers)
     return lacks
 
@@ -428,11 +387,13 @@ def _missing(facts: _Facts, rank: int) -> Iterator[Said]:
         if rank == 0:
             yield end, "there is nothing to do"
         return
-    if facts.absent is not None:
-        if rank == facts.absent[0]:
-            yield end, f"stage {facts.absent[1]} is missing: {_there_are('stage', facts.stages)}"
+    idle = [one for one in range(len(facts.order)) if one not in facts.place.values()]
+    absent = [stage for stage in range(facts.stages) if stage not in facts.place]
+    if absent:  # it could be on a rank that has none
+        if rank == (idle[0] if idle else absent[0] % len(facts.order)):
+            yield end, f"stage {absent[0]} is missing: {_there_are('stage', facts.stages)}"
         return
-    if rank not in facts.place.values():
+    if rank in idle:
         yield end, "there is nothing to do: no stage is on this rank"
     found: defaultdict[int, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for stage, kind, microbatch, _ in sorted(facts.done[rank], key=facts.done[rank].__getitem__):
@@ -458,7 +419,7 @@ def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
     for position, action in facts.ranks[rank]:
         if action.kind not in RECEIVES:
             continue
-        ends = Action(action.stage + KINDS[action.kind].towards, _sent(action.kind), action.microbatch)
+        ends = Action(action.stage + KINDS[action.kind].towards, OTHER_END[action.kind], action.microbatch)
         source = facts.place[ends.stage]
         coming = facts.coming[source, rank]
         comes = coming.popleft() if coming else None

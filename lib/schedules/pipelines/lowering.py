@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Any, Final
 
 from lib.schedules.pipelines.action import (
     BEGINS,
     KINDS,
     MESSAGES,
+    OTHER_END,
     PAIR,
     PASSES,
     RECEIVES,
@@ -23,6 +23,7 @@ from lib.schedules.pipelines.action import (
     parts_of,
     places,
 )
+from lib.schedules.pipelines.clock import Clock
 
 
 def compute_only(order: Order) -> Order:
@@ -38,31 +39,22 @@ def with_messages(order: Order) -> Order:
     The n-th receive from a rank gets its n-th send. So before a wanted message those are received that come before it
     from the same rank, whatever they are for.
     """
-    place = places(order)
-    channels: dict[tuple[int, int], deque[Action]] = defaultdict(deque)
-    followed: list[list[list[Action]]] = []
-    """The sends after each action of each rank."""
+    place, channels = places(order), defaultdict[tuple[int, int], deque[Action]](deque)
     for source, actions in enumerate(order):
-        sends: list[list[Action]] = []
-        for action in actions:
-            outputs = [*_outputs(action, source, place)]
-            sends.append([sent for _, sent, _ in outputs])
-            for other, _, brings in outputs:
-                channels[source, other].append(brings)
-        followed.append(sends)
+        for other, _, brings in (out for action in actions for out in _outputs(action, source, place)):
+            channels[source, other].append(brings)
     lowered: list[tuple[Action, ...]] = []
     for rank, actions in enumerate(order):
         found: list[Action] = []
         received: set[Action] = set()
-        for action, sent in zip(actions, followed[rank], strict=True):
+        for action in actions:
             for source, wanted in _inputs(action, rank, place):
                 while wanted not in received:
                     if not channels[source, rank]:
                         raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
                     found.append(channels[source, rank].popleft())
                     received.add(found[-1])
-            found.append(action)
-            found += sent
+            found += action, *(sent for _, sent, _ in _outputs(action, rank, place))
         lowered.append(tuple(found))
     return tuple(lowered)
 
@@ -82,15 +74,10 @@ def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple
         if sent := KINDS[kind].passes:
             after = stage + KINDS[sent].towards
             if place.get(after, rank) != rank:
-                yield place[after], Action(stage, sent, microbatch), Action(after, f"RECV_{sent[-1]}", microbatch)
+                yield place[after], Action(stage, sent, microbatch), Action(after, OTHER_END[sent], microbatch)
 
 
 # -- when messages are awaited --------------------------------------------------------------------------------------
-
-
-AHEAD: Final = 2
-"""How many passes before it is needed a receive is issued: what it brings may travel during one of them, and lies in a
-buffer no longer than that."""
 
 
 def posted(order: Order) -> Order:
@@ -100,12 +87,11 @@ def posted(order: Order) -> Order:
     A send is awaited before the next one to the same rank, or at the end. Where ranks could not go on so, receives are
     issued earlier.
     """
-    late, ahead, longest, place = with_messages(order), AHEAD, max(map(len, order), default=0), places(order)
-    while True:
-        found = tuple(_posted_on(actions, ahead, place) for actions in late)
-        if ahead > longest or not waits_for_room(found, place):
-            return found
+    late, longest, place = with_messages(order), max(map(len, order), default=0), places(order)
+    ahead = 2  # what it brings may travel during one of them, and lies in a buffer no longer than that
+    while waits_for_room(found := tuple(_posted_on(one, ahead, place) for one in late), place) and ahead <= longest:
         ahead *= 2
+    return found
 
 
 def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -> tuple[Action, ...]:
@@ -141,62 +127,13 @@ def awaited(order: Order) -> Order:
     return late if not waits_for_room(late) else _Arrivals(order).run() or late
 
 
-Call = tuple[int, bool, Hashable]
-"""Where a rank is in its order, and what it makes there or, with True, awaits."""
-
-
-def held_up(todo: Sequence[Sequence[Call]]) -> dict[int, tuple[int, Any]]:
-    """Return the ranks that never come to the end of what they make and await, with where they are and what they await.
-    No times matter: who can go on can do so later."""
-    made: set[Hashable] = set()
-    waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
-    at, going = [0] * len(todo), [*range(len(todo))]
-    held: dict[int, tuple[int, Any]] = {}
-    while going:
-        rank = going.pop()
-        held.pop(rank, None)
-        calls = todo[rank]
-        for number in range(at[rank], len(calls)):
-            position, awaits, key = calls[number]
-            if not awaits:
-                made.add(key)
-                going += waiting.pop(key, ())
-            elif key not in made:
-                waiting[key].append(rank)
-                at[rank], held[rank] = number, (position, key)
-                break
-    return held
-
-
 def waits_for_room(order: Order, place: Mapping[int, int] | None = None) -> dict[int, Action]:
     """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
     not received yet between two ranks, and the action that each is at. `place` is where its stages are, if that is
     known."""
-    place, count = places(order) if place is None else place, defaultdict[tuple[int, int, bool], int](int)
-    towards = {kind: KINDS[kind].towards for kind in WAITS}
-    todo: list[list[Call]] = []
-    for rank, actions in enumerate(order):
-        waits = {action[:3] for action in actions if action.kind in BEGINS}
-        calls: list[Call] = []
-        answers: dict[tuple[int, str, int], tuple[int, int, bool, int]] = {}
-        """What each message is over with: the n-th receive when there were n sends, the n-th send when there were n - 1
-        receives."""
-        for position, (stage, kind, microbatch, _) in enumerate(actions):
-            wait = stage, WAITS.get(kind, kind), microbatch
-            if kind in towards:
-                other, sends = place[stage + towards[kind]], kind in SENDS
-                channel = (rank, other, True) if sends else (other, rank, False)
-                number = count[channel]
-                count[channel] += 1
-                calls.append((position, False, (*channel, number)))
-                answers[wait] = channel[0], channel[1], not sends, number - sends
-                if wait in waits:
-                    continue
-            answer = answers.get(wait)
-            if answer is not None and answer[3] >= 0:
-                calls.append((position, True, answer))
-        todo.append(calls)
-    return {rank: order[rank][position] for rank, (position, _) in sorted(held_up(todo).items())}
+    talks = tuple(tuple(one for one in actions if one.kind in MESSAGES or one.kind in BEGINS) for actions in order)
+    clock = Clock(talks, places(order) if place is None else place)
+    return {rank: clock.at(rank) for rank in sorted(clock.run())}
 
 
 class _Arrivals:
@@ -205,17 +142,14 @@ class _Arrivals:
 
     def __init__(self, order: Order) -> None:
         ranks = range(len(order))
-        self.order, self.place, self.at = order, places(order), [0] * len(order)
+        self.order, self.place, self.at, self.busy = order, places(order), [0] * len(order), [0] * len(order)
+        self.due = [(0, rank) for rank in ranks]  # when which rank may be able to go on
         self.found: list[list[Action]] = [[] for _ in ranks]
-        self.held: list[set[Action]] = [set() for _ in ranks]
-        """What each rank has received."""
-        self.busy = [0] * len(order)
-        self.due = [(0, rank) for rank in ranks]
-        """When which rank may be able to go on."""
+        self.held: list[set[Action]] = [set() for _ in ranks]  # what each has received
+        # What each rank has to send before it goes on: to whom, and what it is at both ends.
         self.sends: list[deque[tuple[int, Action, Action]]] = [deque() for _ in ranks]
-        """What each rank has to send before it goes on: to whom, and what it is at both ends."""
+        # For each rank what was sent to it, by source: the first has arrived, a second waits for room.
         self.coming: list[defaultdict[int, deque[Action]]] = [defaultdict(deque) for _ in ranks]
-        """For each rank what was sent to it, by source: the first has arrived, a second waits for room."""
         self.arrived: dict[tuple[int, int], int] = {}
 
     def run(self) -> Order | None:
@@ -236,12 +170,12 @@ class _Arrivals:
 
     def send(self, now: int, rank: int) -> bool:
         """Tell whether all that a rank has to send has found room."""
-        sends = self.sends[rank]
+        sends, found = self.sends[rank], self.found[rank]
         while sends:
             other, action, brings = sends[0]
             queue = self.coming[other][rank]
-            if not self.found[rank] or self.found[rank][-1] is not action:
-                self.found[rank].append(action)
+            if found[-1] is not action:  # else it has waited for room
+                found.append(action)
                 queue.append(brings)
                 if len(queue) == 1:
                     self.arrived[rank, other] = now
@@ -271,12 +205,9 @@ class _Arrivals:
             self.at[rank] += 1
             self.found[rank].append(action)
             self.sends[rank].extend(_outputs(action, rank, self.place))
-            self.busy[rank] = now + sum(TICKS.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
+            took = {"F": 2, "B": 2, "I": 1, "W": 1}  # compared with each other
+            self.busy[rank] = now + sum(took.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
             heapq.heappush(self.due, (self.busy[rank], rank))
-
-
-TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
-"""How long passes take, compared with each other."""
 
 
 # -- weights ----------------------------------------------------------------------------------------------------

@@ -221,20 +221,15 @@ class _Rank:
         sharded: set[int],
     ) -> None:
         self.model, self.place, self.batches = model, place, batches
-        self.peers = {stage: share.pipeline[rank] for stage, rank in place.items()}
-        """The rank of each stage, of those in this pipeline."""
+        self.peers = {stage: share.pipeline[rank] for stage, rank in place.items()}  # ranks of this pipeline
         self.replicas = share.replicas if len(share.replicas) > 1 else None
         self.sharded = sharded if self.replicas else set[int]()
         self.weights, self.states, self.activations, self.grads, self.sums = model.storage()
         self.layers = {stage: layers[stage] for stage in sorted(place) if place[stage] == share.rank}
-        """The layers of its stages."""
-        self.message: Any = None
-        """What was made right before it is sent, or came right before it is used."""
-        self.under_way: dict[tuple[str, int, int], Work[Any]] = {}
-        """Sends and receives by kind, stage and microbatch."""
-        self.gathers: dict[int, list[tuple[int, Work[Weight]]]] = {}
-        self.reduces: dict[int, list[Work[WeightGrad]]] = {}
-        """All-gathers by stage, and reduce-scatters by layer."""
+        self.message: Any = None  # what was made right before it is sent, or came right before it is used
+        self.under_way: dict[tuple[str, int, int], Work[Any]] = {}  # sends and receives
+        self.gathers: dict[int, list[tuple[int, Work[Weight]]]] = {}  # by stage
+        self.reduces: dict[int, list[Work[WeightGrad]]] = {}  # by layer
         self.updated: set[int] = set()
         for stage, own in self.layers.items():
             for layer in own:
@@ -383,12 +378,9 @@ class _Rank:
             self.grads[self.layers[stage][-1] + 1, microbatch] = message
 
     def send(self, kind: str, stage: int, microbatch: int, taken: bool, *_: object) -> Work[None]:
-        if taken:
-            value: Any = self.message
-        elif kind == "SEND_F":
-            value = self.activations.pop((self.layers[stage][-1] + 1, microbatch))
-        else:
-            value = self.grads.pop((self.layers[stage][0], microbatch))
+        store: Any = self.activations if kind == "SEND_F" else self.grads
+        edge = self.layers[stage][-1] + 1 if kind == "SEND_F" else self.layers[stage][0]
+        value = self.message if taken else store.pop((edge, microbatch))
         return self.model.pass_to(self.peers[stage + KINDS[kind].towards], value)
 
     def receive(self, kind: str, stage: int, *_: object) -> Work[Any]:

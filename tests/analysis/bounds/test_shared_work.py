@@ -30,7 +30,7 @@ def test_no_known_way_computes_less_at_any_size_and_one_is_as_fast_where_we_say_
     record, bound, ends = PUZZLES[puzzle], lower_bound(puzzle), list[float]()
     for ranks, layers, batches, mesh in ((*record.size, record.mesh), *(record.hidden if THOROUGH else ())):
         here = replace(record, ranks=ranks, layers=layers, batches=batches, mesh=mesh, hidden=())
-        family = SharedWork.of(here)
+        family = SharedWork(*here.size, here.described(here.layers))
         for way in (reference(puzzle), *alternatives(puzzle)):
             function = load_function(way, puzzle)
             trace = Trace.of(simulate(function, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches))
