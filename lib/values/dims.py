@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from fractions import Fraction
 from itertools import chain, starmap
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from lib.errors.wording import runs
+from lib.record import record
 from lib.values.table import table
 
 NO_PIECES: frozenset[int] = frozenset()
@@ -26,7 +27,8 @@ Run = tuple[int, int]
 N = TypeVar("N", int, int | Fraction)
 
 
-class DimKind(NamedTuple):
+@record()
+class DimKind:
     """A kind of dim.
 
     `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several.

@@ -3,60 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple, cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from lib.errors.wording import counted
+from lib.record import record, replace
 from lib.values.dims import SPACE
-from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
+from lib.values.kinds.kind import PRICED, SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.placement import MOST, Dim, Schema, give, keep
-from lib.values.table import table
 
-
-class KindRow(NamedTuple):
-    """A kind of layer by its name, and the module of its class, which is loaded for the first layer of the kind."""
-
-    name: str
-    module: str
-
-    @property
-    def kind(self) -> type[LayerKind]:
-        """The class: that of the kind group_norm is GroupNorm."""
-        return getattr(import_module(f"lib.values.kinds.{self.module}"), self.name.title().replace("_", ""))
-
-
-LAYER_KINDS: Final = table(
-    (
-        KindRow("linear", "linear"),
-        KindRow("attention", "attention"),
-        KindRow("norm", "linear"),
-        KindRow("layer_norm", "linear"),
-        KindRow("add", "linear"),
-        KindRow("embedding", "linear"),
-        KindRow("cross_entropy", "linear"),
-        KindRow("dispatch", "experts"),
-        KindRow("experts", "experts"),
-        KindRow("combine", "experts"),
-        KindRow("convolution", "grid"),
-        KindRow("transposed_convolution", "grid"),
-        KindRow("pooling", "grid"),
-        KindRow("neighborhood_attention", "attention"),
-        KindRow("mean", "grid"),
-        KindRow("moments", "grid"),
-        KindRow("group_norm", "grid"),
-        KindRow("transform", "grid"),
-    )
+LAYER_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "linear": "linear",
+        "attention": "attention",
+        "norm": "linear",
+        "layer_norm": "linear",
+        "add": "linear",
+        "embedding": "linear",
+        "cross_entropy": "linear",
+        "dispatch": "experts",
+        "experts": "experts",
+        "combine": "experts",
+        "convolution": "grid",
+        "transposed_convolution": "grid",
+        "pooling": "grid",
+        "neighborhood_attention": "attention",
+        "mean": "grid",
+        "moments": "grid",
+        "group_norm": "grid",
+        "transform": "grid",
+    }
 )
+"""The kinds of layers, and the module of the class of each, which is loaded for the first layer of the kind."""
 LISTS = ("of", "route", "groups")
 
 
 def _kind(name: object) -> type[LayerKind]:
-    row = LAYER_KINDS.get(name) if isinstance(name, str) else None
-    if row is None:
+    """Return the class of a kind: that of group_norm is GroupNorm."""
+    if not isinstance(name, str) or name not in LAYER_KINDS:
         raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
-    return row.kind
+    return getattr(import_module(f"lib.values.kinds.{LAYER_KINDS[name]}"), name.title().replace("_", ""))
 
 
 def layer_from(data: object) -> Layer:
@@ -80,9 +68,9 @@ def _refuse(layer: Layer) -> None:
     if not isinstance(layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"each layer is described by a Layer, such as Layer(outputs=2048); got {str(layer)[:40]}")
     kind = _kind(layer.kind)
-    for field in fields(layer):
-        name, item = field.name, getattr(layer, field.name)
-        left_out = item == field.default and type(item) is type(field.default)
+    for name in Layer.__match_args__:
+        item, usual = getattr(layer, name), getattr(PRICED, name)
+        left_out = item == usual and type(item) is type(usual)
         if name in ("kind", "of") or (left_out and name not in kind.options):
             continue
         if name not in (*SIZES, *kind.options, *kind.optional):
@@ -103,7 +91,7 @@ def _refuse(layer: Layer) -> None:
         raise ValueError(f"a route says the experts of each token, by number, at most {MOST} in all")
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@record(eq=False)
 class Shape:
     """The size of the training step: layers of the model, batches of the step, and what the layers are.
 
@@ -154,17 +142,17 @@ class Shape:
     def of(self, number: int) -> tuple[int, ...]:
         """Return the activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
         layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
-        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].kind.takes == "activation"))
+        return layer.of or (number,) * (1 + (_kind(layer.kind).takes == "activation"))
 
     def _made(self, dim: Callable[[str, int], Dim]) -> tuple[list[LayerKind], list[Dims]]:
         """The layers, each with the dims of what it takes, and those of all activations. One stands for all where all
         are alike."""
         first = self.descriptions[0]
-        data = {"batch": self.items, **first.space, "features": LAYER_KINDS[first.kind].kind.width(first)}
+        data = {"batch": self.items, **first.space, "features": _kind(first.kind).width(first)}
         edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data.items())]
         kinds: list[LayerKind] = []
         for number, layer in enumerate(self.descriptions):
-            cls, of = LAYER_KINDS[layer.kind].kind, self.of(number)
+            cls, of = _kind(layer.kind), self.of(number)
             if len(of) != 1 + (cls.takes == "activation"):
                 raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
             # Only what an earlier layer gave: so the graph has no cycle, and layers in their order are a schedule.

@@ -7,9 +7,9 @@ ask for its properties, never for its name. The collectives have a table of thei
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from lib.record import record
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES
@@ -20,7 +20,7 @@ from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class Operation:
     """One operation that is not a collective.
 

@@ -8,11 +8,12 @@ it makes, once nothing can go wrong any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain
 from lib.errors.exceptions import Fact, MismatchError, PuzzleError, RuleError, forgotten_await
 from lib.errors.wording import with_article
+from lib.record import record
 from lib.values import facts
 from lib.values.collectives import Collective
 from lib.values.dims import DIMS, RunSet
@@ -367,7 +368,8 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
             raise RuleError(facts.ToldLayer(row.name, item, layer))
 
 
-class Member(NamedTuple):
+@record(frozen=False)
+class Member:
     """One member's part in a collective: its rank, what it called, with what."""
 
     rank: int
@@ -396,18 +398,19 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
     # Compared in line and by identity first: of 10^5 members each is looked at once. `agree` finds the words.
-    _, op, layer, value, said, group = members[0]
-    kind, values = cast("type[Any]", type(value)), list[Any]()
-    for _, its_op, its_layer, its_value, its_said, its_group in members:
+    first = members[0]
+    op, layer, said, group = first.op, first.layer, first.said, first.group
+    kind, values = cast("type[Any]", type(first.value)), list[Any]()
+    for one in members:
         if (
-            its_op != op
-            or its_layer != layer
-            or its_said != said
-            or type(its_value) is not kind
-            or (its_group is not group and its_group != group)
+            one.op != op
+            or one.layer != layer
+            or one.said != said
+            or type(one.value) is not kind
+            or (one.group is not group and one.group != group)
         ):
             agree(members)
-        values.append(its_value)
+        values.append(one.value)
     try:
         return row.results(values, said)
     except PuzzleError as error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from lib.errors.exceptions import RuleError
+from lib.record import record
 from lib.values import facts
 from lib.values.dims import SPACE, Relation
 from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
@@ -29,7 +29,7 @@ GRID: Final = SPACE[1:]
 _set = object.__setattr__
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Layer:
     """The description of a layer. Sizes in elements. What it takes and gives is rows, or a grid with `columns`, and
     perhaps `planes`, too.
@@ -94,10 +94,11 @@ class Layer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields: what `layer_from` reads."""
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        said = {name: getattr(self, name) for name in self.__match_args__}
         lists = {"of": [*self.of], "route": [*map(list, self.route)], "groups": [*self.groups]}
-        usual = {one.name: one.default for one in fields(self)}
-        return {name: (said | lists)[name] for name in said if name in SIZES or said[name] not in (usual[name], 0)}
+        return {
+            name: (said | lists)[name] for name in said if name in SIZES or said[name] not in (getattr(PRICED, name), 0)
+        }
 
 
 SIZES: Final = ("kind", "inputs", "outputs", "rows")
@@ -108,7 +109,8 @@ USUAL: Final = (PRICED,)
 """The layers of a run that describes none, and of a puzzle that describes none: one description stands for all."""
 
 
-class Sum(NamedTuple):
+@record()
+class Sum:
     """Something that a tensor may be a partial sum over. `relation`: which of it the elements of dim `of` need; without
     one they need all of it."""
 
@@ -180,7 +182,7 @@ class LayerKind(ABC):
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
             # dW is a sum over all that the input extends along and the weight does not: batches, rows, columns.
-            summed = [Sum(*named) for named in self.gives[:-1] if named[0] not in dict(self.weight_dims)]
+            summed = [Sum(role, dim) for role, dim in self.gives[:-1] if role not in dict(self.weight_dims)]
             self.weight_gradient = schema(self.weight_dims, summed)
         # Prices are said of a linear layer of the usual size: any other costs by how many more multiplications it has.
         self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
