@@ -6,13 +6,14 @@ import gc
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, wraps
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.record import record
-from lib.trace.event import Event, Program, place_of
+from lib.trace.event import Event, Program, Source, place_of
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Layer, Shape
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
 # that `import lib` stays quick. The same goes for what is worked out from a Trace.
 D = TypeVar("D")
+_source: Callable[[Event], Source] = attrgetter("source")
 MODELS = "Trace.of takes the Models that simulate returned"
 
 FEW, MANY, MOST_UNSEEN = 5_000, 100_000, 10**6
@@ -253,17 +255,20 @@ class Trace:
 
     def place(self, event: Event) -> Place | None:
         """Return the student's source line of an event, where it is known."""
-        source = event.source
-        if source is None or isinstance(source, Place):
-            return source
-        key = id(source[0]), source[1]  # a hash of code goes through all of it; and events keep theirs
+        return self.places([event])[0]
+
+    def places(self, events: Sequence[Event]) -> list[Place | None]:
+        """Return the lines of many events."""
         known = self._places
-        if key not in known:
-            known[key] = place_of(event)
-        return known[key]
+        # A hash of code goes through all of it; and events keep theirs.
+        keys: list[Any] = [(id(at[0]), at[1]) if type(at) is tuple else at for at in map(_source, events)]
+        for key, event in dict(zip(keys, events, strict=True)).items():
+            if key not in known:
+                known[key] = place_of(event)
+        return [*map(known.__getitem__, keys)]
 
     @cached_property
-    def _places(self) -> dict[tuple[int, int], Place | None]:
+    def _places(self) -> dict[Any, Place | None]:
         return {}
 
     @kept
