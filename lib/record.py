@@ -31,7 +31,7 @@ def record(*, frozen: bool = True, eq: bool = True, slots: bool = True) -> Calla
     """
 
     def make(cls: Any) -> Any:
-        own = {name: said for name, said in cls.__annotations__.items() if not said.startswith("ClassVar")}
+        own = {name: said for name, said in cls.__annotations__.items() if "ClassVar" not in str(said)}
         names = tuple(dict.fromkeys((*getattr(cls, "__match_args__", ()), *own)))
         usual = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
         new: dict[str, Any] = {"__match_args__": names, "__replace__": replace}
