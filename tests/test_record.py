@@ -31,9 +31,7 @@ def test_dataclasses_take_it_for_one_of_theirs() -> None:
     assert (Own(extra=2.0, forward=5).extra, Own(forward=5).backward_input) == (2.0, 0.5)
 
 
-def test_it_never_changes_and_says_so_as_they_do() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'forward'"):
-        Costs().forward = 2.0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+def test_its_error_names_the_argument() -> None:
     with pytest.raises(TypeError, match=r"Costs.__init__\(\) got an unexpected keyword argument 'forwards'"):
         Costs(forwards=2.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
@@ -44,7 +42,6 @@ def test_without_eq_each_equals_itself_alone() -> None:
         size: int
 
     assert Thing(1) != Thing(1)
-    assert Thing(1).size == 1
 
 
 def test_a_run_begins_without_dataclasses_and_inspect() -> None:
