@@ -14,8 +14,7 @@ from lib.record import record, replace
 
 @pytest.mark.parametrize("thing", [Layer(inputs=8), Costs(read=1), Links(host_size=4), Uneven(layers=(2, 0.5))])
 def test_copies_of_all_kinds_are_equal(thing: Costs | Layer) -> None:
-    others = copy.copy(thing), copy.deepcopy(thing), pickle.loads(pickle.dumps(thing)), replace(thing)
-    assert {thing, *others, dataclasses.replace(thing)} == {thing}
+    assert {copy.copy(thing), copy.deepcopy(thing), pickle.loads(pickle.dumps(thing)), replace(thing)} == {thing}
     assert eval(repr(thing)) == thing
 
 
