@@ -18,7 +18,7 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7290
+MOST_LINES = 7286
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
@@ -28,19 +28,19 @@ BUDGETS = {
     "lib/checker": 1_930,
     "lib/cluster": 1_540,
     "lib/diagnosis": 3_750,
-    "lib/errors": 900,
+    "lib/errors": 890,
     "lib/puzzles": 530,
     "lib/replay": 4_430,
     "lib/schedules": 4_840,
     "lib/plan": 1_620,
-    "lib/simulator": 3_300,
+    "lib/simulator": 3_295,
     "lib/suite/cli": 3_430,
     "lib/suite/course": 1_430,
     "lib/suite/grade": 3_680,
     "lib/suite/isolation": 1_250,
     "lib/suite/notebooks": 1_660,
     "lib/suite/submissions": 2_280,
-    "lib/trace": 3_090,
+    "lib/trace": 3_085,
     "lib/values": 4_520,
     "tests": 44_400,
 }
