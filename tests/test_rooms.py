@@ -18,7 +18,7 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7050
+MOST_LINES = 7070
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
@@ -28,21 +28,21 @@ BUDGETS = {
     "lib/checker": 2_080,
     "lib/cluster": 1_490,
     "lib/diagnosis": 3_590,
-    "lib/errors": 890,
+    "lib/errors": 900,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
     "lib/schedules": 4_690,
     "lib/plan": 1_610,
-    "lib/simulator": 3_290,
+    "lib/simulator": 3_300,
     "lib/suite/cli": 3_250,
     "lib/suite/course": 1_400,
     "lib/suite/grade": 3_500,
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_590,
     "lib/suite/submissions": 2_250,
-    "lib/trace": 3_080,
-    "lib/values": 4_240,
-    "tests": 44_100,
+    "lib/trace": 3_090,
+    "lib/values": 4_250,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

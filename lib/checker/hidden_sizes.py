@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -23,6 +22,7 @@ from lib.errors.source_lines import raised_at
 from lib.errors.wording import counted, numbered
 from lib.puzzles.goals import Goal, Hidden
 from lib.puzzles.puzzle import Puzzle, Task
+from lib.record import replace
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.trace.trace import Trace, trace_of

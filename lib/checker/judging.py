@@ -15,7 +15,6 @@ one all-reduce through all of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +23,7 @@ from lib.checker.faults import fault_of, finals, maker_of, more, places, remark,
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, with_article
+from lib.record import replace
 from lib.trace.event import STORE, STORES, Event, Program
 from lib.trace.lifetimes import by_twin, never_awaited
 from lib.trace.order import messages

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lib.errors.wording import exact, plural
+from lib.record import record, replace
 from lib.values.collectives import Collective
 from lib.values.kinds.kind import PRICED
 from lib.values.operations import Operation
@@ -102,7 +102,7 @@ COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of ne
 """Fields that are no times: what each is. None stands for as many as there are ranks."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Costs:
     """The classic costs, in time units: compute a batch and layer, an update, any collective, each side of a pass.
 
@@ -134,8 +134,8 @@ class Costs:
             if getattr(self, name) is None and _is_number(self.backward):
                 # Halves of one length and a free split, as zero bubble schedules assume at first (Qi et al. 2023).
                 object.__setattr__(self, name, self.backward / 2)
-        for field in fields(self):
-            name, value = field.name, getattr(self, field.name)
+        for name in cast("tuple[str, ...]", self.__match_args__):  # of a class made from this one there are more
+            value = getattr(self, name)
             if (name in COUNTS and value is None) or name in LISTS:
                 continue
             kinds = int if name in COUNTS else int | float
@@ -211,7 +211,8 @@ class Costs:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with the name of the model: what `costs_from` reads."""
-        given = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        said = {name: getattr(self, name) for name in self.__match_args__}
+        given = {name: value for name, value in said.items() if value or name not in LATER}
         for name in HALVES:
             if given[name] == self.backward / 2:
                 del given[name]
@@ -224,7 +225,7 @@ class Costs:
         return {"model": model, **given}
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Links(Costs):
     """Communication priced by bandwidth: `p2p` time units for one batch of activations over a link inside a host.
 
@@ -326,7 +327,7 @@ class Links(Costs):
         return max(ratio / cards, min(Fraction(1), ratio))
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Uneven(Costs):
     """Layers and ranks that are not alike. `layers` says how heavy each layer is, beginning again after the last, and
     `ranks` how slow each rank is, at least 1. Ranks that it does not name are as fast as the costs say.
@@ -404,8 +405,8 @@ def costs_from(data: dict[str, Any]) -> Costs:
     cls = MODELS.get(model) if isinstance(model, str) else None
     if cls is None:
         raise ValueError(f"unknown cost model {model!r}")
-    names = {field.name for field in fields(cls)}
-    if not names >= given.keys():
+    names: tuple[str, ...] = cls.__match_args__
+    if not {*names} >= given.keys():
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(given)}")
     for name, value in given.items():
         if name not in LISTS and not _is_number(value) and not (name in COUNTS and value is None):

@@ -1,8 +1,5 @@
 """Lines of source code: which are the student's, and how a message shows one."""
 
-from __future__ import annotations
-
-import linecache
 import os
 import re
 import sys
@@ -65,6 +62,8 @@ def place(code: CodeType, line: int, last: int | None = None) -> Place:
 
     Paths are cut to the file's name: nothing saved may depend on the machine.
     """
+    import linecache  # here and not above: with `tokenize` it is 2 ms of each start
+
     path = code.co_filename.removeprefix(MARK)
     name = "notebook cell" if "ipykernel" in path or path.startswith("<ipython-input") else os.path.basename(path)
     name = GIVEN[1] if path != code.co_filename else name
@@ -123,10 +122,11 @@ def resolve(code: CodeType, instruction: int) -> Place | None:
     return place(code, found[0], found[1])
 
 
-def function_of(code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def function_of(code: CodeType) -> "ast.FunctionDef | ast.AsyncFunctionDef | None":
     """Return the function of this code as it was written, with the lines that Python leaves out; None where it is
     unknown."""
     import ast  # here and not above: only a mistake needs it
+    import linecache
 
     try:
         tree = ast.parse("".join(linecache.getlines(code.co_filename)))

@@ -10,15 +10,14 @@ What waits here says of itself what it is (`kind`), and for whom it waits (`awai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lib.cluster.costs import UNIT, Costs, Streams
-from lib.cluster.reader import Asked, Readers
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError
+from lib.record import replace
 from lib.simulator.engine import Engine, Signal
 from lib.simulator.messages import Messages
 from lib.simulator.recorder import BUDGET
@@ -34,6 +33,7 @@ from lib.values.values import Value
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
+    from lib.cluster.reader import Readers
     from lib.simulator.event_loop import OwnLoop
     from lib.simulator.model import Model
     from lib.simulator.running_loop import RunningLoop
@@ -367,10 +367,13 @@ class Dist(Given):
 
     @cached_property
     def _readers(self) -> Readers:
+        from lib.cluster.reader import Readers  # here and not above: few runs read
+
         return Readers(self.costs, self.mesh)
 
     def read(self, rank: int, event: Event, value: Value) -> Signal:
         """Ask the reader of a rank's process for the data of an event. Requests are served in simulated time."""
+        from lib.cluster.reader import Asked
 
         def serve() -> None:
             found = self._readers.read(rank, event.batches, event.issued)

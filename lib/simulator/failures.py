@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib import diagnosis
 from lib.errors import fixes
 from lib.errors.exceptions import BudgetError, NotSolved, PuzzleError
+from lib.record import replace
 from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace

@@ -13,10 +13,11 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
+from lib.record import record
 from lib.simulator.engine import Signal
 from lib.trace.event import Event
 from lib.values.rules import need
@@ -228,7 +229,8 @@ class Messages:
 # -- what a message brings ---------------------------------------------------------------------------------------
 
 
-class Parcel(NamedTuple):
+@record()
+class Parcel:
     """A message that is more than one value: what arrives, and the values in it, in their order."""
 
     thing: Any
@@ -243,7 +245,7 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
     side that would still be the sender's.
     """
     sent: list[Value] = []
-    parcel = Parcel(None, [])
+    values: list[Value] = []
     copies: dict[int, Any] = {}
 
     def copied(part: Any) -> Any:
@@ -256,8 +258,8 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
         kind = cast("type[Any]", type(part))
         if isinstance(part, Value):
             sent.append(part)
-            parcel.values.append(part.at(part.place))
-            return parcel.values[-1]
+            values.append(part.at(part.place))
+            return values[-1]
         # Only Python's own classes are asked for what is in them: one made from them may answer anything.
         if kind in (list, deque):
             copies[id(part)] = items = deque[Any](maxlen=part.maxlen) if kind is deque else list[Any]()
@@ -283,7 +285,7 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
         return part
 
     try:
-        return parcel._replace(thing=copied(item)), sent
+        return Parcel(copied(item), values), sent
     except RecursionError:
         raise RuleError(
             "pass_to was given something that is nested too deeply",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.record import record
 from lib.simulator import attached
 from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
@@ -33,7 +34,8 @@ T = TypeVar("T", bound=Value)
 _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 
-class LogEvent(NamedTuple):
+@record()
+class LogEvent:
     """An entry of `model.log`, under the original's names. Times in time units, memory in elements."""
 
     typ: str

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from lib.cluster.costs import MAX_TICKS, TICKS, UNIT, Costs
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
+from lib.record import replace
 from lib.simulator.dist import Dist
 from lib.simulator.engine import Halted
 from lib.simulator.model import Model
@@ -99,6 +98,8 @@ def simulate(
 
 def _need_function(function: Callable[[Model], Any]) -> None:
     """Check that a function takes a Model and nothing else, and in a notebook, that it is the latest of its name."""
+    import inspect  # here and not above: `import lib` should be quick
+
     try:
         with suppress(ValueError):  # a builtin that does not tell its parameters
             # One Model is all that it is given: whatever else it takes has to have a default.
@@ -179,6 +180,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
     Our own driver steps the coroutines: it knows nothing but Signals, and is several times as fast as asyncio. What it
     cannot do, tasks, locks and timers, a loop of asyncio does, in a world made anew; the function is the same for both.
     """
+    import inspect
 
     async def run(model: Model) -> Any:
         result = function(model)

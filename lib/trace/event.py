@@ -9,13 +9,13 @@ be saved, checked, re-timed, drawn and replayed far from the code that made it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import CodeType
 from typing import Final
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import GIVEN, Place, resolve
+from lib.record import record
 from lib.values.values import KINDS, Value
 
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
@@ -25,7 +25,7 @@ Source = tuple[CodeType, int] | Place | None
 NO_BATCHES: Final[frozenset[int]] = frozenset()
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Event:
     """One operation of one rank.
 
@@ -50,7 +50,7 @@ class Event:
     blocking: bool = False
 
     def copy(self) -> Event:
-        """Return an equal event: several times as fast as dataclasses.replace."""
+        """Return an equal event: several times as fast as `replace`."""
         return Event(*row_of(self))
 
     def at(self, issued: int, start: int | None, length: int) -> Event:
@@ -64,7 +64,7 @@ class Event:
         return None if self.start is None else self.start + self.length
 
 
-FIELDS: Final = tuple(field.name for field in fields(Event))
+FIELDS: Final = Event.__match_args__
 row_of: Final = attrgetter(*FIELDS)
 """One call for all of them: each event of a run is copied when it is rebuilt."""
 

@@ -32,10 +32,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 from math import gcd
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 
 from lib.cluster.costs import MAX_TICKS, TICKS
@@ -43,6 +43,7 @@ from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
+from lib.record import replace
 from lib.trace.event import FIELDS, Program, row_of
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
@@ -63,25 +64,20 @@ class Numbers:
     """Numbers things in the order in which they come. One that comes again is found by its identity first: a group or a
     set may be long, and most events have the same ones."""
 
-    def __init__(self, none: bool = False) -> None:
+    def __init__(self) -> None:
         self.items: dict[Any, int] = {}
-        self._met: dict[int, tuple[Any, int]] = {id(None): (None, -1)} if none else {}
+        self._met: dict[int, int] = {}
+        self._kept: list[Any] = []
 
-    def __call__(self, item: Any, form: Callable[[Any], Any] | None = None) -> int:
-        """The number of something, which is known in a form of its own where one is said."""
-        met = self._met.get(id(item))
-        if met is None:
-            number = self.items.setdefault(item if form is None else form(item), len(self.items))
-            met = self._met[id(item)] = item, number  # it is kept, so that nothing else gets its id
-        return met[1]
-
-    def column(self, items: Sequence[Any], form: Callable[[Any], Any] | None = None) -> list[int]:
-        """Return the numbers of many things."""
-        met = self._met
-        for item in items:
-            if id(item) not in met:
-                self(item, form)
-        return [met[id(item)][1] for item in items]
+    def column(self, items: Sequence[Any], form: Callable[[Any], Any] = lambda item: item) -> list[int]:
+        """Return the numbers of many things, which are known in a form of their own where one is said; -1 of None."""
+        ids, met = [*map(id, items)], self._met
+        # A loop of ours over what is new alone: of a hundred thousand things few are different.
+        for number, item in dict(zip(ids, items, strict=True)).items():
+            if number not in met:
+                met[number] = -1 if item is None else self.items.setdefault(form(item), len(self.items))
+                self._kept.append(item)  # so that nothing else gets its id
+        return [*map(met.__getitem__, ids)]
 
 
 def _row(value: Value) -> list[Any]:
@@ -104,7 +100,7 @@ class _Writer:
 
     def __init__(self, run: Trace, lines: bool) -> None:
         self.run, self.lines = run, lines
-        self.places, self.groups, self.sets = Numbers(none=True), Numbers(), Numbers()
+        self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
         self.calls: dict[tuple[Any, ...], int] = {}
         self.rows: dict[tuple[Any, ...] | None, int] = {None: -1}
         self.values: list[list[Any]] = []
@@ -115,23 +111,24 @@ class _Writer:
     def columns(self, program: Program) -> dict[str, Sequence[Any]]:
         """The columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
-        where, calls, kinds = f"programs[{program.rank}]", self.calls, list[int]()
+        where, calls = f"programs[{program.rank}]", self.calls
         # All events at once, one field after the other: several times as fast as to ask each for all its fields.
         fields = zip(*map(row_of, events), strict=True) if events else [()] * len(FIELDS)
         of: dict[str, tuple[Any, ...]] = dict(zip(FIELDS, fields, strict=True))
         asked = enumerate(zip(of["op"], of["arg"], strict=True))
         args = [(i - arg[0],) if op == "wait" and arg else arg for i, (op, arg) in asked]
-        groups = [self.groups(group) if group else -1 for group in of["group"]]
+        groups = self.groups.column([group or None for group in of["group"]])
         counts = (map(len, of[name]) for name in ("inputs", "outputs"))
-        for key in zip(of["op"], args, groups, of["peer"], of["blocking"], *counts, strict=True):
+        keys = [*zip(of["op"], args, groups, of["peer"], of["blocking"], *counts, strict=True)]
+        for i, key in enumerate(keys):
             if key not in calls:
                 calls[key] = len(calls)
-                self.names["calls"].append(f"{where}.events[{len(kinds)}]")
-            kinds.append(calls[key])
+                self.names["calls"].append(f"{where}.events[{i}]")
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
         return {
-            "calls": kinds, "layers": of["layer"], "batches": self.sets.column(of["batches"], set_text),
-            "places": self.places.column([*map(self.run.place, events)] if self.lines else [None] * len(events)),
+            "calls": [*map(calls.__getitem__, keys)], "layers": of["layer"],
+            "batches": self.sets.column(of["batches"], set_text),
+            "places": self.places.column(self.run.places(events) if self.lines else [None] * len(events)),
             **{name: of[name] for name in TIMES},
             **{name: [*chain.from_iterable(of[name])] for name in ("inputs", "outputs")},
             "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
@@ -154,15 +151,17 @@ class _Writer:
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
         """The unit of all times, and the columns of all ranks, each of them once."""
         every = [self.columns(program) for program in self.run.programs]
-        times = [time for columns in every for name in TIMES for time in columns[name] if time is not None]
+        timed = [columns[name] for columns in every for name in TIMES]
         # Times are mostly multiples of one large number, and shorter when they are counted in that.
-        unit = max(gcd(*set(times)), 1) if set(map(type, times)) == {int} else 1  # else it is for the reader to refuse
+        plainly = {*map(type, chain.from_iterable(timed))} <= {int, NoneType}  # else it is for the reader to refuse
+        times = {*chain.from_iterable(timed)} - {None} if plainly else set[int]()
+        unit = max(gcd(*times), 1)
+        counted = {time: time // unit for time in times} | {None: None}
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
         programs: list[dict[str, Any]] = []
         for rank, columns in enumerate(every):
             if unit > 1:
-                for name in TIMES:
-                    columns[name] = [None if time is None else time // unit for time in columns[name]]
+                columns |= {name: [*map(counted.__getitem__, columns[name])] for name in TIMES}
             program: dict[str, Any] = {}
             for name, column in columns.items():
                 before = first.setdefault((name, tuple(column)), rank)  # of a tuple that is itself

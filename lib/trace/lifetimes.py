@@ -20,11 +20,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeVar
 
 from lib.errors.exceptions import PuzzleError
+from lib.record import record, replace
 from lib.trace.event import Event, Program
 from lib.trace.order import Passage, meetings, messages, outcome
 from lib.trace.trace import Trace, kept
@@ -38,7 +38,7 @@ FOREVER = 1 << 60
 """The number of an event that never comes."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Lifetimes:
     """The span of life of each value of a rank: alive when event k starts if born < k <= last, or if a store holds it.
 
@@ -81,7 +81,7 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
     return lives_of
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Uses(Lifetimes):
     """The lives of values by what their own rank does with them, from the line that makes them, or waits for them, to
     the last one that uses them. `loaded` are the weights and states that it loads, used or not; `talks` the numbers of

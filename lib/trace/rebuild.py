@@ -7,11 +7,11 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
+from lib.record import replace
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
 from lib.trace.order import outcome
 from lib.trace.retiming import Plan, plan_of

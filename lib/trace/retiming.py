@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from operator import attrgetter
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from lib.cluster.costs import Costs, Streams
 from lib.cluster.reader import Readers, process_of
 from lib.errors.exceptions import TraceError
+from lib.record import record, replace
 from lib.trace.event import Event, Program
 from lib.trace.order import Step, meetings, messages, order
 from lib.trace.trace import Trace, kept
@@ -310,7 +310,7 @@ def _known(length: int, rank: int, event: Event) -> int:
     return length
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Moment:
     """The time of a communication on shared links."""
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
+from lib.record import replace
 from lib.trace.event import Event, Program
 from lib.trace.json_format import encode, once, set_text
 from lib.trace.rebuild import rebuild

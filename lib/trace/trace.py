@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
-from lib.trace.event import Event, Program, place_of
+from lib.record import record
+from lib.trace.event import Event, Program, Source, place_of
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Layer, Shape
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
 # that `import lib` stays quick. The same goes for what is worked out from a Trace.
 D = TypeVar("D")
+_source: Callable[[Event], Source] = attrgetter("source")
 MODELS = "Trace.of takes the Models that simulate returned"
 
 FEW, MANY, MOST_UNSEEN = 5_000, 100_000, 10**6
@@ -172,7 +174,7 @@ def kept(work_out: Callable[[Trace], D]) -> Callable[[Trace], D]:
     return answer
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Trace:
     """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed. It does
     not change: what follows from it is worked out once (see `kept`).
@@ -195,10 +197,8 @@ class Trace:
     sandbox: bool = False
     puzzle: str | None = None
     error: str | None = None
-    descriptions: tuple[Layer, ...] = field(default=USUAL, kw_only=True)
-    padding: int = field(default=0, kw_only=True)
-    answers: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
-    """By the functions that `kept` made."""
+    descriptions: tuple[Layer, ...] = USUAL
+    padding: int = 0
 
     @classmethod
     def of(cls, models: Sequence[ModelLike], error: str | None = None) -> Trace:
@@ -226,8 +226,8 @@ class Trace:
         # Copies: who goes on calling operations, as in a notebook, must not change a Trace taken before.
         every = [Program.of(programs.get(rank) or Program(rank)) for rank in range(world.ranks)]
         shape, puzzle = world.shape, getattr(world, "puzzle", None)
-        size = {"descriptions": shape.descriptions, "padding": shape.padding}
-        made = cls(shape.layers, shape.batches, every, world.costs, world.mesh, world.sandbox, puzzle, error, **size)
+        setting = world.costs, world.mesh, world.sandbox, puzzle, error
+        made = cls(shape.layers, shape.batches, every, *setting, shape.descriptions, shape.padding)
         if state is not None:
             world.taken = state, made
         return made
@@ -242,6 +242,11 @@ class Trace:
         """The size of the training step, with tables of places."""
         return Shape(self.layers, self.batches, self.descriptions, self.padding)
 
+    @cached_property
+    def answers(self) -> dict[object, Any]:
+        """What was worked out of it, by the functions that `kept` made."""
+        return {}
+
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its rank, rank by rank in program order."""
         for program in self.programs:
@@ -250,17 +255,20 @@ class Trace:
 
     def place(self, event: Event) -> Place | None:
         """Return the student's source line of an event, where it is known."""
-        source = event.source
-        if source is None or isinstance(source, Place):
-            return source
-        key = id(source[0]), source[1]  # a hash of code goes through all of it; and events keep theirs
+        return self.places([event])[0]
+
+    def places(self, events: Sequence[Event]) -> list[Place | None]:
+        """Return the lines of many events."""
         known = self._places
-        if key not in known:
-            known[key] = place_of(event)
-        return known[key]
+        # A hash of code goes through all of it; and events keep theirs.
+        keys: list[Any] = [(id(at[0]), at[1]) if type(at) is tuple else at for at in map(_source, events)]
+        for key, event in dict(zip(keys, events, strict=True)).items():
+            if key not in known:
+                known[key] = place_of(event)
+        return [*map(known.__getitem__, keys)]
 
     @cached_property
-    def _places(self) -> dict[tuple[int, int], Place | None]:
+    def _places(self) -> dict[Any, Place | None]:
         return {}
 
     @kept

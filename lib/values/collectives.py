@@ -10,12 +10,12 @@ size; here sums and gathers always take the ring, so that a figure can be worked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, Protocol
 
 from lib.errors.exceptions import RuleError
+from lib.record import record
 from lib.values import facts
 from lib.values.dims import NAMES
 from lib.values.laws import average, cut, gather, reduce, total_elements
@@ -35,7 +35,7 @@ class Whole(Protocol):
 
 
 # Rows are compared by what they are, not by what they say: methods that nobody calls take a third of their import.
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class Travel:
     """The way data goes from member to member, in so many `rounds` that follow each other.
 
@@ -68,7 +68,7 @@ def _nothing(*values: object) -> None:
     """Members of an exchange need not fit each other."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class Collective:
     """One collective.
 

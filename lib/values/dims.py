@@ -9,13 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, starmap
 from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 from lib.errors.wording import runs
+from lib.record import record
 from lib.values.table import table
 
 NO_PIECES: frozenset[int] = frozenset()
@@ -29,7 +30,7 @@ Run = tuple[int, int]
 N = TypeVar("N", int, int | Fraction)
 
 
-@dataclass(frozen=True)
+@record()
 class DimKind:
     """A kind of dim.
 
@@ -330,7 +331,6 @@ def listed_numbers(pieces: Pieces) -> int:
     return len(pieces.runs) if isinstance(pieces, RunSet) else len(pieces)
 
 
-@dataclass(frozen=True)
 class Relation(ABC):
     """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked out
     once.
@@ -338,7 +338,9 @@ class Relation(ABC):
     Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
     """
 
-    _known: dict[Pieces, RunSet] = field(init=False, compare=False, repr=False, default_factory=dict[Pieces, RunSet])
+    @cached_property
+    def _known(self) -> dict[Pieces, RunSet]:
+        return {}
 
     def __call__(self, items: Pieces) -> RunSet:
         found = self._known.get(items)

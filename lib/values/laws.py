@@ -26,7 +26,7 @@ from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-V = TypeVar("V", bound="Value")
+    V = TypeVar("V", bound=Value)
 MOST_LOOKED_UP = 16
 """Values whose union is looked up; of more it is worked out, which is one operation on sets."""
 FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from lib.errors.wording import counted
+from lib.record import record, replace
 from lib.values.dims import SPACE
-from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
+from lib.values.kinds.kind import PRICED, SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.placement import MOST, Dim, Schema, give, keep
 
 _MODULES = {
@@ -53,9 +53,9 @@ def _refuse(layer: Layer) -> None:
     if not isinstance(layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"each layer is described by a Layer, such as Layer(outputs=2048); got {str(layer)[:40]}")
     kind = _kind(layer.kind)
-    for field in fields(layer):
-        name, item = field.name, getattr(layer, field.name)
-        left_out = item == field.default and type(item) is type(field.default)
+    for name in Layer.__match_args__:
+        item, usual = getattr(layer, name), getattr(PRICED, name)
+        left_out = item == usual and type(item) is type(usual)
         if name in ("kind", "of") or (left_out and name not in kind.options):
             continue
         if name not in (*SIZES, *kind.options, *kind.optional):
@@ -76,7 +76,7 @@ def _refuse(layer: Layer) -> None:
         raise ValueError(f"a route says the experts of each token, by number, at most {MOST} in all")
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@record(eq=False)
 class Shape:
     """The size of the training step: layers of the model, batches of the step, and what the layers are.
 

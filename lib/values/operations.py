@@ -7,9 +7,9 @@ ask for its properties, never for its name. The collectives have a table of thei
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from lib.record import record
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES
@@ -20,7 +20,7 @@ from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class Operation:
     """One operation that is not a collective.
 
@@ -56,7 +56,7 @@ class Operation:
     cost: str | float | None = None
     per_batch: bool = False
     per_weight: bool = False
-    as_loaded: bool = field(init=False)
+    as_loaded: bool = False
     loads: bool = False
     free_of: str | None = None
     hands_in: bool = False

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice, pairwise, product
 from math import prod
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
+from lib.record import record
 from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, common, gaps, joined, listed_numbers, united
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def give(thing: object, **fields: object) -> None:
         _set(thing, name, item)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class Dim:
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces.
 
@@ -94,21 +94,23 @@ class Dim:
 
     name: str
     size: int
-    route: Route | None = None
-    counted: bool = field(init=False)
-    joins: bool = field(init=False)
+    route: Route | None
+    counted: bool
+    joins: bool
     """All pieces together are the whole, whatever it is cut into."""
-    spans: bool = field(init=False)
+    spans: bool
     """Pieces are sets of runs; of batches a student sees a plain set."""
-    _whole: Part | None = field(init=False, default=None)
-    _left: int = field(init=False, default_factory=lambda: MOST_NUMBERS)
-    _pieces: dict[tuple[int, Pieces], Part] = field(init=False, default_factory=dict[tuple[int, Pieces], "Part"])
-    _shards: dict[tuple[int, int], Part] = field(init=False, default_factory=dict[tuple[int, int], "Part"])
+    _whole: Part | None
+    _left: int
+    _pieces: dict[tuple[int, Pieces], Part]
+    _shards: dict[tuple[int, int], Part]
 
-    def __post_init__(self) -> None:
-        kind = DIMS.get(self.name)
-        counted, unnamed = kind is not None and kind.counted and self.size <= MOST, kind is not None and not kind.field
+    def __init__(self, name: str, size: int, route: Route | None = None) -> None:
+        kind = DIMS.get(name)
+        counted, unnamed = kind is not None and kind.counted and size <= MOST, kind is not None and not kind.field
+        give(self, name=name, size=size, route=route)
         give(self, counted=counted, joins=counted or unnamed, spans=counted and unnamed)
+        give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
 
     @property
     def whole(self) -> Part:
@@ -172,7 +174,7 @@ class Dim:
         return self is other or (self.name == other.name and self.size == other.size)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class Part:
     """A part of a dim: some `pieces` of a `grid` of equal ones; or any ranges, where the grid is 0."""
 
@@ -301,7 +303,7 @@ def union(parts: Iterable[Part]) -> Part:
     return dim.part(*all_ranges)
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@record(eq=False)
 class Schema:
     """A kind of tensor: its dims, and the dims over which it may be a partial sum. The name of each is its role.
 
@@ -393,7 +395,7 @@ class Schema:
         return self.at(parts)
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@record(eq=False)
 class Place:
     """The place of a value: which part of a tensor it is, and which part of a sum is in it.
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain
 from lib.errors.exceptions import Fact, MismatchError, PuzzleError, RuleError, forgotten_await
 from lib.errors.wording import with_article
+from lib.record import record
 from lib.values import facts
 from lib.values.collectives import Collective
 from lib.values.dims import DIMS, RunSet
@@ -338,7 +339,8 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
             raise RuleError(facts.ToldLayer(row.name, item, layer))
 
 
-class Member(NamedTuple):
+@record(frozen=False)
+class Member:
     """One member's part in a collective: its rank, what it called, with what."""
 
     rank: int

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -99,9 +98,13 @@ class Value:
 
     def __setattr__(self, name: str, value: object) -> None:
         # The error of frozen dataclasses, as students know it, though these are none: see `_Draft`.
+        from dataclasses import FrozenInstanceError
+
         raise FrozenInstanceError(f"cannot assign to field {name!r}: values never change, operations make new ones")
 
     def __delattr__(self, name: str) -> None:
+        from dataclasses import FrozenInstanceError
+
         raise FrozenInstanceError(f"cannot delete field {name!r}: values never change")
 
     # A value never changes, so a copy is the value itself: a deep copy of a list then has no values from elsewhere.

@@ -111,9 +111,9 @@ def written(sent: Sent, printed: str) -> bytes:
         "lines": [],
     }
     if sent.trace is not None:  # its places are put apart, and for each rank the numbers of those of its events
-        numbers = Numbers(none=True)
+        numbers = Numbers()
         for program in sent.trace.programs:
-            rest["lines"].append(numbers.column([*map(sent.trace.place, program.events)]))
+            rest["lines"].append(numbers.column(sent.trace.places(program.events)))
         rest["places"] = [*map(list, numbers.items)]
     return "\n".join(json.dumps(one, separators=(",", ":")) for one in (data, rest)).encode()
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lib.values.values import Value
 
 
+@dataclass(frozen=True)
 class Causal(Relation):
     """The keys that a row needs: all up to its own."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from lib.errors.exceptions import RuleError
+from lib.record import record
 from lib.values import facts
 from lib.values.dims import SPACE, Relation
 from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
@@ -30,7 +30,7 @@ GRID: Final = SPACE[1:]
 _set = object.__setattr__
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Layer:
     """The description of a layer. Sizes in elements. What it takes and gives is rows, or a grid with `columns`, and
     perhaps `planes`, too.
@@ -95,10 +95,11 @@ class Layer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields: what `layer_from` reads."""
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        said = {name: getattr(self, name) for name in self.__match_args__}
         lists = {"of": [*self.of], "route": [*map(list, self.route)], "groups": [*self.groups]}
-        usual = {one.name: one.default for one in fields(self)}
-        return {name: (said | lists)[name] for name in said if name in SIZES or said[name] not in (usual[name], 0)}
+        return {
+            name: (said | lists)[name] for name in said if name in SIZES or said[name] not in (getattr(PRICED, name), 0)
+        }
 
 
 SIZES: Final = ("kind", "inputs", "outputs", "rows")
@@ -109,7 +110,8 @@ USUAL: Final = (PRICED,)
 """The layers of a run that describes none, and of a puzzle that describes none: one description stands for all."""
 
 
-class Sum(NamedTuple):
+@record()
+class Sum:
     """Something that a tensor may be a partial sum over. `relation`: which of it the elements of dim `of` need; without
     one they need all of it."""
 
@@ -310,8 +312,8 @@ class LayerKind(ABC):
 def schema(dims: Sequence[Dim], sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
     """Return the schema with these dims and sums; one that two layers speak of is there once."""
     once = {one.dim.name: one.dim for one in sums}
-    related = {one[:2]: one for dim, relation, of in sums if relation and (one := (dim.name, of, relation))}
-    return Schema(dims, [*once.values()], related.values(), running)
+    related = {(one.dim.name, one.of): one.relation for one in sums if one.relation}
+    return Schema(dims, [*once.values()], [(*names, relation) for names, relation in related.items()], running)
 
 
 def done(role: str, value: Value) -> None:
