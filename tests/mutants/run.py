@@ -22,9 +22,7 @@ TESTS = {
     "schedules.pipelines.action": ("schedules/orders",),
     "schedules.pipelines.legality": ("schedules/legality", "schedules/said"),
     "schedules.pipelines.program": ("schedules/orders", "checker/published_figures", "analysis/bounds/optima"),
-    "trace.lifetimes": (
-        *("trace/lifetimes", "simulator/overlap", "analysis/figures", "analysis/peak", "adversary/honest"),
-    ),
+    "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "adversary/honest"),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),
     "trace.rebuild": ("trace/rebuild", "checker/cheats", "checker/checker", "adversary/forgeries"),
     "trace.retiming": ("trace/retiming", "checker/checker", "cluster/costs"),

@@ -72,7 +72,7 @@ class Clock:
         return self.order[rank][len(self.ends[rank])]
 
     def walk(self, rank: int) -> Iterator[Key]:
-        """A rank does all that it can, and gives what it needs before it can go on."""
+        """Do all that a rank can, and give what it needs before it can go on."""
         there, starts, ends, now = self.there, self.starts[rank], self.ends[rank], 0
         for action, cost in zip(self.order[rank], self.costs[rank], strict=True):
             stage, kind, microbatch, parts = action
