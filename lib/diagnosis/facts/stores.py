@@ -61,7 +61,11 @@ def Missing(program: Running, store: int, key: object) -> Told:
     if any(isinstance(part, Value) for part in parts):
         yield "a value stands where the number of a batch should: name it, as in weight=..."
     here = student_place()
-    if here is not None and re.match(rf"(\w+\.)?{name}(\[.*\]) (\+=|= .*{name}\2.* \+|= .*\+ .*{name}\2)", here.text):
+    sums = rf"\b{name}(\[.*?\]) ?(\+=|= ?.*{name}\1.*\+|= ?.*\+ ?.*{name}\1)"
+    once = sum(event.op in BY_WEIGHT and event.layer == number for event in program.events) == 1
+    if once and _batch_in(parts) is None:
+        sums += rf"|^{name}\[.*\] ?\+ ?{name}\b"  # the second line of a sum in brackets
+    if here is not None and re.search(sums, here.text):
         taken = [event.batches for event in program.events if event.op == "get_activation"]
         if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
             why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
@@ -160,9 +164,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if there:
             return f"{why}:\nbatch {batch} goes through {these('rank', there)}"
         if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
-            return (
-                f"{why}:\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
-            )
+            why += ":\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
         return why
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
@@ -246,10 +248,8 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
     batches = value.place.batches
     for event in program.events:
         if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
-            why = (
-                f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}, and after that it was "
-            )
-            yield f"{why}deleted:\ngo back once for each batch"
+            why = f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}"
+            yield f"{why}, and after that it was deleted:\ngo back once for each batch"
     if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
         yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 
