@@ -530,7 +530,7 @@ out = simulate(relay, layers=4, batches=1, ranks=4)
 # that rank has not been received yet: there is room for **one** message on the way.
 #
 # A picture of a run is good, and walking through it is better. Drag the slider, or use the arrow keys, and watch the
-# batch go from rank to rank.
+# batch go from rank to rank. The **bubble** is the share of the time in which ranks wait.
 
 # %%
 step_through(out)
@@ -659,8 +659,8 @@ draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))
 #   Puzzles*, on which these are modelled, and *as good as our reference* is the solution that comes with this notebook.
 # - The review also knows a **lower bound**, which no schedule can beat.
 #
-# Two words that come up often: the time in which ranks wait is called the **bubble**, and the chain of operations that
-# decides when a run ends, each waiting for the one before it, is the **critical path**.
+# Besides the bubble, one word comes up often: the chain of operations that decides when a run ends, each waiting for the
+# one before it, is the **critical path**.
 #
 # <details><summary>All the words, to look up later</summary>
 #
