@@ -27,7 +27,6 @@ from lib.errors.source_lines import (
     student_place,
 )
 from lib.errors.wording import message_of, with_article
-from lib.trace.event import STORES
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
 
@@ -159,8 +158,7 @@ def _unbound(name: str, frame: FrameType | None) -> str:
     node = None if frame is None else function_of(frame.f_code)
     for one in () if node is None else ast.walk(node):
         if isinstance(one, ast.Delete) and any(isinstance(it, ast.Name) and it.id == name for it in one.targets):
-            only = f", such as del {name}[layer]" if name in STORES else ""
-            return f"del {name} in line {one.lineno} takes the name itself away: delete values in it{only}"
+            return f"del {name} in line {one.lineno} takes the name away: delete what is in it, as in del {name}[...]"
     return f"give {name} a value before this line: before the loop, and on every rank and in every branch"
 
 

@@ -71,6 +71,8 @@ def Missing(program: Running, store: int, key: object) -> Told:
             why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
             yield f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
         yield "there is no sum yet to add to: store the first gradient itself, and add the others to it"
+    if isinstance(number, range):
+        yield f"{number} is several layers, and a key is for one of them: for layer in segment: ..."
     if type(number) is not int:
         return
     found = _under_another_key(program, store, parts)
@@ -152,6 +154,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
     op = "forward" if kind is Activation else _back(program, ops)
     if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
+        if (number if kind is Activation else number - 1) not in mine:
+            return f"{what} stays on another rank: this one has {these('layer', mine)}, and goes through no others"
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
