@@ -153,8 +153,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
     op = "forward" if kind is Activation else _back(program, ops)
-    if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
-        if (number if kind is Activation else number - 1) not in mine:
+    if mine and layer not in mine and kinds[layer].weight is not None:
+        if number - (kind is ActivationGrad) not in mine:
             return f"{what} stays on another rank: this one has {these('layer', mine)}, and goes through no others"
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
