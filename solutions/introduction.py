@@ -141,8 +141,8 @@ for layers in (3, 5):
 # %% [markdown]
 # ### Memory
 #
-# Nothing is freed for you. A value takes memory until you `del` it from its store. `status()` lists what you hold, and
-# `memory()` adds it up. Here is the sandbox, after forward and backward:
+# Nothing is freed for you. A value takes memory until you delete it from its store: `del activations[0]`. `status()`
+# lists what you hold, and `memory()` adds it up. Here is the sandbox, after forward and backward:
 
 # %%
 model.status()
@@ -187,7 +187,7 @@ expect(out, memory=3 * 262_144)
 #
 # - **Keep values in the stores.** What you park in a local variable still takes memory. The check will find it and show
 #   it, and then only the first goal of a puzzle counts.
-# - **The peak** is measured at the start of each operation that takes time.
+# - **The peak** is measured when a forward, a loss, a backward, an update or a communication begins. `+` does not count.
 # - **Training repeats.** The weights and optimizer states that a rank loads were there before the step began, so they
 #   count from the first moment, in whatever line you load them. What an update gives you counts to the end, because the
 #   next step starts with it. And whatever a rank had before the step it must have afterwards, updated once.
@@ -530,7 +530,7 @@ out = simulate(relay, layers=4, batches=1, ranks=4)
 # that rank has not been received yet: there is room for **one** message on the way.
 #
 # A picture of a run is good, and walking through it is better. Drag the slider, or use the arrow keys, and watch the
-# batch go from rank to rank.
+# batch go from rank to rank. The **bubble** is the share of the time in which ranks wait.
 
 # %%
 step_through(out)
@@ -561,7 +561,8 @@ except PuzzleError as error:
 # %% [markdown]
 # This is a **deadlock**. The message says for each rank what it is waiting for, and on which line.
 #
-# **Exercise 6.** Fix it.
+# **Exercise 6.** Fix it. What the message proposes works, and takes 0.8. You can swap in 0.4: remember that there is room
+# for one message on the way.
 
 
 # %%
@@ -658,8 +659,8 @@ draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))
 #   Puzzles*, on which these are modelled, and *as good as our reference* is the solution that comes with this notebook.
 # - The review also knows a **lower bound**, which no schedule can beat.
 #
-# Two words that come up often: the time in which ranks wait is called the **bubble**, and the chain of operations that
-# decides when a run ends, each waiting for the one before it, is the **critical path**.
+# Besides the bubble, one word comes up often: the chain of operations that decides when a run ends, each waiting for the
+# one before it, is the **critical path**.
 #
 # <details><summary>All the words, to look up later</summary>
 #

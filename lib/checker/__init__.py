@@ -70,7 +70,8 @@ def check(
     if not verdict.correct:
         from lib.errors.exceptions import CheckError
 
-        error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
+        faults = "\n".join(verdict.faults).replace("\n", "\n" + " " * 12)
+        error = CheckError("this is not one correct training step", got=faults)
         error.trace = trace
         raise error
     graded.say(verdict.text(), passed=verdict.passed)

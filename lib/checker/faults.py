@@ -183,7 +183,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     others = {rank for rank, layer in everywhere if layer == weight.layer}
     gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
     if not everywhere and (sums := _unused_sums(program)):
-        fix = f"{operation(sums)} gave sums that nothing uses: does the loop over them run?\n"
+        fix += f";\nnothing uses the sums that {operation(sums)} gave. If that line is there, does its loop run?\n"
         fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
     elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"

@@ -60,9 +60,7 @@ class Late:
         waits = [_waits(program) for program in trace.programs]
         most = max(self.busy)
         # A rank that has much less to do than the busiest one waits for that, and is not the reason.
-        totals = [
-            sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in zip(self.busy, waits, strict=True)
-        ]
+        totals = [sum(spots.values()) * (10 * own >= 9 * most) for own, spots in zip(self.busy, waits, strict=True)]
         self.waiting = max(totals)
         self.rank = totals.index(self.waiting)
         self.program, self.spots = trace.programs[self.rank], waits[self.rank]
@@ -100,11 +98,13 @@ def _done_again(run: Late) -> Iterator[str]:
         yield run.told(got, places(vain[:1]), "leave out what nobody needs")
     alone = len({rank for rank, _ in again[0][1]}) == 1
     # What is made again soonest was deleted for the least gain: that of others may be what saves the memory.
-    (op, layer, batch), found = min(again, key=lambda one: _apart(one[1])) if alone else again[0]
+    soon = min(_apart(found) for _, found in again)
+    again = [one for one in again if _apart(one[1]) == soon or not alone]
+    (op, layer, batch), found = again[0]
     got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times"
     fix = "keep what that gave, instead of computing it again"
     if alone:
-        got += f", the last one {in_units(_apart(found))} later"
+        got += f", the last one {in_units(soon)} later"
     else:
         got += f", on {these('rank', {rank for rank, _ in found})}"
         fix = "give each rank work that no other rank does: batches of its own, or layers of its own"

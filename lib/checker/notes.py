@@ -278,8 +278,9 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
 
 def _unused(peak: Peak) -> Iterator[str]:
     """What was alive without being used then or later, biggest first, with its last use."""
-    program, last = peak.program, peak.trace.lifetimes()[peak.top.rank].last
-    unused: list[tuple[Value, Event | None]] = []
+    program, lives = peak.program, peak.trace.lifetimes()[peak.top.rank]
+    last, unused = lives.last, list[tuple[Value, Event | None]]()
+    never = {id(value) for value, made, end in zip(lives.values, lives.maker, last, strict=True) if end <= made}
     for number, value in enumerate(program.values):
         trained = value is not None and bool(value.updates)  # a result, which is there to stay
         if value is not None and not trained and number in peak.held and last[number] < peak.top.index:
@@ -289,12 +290,11 @@ def _unused(peak: Peak) -> Iterator[str]:
     passing = next((type(value) for value, _ in unused if not isinstance(value, OptState)), None)
     fix = "load no more of it than this rank updates, and put what update gives under the same key:\n"
     fix += "weights[layer], opt_states[layer] = model.update(...)"
-    if passing is not None:
-        fix = f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
+    fix = fix if passing is None else f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
     if _total(unused) < peak.over:
         fix += f";\nand that is not enough: {_fewer(peak)}"
     got = f"\n{amount(_total(unused))} elements of it are values that are not used again:"
-    yield peak.told(got + _lines(sorted(unused, key=lambda item: -item[0].elements()), "last needed by"), fix)
+    yield peak.told(got + _lines(sorted(unused, key=lambda item: -item[0].elements()), "last needed by", never), fix)
 
 
 def _spare(peak: Peak) -> Iterator[str]:
@@ -370,9 +370,10 @@ def _sent(peak: Peak, value: Value) -> tuple[Event, float] | None:
     return None
 
 
-def _lines(values: Uses, words: str) -> str:
-    """The first of some values, each with a line of code."""
-    lines = [f"\n{value}{_by(words, event)}" for value, event in values[:SHOWN]]
+def _lines(values: Uses, words: str, never: Set[int] = frozenset()) -> str:
+    """The first of some values, each with a line of code: of those that are `never` used, the line that made them."""
+    after = "never needed after"
+    lines = [f"\n{value}{_by(after if id(value) in never else words, event)}" for value, event in values[:SHOWN]]
     return "".join(lines) + (f"\nand {len(values) - SHOWN} more" if len(values) > SHOWN else "")
 
 

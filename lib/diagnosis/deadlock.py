@@ -271,9 +271,7 @@ class _States:
         first = sorted(groups, key=lambda item: (item[1][0] not in self.waits, item[1][0]))[:SHOWN]
         first.sort(key=lambda item: item[1][0])
         self.shown = sorted(rank for _, members in first for rank in members if rank in self.waits)
-        lines = [
-            f"{self._called(members)} {state if len(members) == 1 else _plural(state)}" for state, members in first
-        ]
+        lines = [f"{self._called(some)} {state if len(some) == 1 else _plural(state)}" for state, some in first]
         left = len(ranks) - sum(len(members) for _, members in first)
         return [*lines, f"and {left} more ranks"] if left else lines
 
@@ -293,9 +291,7 @@ class _States:
             whom = self._neighbour(rank)
             beside[state if whom is None else self._state(rank, whom)].append(rank)
         found = [(state, members) for state, members in alike.items() if len(members) > 1]
-        return found + [
-            (single[members[0]] if len(members) == 1 else state, members) for state, members in beside.items()
-        ]
+        return found + [(single[some[0]] if len(some) == 1 else state, some) for state, some in beside.items()]
 
     def _state(self, rank: int, whom: str | None = None) -> str:
         """Tell what one rank is doing. `whom` is what to call the rank that it waits for."""

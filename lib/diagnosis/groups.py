@@ -25,7 +25,7 @@ from lib.diagnosis.provenance import (
 )
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
-from lib.errors.source_lines import student_frame, student_place
+from lib.errors.source_lines import Place, student_frame
 from lib.errors.wording import counted, listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values import facts
@@ -318,9 +318,11 @@ def not_taken(program: Running) -> str | None:
     if not takes or len(taken) == program.world.models[program.rank].BATCHES or _looping(takes):
         return None
     was = f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken"
-    there, here = place_of(takes[0][1]), student_place()
-    other = there is not None and here is not None and there.file != here.file
-    return f"{was}{' in an earlier cell' if other else line_of(takes[0][1])}: take all"
+    source, frame, there = takes[0][1].source, student_frame(), line_of(takes[0][1])
+    # A reader sees one name for all cells of a notebook; Python has a file for each.
+    if frame is not None and source is not None and not isinstance(source, Place):
+        there = there if source[0].co_filename == frame.f_code.co_filename else " in an earlier cell"
+    return f"{was}{there}: take all"
 
 
 def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
@@ -493,21 +495,18 @@ def _same_examples(program: Running, batches: frozenset[int]) -> str | None:
 
 def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     """Batches that were worked on several times, because they were taken or used several times."""
-    if any(event.op in COLLECTIVES for p in _pipeline(program) for event in p.events):
-        return None
-    batch = min(batches)
-    again = [(rank, event) for rank, event in _takes(program) if batch in event.batches]
-    if len(again) > 1:
-        rank, event = again[-1]
-        return (
-            f"rank {rank} took {these('batch', event.batches)}{line_of(event)}, {len(again)} times: "
-            f"take another batch each time, {_data_call(program)}([b])"
-        )
+    alone = not any(event.op in COLLECTIVES for p in _pipeline(program) for event in p.events)
+    for batch in sorted(batches):
+        again = [(rank, event) for rank, event in _takes(program) if batch in event.batches]
+        if len(again) > 1 and (alone or again[-1][0] == program.rank):
+            rank, event = again[-1]
+            took = f"rank {rank} took {these('batch', event.batches)}{line_of(event)}, {len(again)} times"
+            return f"{took}: take another batch each time, {_data_call(program)}([b])"
     unread = [source for source, target, _ in program.world.unread() if target == program.rank]
-    if not unread:
+    if not unread or not alone:
         return None
     why = f"{counted(len(unread), 'message')} from rank {unread[0]} to rank {program.rank} "
-    why += f"{'was' if len(unread) == 1 else 'were'} never received, so batch {batch} was used again"
+    why += f"{'was' if len(unread) == 1 else 'were'} never received, so batch {min(batches)} was used again"
     return f"{why}:\nreceive once for each batch"
 
 

@@ -41,10 +41,6 @@ ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
 """What other libraries call some operations."""
 
 FIXES: dict[type[BaseException], dict[str, str]] = {
-    UnboundLocalError: {
-        r".*variable '(\w+)'": "give {0} a value before this line: before the loop, and on every rank and in every "
-        "branch",
-    },
     TypeError: {
         r"a coroutine was expected, got <\w+, to be awaited>": "a communication is under way as soon as it is called, "
         "and needs no task: keep what the call returns,\nand await it later: work = model.allreduce(...), then await "
@@ -112,8 +108,7 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
 def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None:
     explain = {NameError: _name, AttributeError: _attribute, TypeError: _type, KeyError: _key, IndexError: _index}
     for kind, ask in explain.items():
-        mine = isinstance(error, kind) and not isinstance(error, UnboundLocalError)
-        if mine and (found := ask(error, text, frame)) is not None:
+        if isinstance(error, kind) and (found := ask(error, text, frame)) is not None:
             return found
     rows = [row for kind, rows in FIXES.items() if isinstance(error, kind) for row in rows.items()]
     for pattern, fix in rows:
@@ -137,6 +132,8 @@ def _called(name: str, names: Iterable[str]) -> str | None:
 
 
 def _name(error: Any, text: str, frame: FrameType | None) -> str:
+    if isinstance(error, UnboundLocalError):
+        return _unbound(text.split("'")[1], frame)
     name = str(getattr(error, "name", None) or "")
     if name in calls():
         return f"it belongs to the model: {calls()[name]}"
@@ -154,6 +151,15 @@ def _name(error: Any, text: str, frame: FrameType | None) -> str:
     if other is not None:
         return f"did you mean {other}?"
     return f"give {name} a value before this line; names that a function uses are made in it, or above it"
+
+
+def _unbound(name: str, frame: FrameType | None) -> str:
+    """Say what took a name away again, or that nothing has given it a value."""
+    node = None if frame is None else function_of(frame.f_code)
+    for one in () if node is None else ast.walk(node):
+        if isinstance(one, ast.Delete) and any(isinstance(it, ast.Name) and it.id == name for it in one.targets):
+            return f"del {name} in line {one.lineno} takes the name away: delete what is in it, as in del {name}[...]"
+    return f"give {name} a value before this line: before the loop, and on every rank and in every branch"
 
 
 def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:

@@ -26,7 +26,7 @@
 # In the last puzzle you cut two of the three into shards. One thing was still whole on every rank: **the gradient**.
 # You never noticed, because each was used up the moment it was made. But real training takes several microbatches
 # a step, and then the sum of the gradients has to *wait* until the last of them is in. For 70 billion parameters the
-# waiting sum takes 140 GB on every GPU. Nearly two H100s, filled with gradients, each of them holding the same numbers.
+# waiting sum takes 140 GB on every GPU. An H100 has 80, and all of them would hold the same numbers.
 #
 # This puzzle cuts the third one as well. PyTorch calls it **FSDP**, *fully sharded data parallel*; the paper that first
 # described it calls it ZeRO stage 3. Many large models are trained with what you are about to write.

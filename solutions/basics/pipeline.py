@@ -167,8 +167,9 @@ guess.against(out)
 # <details><summary>How to get there with a pencil</summary>
 #
 # While one rank works, the other three wait, so it is about three quarters. Exactly: a rank computes 2 layers · 4 batches
-# forward (8), the same backward (8), and 2 updates (1), which is 17. The run takes 67.4. So 17 / 67.4 = 25.2 % of the time
-# is used, and 74.8 % is not.
+# forward (8), the same backward (8), and 2 updates (1), which is 17. All four ranks, one after the other, take 4 · 16 = 64
+# for forward and backward. Three messages go down and three come back (6 · 0.4 = 2.4), and rank 0 updates last (1). So the
+# run takes 67.4. Of that, 17 / 67.4 = 25.2 % is used, and 74.8 % is not.
 #
 # A rank in the middle sends 2 messages: the activation to the next rank, and its gradient to the one before.
 #
@@ -200,7 +201,7 @@ Model.check(out, puzzle="pipeline")
 # peak = 2·(L/R)·W + (L/R + 1)·B·A               weights and optimizer states of a stage + its activations
 # ```
 #
-# Look at the first line. The compute is not divided by *R*. Four GPUs are exactly as fast as one. Only the memory is
+# Look at the first line. The compute is not divided by *R*. Four GPUs are hardly faster than one. Only the memory is
 # divided by *R*, and that alone can be worth it: a model that does not fit on one GPU now fits on four.
 #
 # </details>

@@ -72,7 +72,7 @@ def test_a_result_of_training_is_nothing_to_delete() -> None:
 
     trace = Trace.of(simulate(one_by_one, layers=3, batches=1))
     (large,) = check(trace, memory=10).notes
-    assert "last needed by" not in large
+    assert "are values that are not used again" not in large
 
 
 def test_nobody_is_advised_to_delete_an_optimizer_state() -> None:
@@ -88,6 +88,6 @@ def test_nobody_is_advised_to_delete_an_optimizer_state() -> None:
 
     (large,) = notes(twice, memory=10**6)
     assert "are values that are not used again" in large
-    assert "optimizer state of layer 0, last needed by load_weights" in large
+    assert "optimizer state of layer 0, never needed after load_weights" in large
     assert "del opt_states" not in large
     assert "load no more of it than this rank updates" in large

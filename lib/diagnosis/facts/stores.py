@@ -61,12 +61,18 @@ def Missing(program: Running, store: int, key: object) -> Told:
     if any(isinstance(part, Value) for part in parts):
         yield "a value stands where the number of a batch should: name it, as in weight=..."
     here = student_place()
-    if here is not None and re.match(rf"(\w+\.)?{name}(\[.*\]) (\+=|= .*{name}\2.* \+|= .*\+ .*{name}\2)", here.text):
+    sums = rf"\b{name}(\[.*?\]) ?(\+=|= ?.*{name}\1.*\+|= ?.*\+ ?.*{name}\1)"
+    once = sum(event.op in BY_WEIGHT and event.layer == number for event in program.events) == 1
+    if once and _batch_in(parts) is None:
+        sums += rf"|^{name}\[.*\] ?\+ ?{name}\b"  # the second line of a sum in brackets
+    if here is not None and re.search(sums, here.text):
         taken = [event.batches for event in program.events if event.op == "get_activation"]
         if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
             why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
             yield f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
         yield "there is no sum yet to add to: store the first gradient itself, and add the others to it"
+    if isinstance(number, range):
+        yield f"{number} is several layers, and a key is for one of them: for layer in segment: ..."
     if type(number) is not int:
         return
     found = _under_another_key(program, store, parts)
@@ -147,7 +153,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
     op = "forward" if kind is Activation else _back(program, ops)
-    if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
+    if mine and layer not in mine and kinds[layer].weight is not None:
+        if number - (kind is ActivationGrad) not in mine:
+            return f"{what} stays on another rank: this one has {these('layer', mine)}, and goes through no others"
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
@@ -160,9 +168,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if there:
             return f"{why}:\nbatch {batch} goes through {these('rank', there)}"
         if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
-            return (
-                f"{why}:\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
-            )
+            why += ":\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
         return why
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
@@ -246,10 +252,8 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
     batches = value.place.batches
     for event in program.events:
         if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
-            why = (
-                f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}, and after that it was "
-            )
-            yield f"{why}deleted:\ngo back once for each batch"
+            why = f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}"
+            yield f"{why}, and after that it was deleted:\ngo back once for each batch"
     if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
         yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 

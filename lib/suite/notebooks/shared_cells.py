@@ -339,7 +339,7 @@ class Work:
         """Write it as an entry of a list, in Markdown."""
         year = [str(self.year)] if self.year else []
         entry = ", ".join([self.authors, f"*{self.title}*", *year, f"[{self.at}]({self.url})"])
-        return entry if self.checked else f"{entry} (not opened)"
+        return entry if self.checked else f"{entry} (we could not open it)"
 
 
 @cache

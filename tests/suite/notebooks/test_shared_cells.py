@@ -213,7 +213,7 @@ def cited_from(tmp_path: Path) -> Path:
 def test_citations_are_numbered_by_first_use_and_listed(cited_from: Path) -> None:
     assert shared_cells.with_references(CITING, "one.py", cited_from) == (
         "# One says so [1]. Another does [2, table 2], and again [1].\n"
-        "# [1] PyTorch, *A page*, [docs](https://docs.pytorch.org) (not opened)  \n"
+        "# [1] PyTorch, *A page*, [docs](https://docs.pytorch.org) (we could not open it)  \n"
         "# [2] Lee et al., *On rings*, 2020, [arXiv 1](https://arxiv.org/abs/1)\n"
     )
 
