@@ -298,10 +298,10 @@ class Plan:
         free = -model.layers % stages
         if self.pp > 1 and (free > self.pp or (free > 2 and stages > model.layers)):
             if stages > model.layers:
-                lack, may = f"are too few: {free} would have none", "only the first and the last may"
+                lack, why = "are too few for", f"{free} would have none, and only the first and the last may"
             else:
-                lack, may = f"do not divide: {free} would have a layer less", f"only {self.pp} may, one a rank"
-            yield f"for pp {self.pp} x v {self.v} = {stages} stages {model.layers} layers {lack}, and {may}"
+                lack, why = "do not divide among", f"{free} would have one less, and only {self.pp} may, one a rank"
+            yield f"{model.layers} layers {lack} pp {self.pp} x v {self.v} = {stages} stages: {why}"
         ranks = self.dp * self.cp * self.tp
         if self.ep > 1 and not model.experts:
             yield f"ep {self.ep} shares out experts, and the model has none"

@@ -149,8 +149,9 @@ picture
 # however much memory it saves.
 #
 # **Tensor parallelism is different.** Its all-reduces grow with the tokens, as its work does, so more tokens help
-# little once the products are large. And above 1 is not hidden: the next product needs the sum, so nothing runs beside
-# it. What counts is how thin the slices get. A layer of the 70B model, by tensor-parallel size, all-reduces in the open:
+# little once the products are large. And above 1 does not mean hidden: the next product needs the sum, so nothing runs
+# beside it. What counts is how thin the slices get. A layer of the 70B model with its all-reduces in the open, by
+# tensor-parallel size:
 
 # %%
 if verdict:
