@@ -150,14 +150,12 @@ def described(logical, physical, feeds, indices, devices, shards):
     if logical % len(indices):
         raise ValueError(f"logical {logical} does not divide among feeds {indices}")
     if physical % feeds or physical % devices:
-        raise ValueError(
-            f"physical {physical} does not divide among feeds ({feeds}) and devices "
-            f"({devices})"
-        )
+        among = f"{feeds} feeds and {devices} devices"
+        raise ValueError(f"physical {physical} does not divide among {among}")
     examples, slots = logical // len(indices), physical // feeds
     if slots < examples:
         raise ValueError(
-            f"physical {physical} is too small: {slots} in a feed that brings {examples}"
+            f"physical {physical} is {slots} a feed, and one brings {examples}"
         )
     return {
         "logical_feeds": len(indices),
