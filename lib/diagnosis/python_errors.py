@@ -190,7 +190,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return "what is given here awaits what your function returns: the call itself, return model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
     if "NoneType" in text:
-        if place is not None and (plain := re.search(r"\bawait (\w+)\(", place.text)) is not None:
+        if place and (plain := re.search(r"\bawait (\w+)\(", place.text)):
             return f"{plain[1]}(...) does its work at once, and gives nothing to await: leave out this `await`"
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     if "async_generator" in text:
@@ -200,7 +200,9 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     kinds = "|".join(kind.__name__ for kind in KINDS.values())
     # Python 3.14 writes 'WeightGrad' object; before that it was object WeightGrad.
     if bare is not None and re.search(rf"object ({kinds}) |'({kinds})' object ", text):
-        return f"{bare[1]} is a result already, so it was awaited before: leave out this `await`, or the earlier one"
+        handed_in = frame and bare[1] in frame.f_code.co_varnames[: frame.f_code.co_argcount]
+        which = "before it was handed in: leave out that `await`" if handed_in else "before: leave out one `await`"
+        return f"{bare[1]} is a result already, so it was awaited {which}"
     op = None if place is None else re.search(r"\bawait \w+\.(\w+)\(", place.text)
     why = f"{op[1]} computes, and its result is there at once" if op is not None and op[1] in calls() else "it is there"
     fix = f"leave out this `await`: {why}.\n"

@@ -21,7 +21,7 @@ PARTS: Final = {
     "bubble": "the bubble of the pipeline",
     "dp": "sums of gradients",
     "update": "the update",
-    "uneven": "stages that are not alike, and messages",
+    "uneven": "uneven stages and messages",
 }
 """What a part of the time is, in words."""
 
@@ -85,8 +85,8 @@ def judge(task: Task, answer: object, allowed: float = float("inf"), room: float
         plan = plan_of(task, answer)
     except ValueError as wrong:
         return Judged(None, None, (f"{wrong}.",))
-    if problems := tuple(f"{problem}." for problem in plan.problems(task.shape)):
-        return Judged(plan, None, problems)
+    if problems := "; ".join(plan.problems(task.shape)):
+        return Judged(plan, None, (f"{problems}.",))
     warnings = tuple(plan.warnings(task.cluster))
     room = ROOM * task.cluster.memory if room is None else room
     one, faults = step_in_order(task.shape, task.cluster, plan), tuple[str, ...]()
@@ -98,7 +98,8 @@ def judge(task: Task, answer: object, allowed: float = float("inf"), room: float
 
 
 def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
-    """Say what a plan holds, and which single changes help: the fastest of those that fit, or else the smallest."""
+    """Say what a plan holds, and which keys help, changed alone: in the fastest plan that fits, or else the smallest.
+    No values and no times: these are what the puzzle asks for."""
     memory = one.memory
     changes: Sequence[tuple[str, Any]] = (
         *((("sp", True),) if plan.tp > 1 and not plan.sp else ()),
@@ -108,21 +109,20 @@ def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
         *((name, 2 * getattr(plan, name)) for name in ("tp", "cp", "pp")),
         *(("ep", factor * plan.ep) for factor in (2, 4, 8) if task.shape.experts),
     )
-    tried: list[tuple[bool, float, str, Plan]] = []
+    tried: list[tuple[bool, float, str]] = []
     for name, value in changes:
         other = replace(plan, **{name: value})
         if not any(other.problems(task.shape)):
             there = candidate(task.shape, task.cluster, other)
             fits = there.memory <= room
             if there.memory < memory.total:
-                tried.append((not fits, there.seconds if fits else there.memory, f"{name} = {value!r}", other))
-    best = [(change, step_in_order(task.shape, task.cluster, other)) for *_, change, other in sorted(tried)[:3]]
-    helps = "; ".join(f"{name} needs {one.memory.total / GIB:.1f} GiB and {one.seconds:.2f} s" for name, one in best)
-    largest = max(zip(memory, memory._fields, strict=True))
-    return (
-        f"{memory.total / GIB:.1f} GiB do not fit into {room / GIB:.1f}: the largest part is {largest[0] / GIB:.1f} of "
-        f"{largest[1]}." + (f" One change alone: {helps}." if helps else "")
-    )
+                tried.append((not fits, there.seconds if fits else there.memory, name))
+    helps, none_fits = "", min(tried, default=(True,))[0]
+    if best := list(dict.fromkeys(name for misses, _, name in sorted(tried) if misses == none_fits)):
+        which = "None alone makes it fit; what saves most" if none_fits else "Each alone can make it fit, fastest first"
+        helps = f" {which}: {', '.join(best[:3])}."
+    size, largest = max(zip(memory, memory._fields, strict=True))
+    return f"{memory.total / GIB:.1f} GiB do not fit into {room / GIB:.1f}, {size / GIB:.1f} of it {largest}.{helps}"
 
 
 def _too_slow(one: Step, allowed: float) -> str:

@@ -287,7 +287,7 @@ class Plan:
             return
         if self.batch % (self.dp * self.micro):
             yield (
-                f"a batch of {self.batch:,} does not divide into microbatches of {self.micro} on {self.dp:,} copies: "
+                f"a batch of {self.batch:,} does not divide into microbatches of {self.micro} for dp {self.dp:,}: "
                 f"{self.dp * self.micro:,} at a time"
             )
         if model.heads % self.tp:
@@ -297,10 +297,11 @@ class Plan:
         stages = self.pp * self.v
         free = -model.layers % stages
         if self.pp > 1 and (free > self.pp or (free > 2 and stages > model.layers)):
-            yield (
-                f"{model.layers} layers on pp {self.pp} x v {self.v} = {stages} stages leave {free} places for a layer "
-                "free: a rank may leave one, and only the two ends may be without any"
-            )
+            if stages > model.layers:
+                lack, why = "are too few for", f"{free} would have none, and only the first and the last may"
+            else:
+                lack, why = "do not divide among", f"{free} would have one less, and only {self.pp} may, one a rank"
+            yield f"{model.layers} layers {lack} pp {self.pp} x v {self.v} = {stages} stages: {why}"
         ranks = self.dp * self.cp * self.tp
         if self.ep > 1 and not model.experts:
             yield f"ep {self.ep} shares out experts, and the model has none"

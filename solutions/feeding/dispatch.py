@@ -148,14 +148,15 @@ def refuse_nonsense(logical, physical, feeds, indices, devices):
 def described(logical, physical, feeds, indices, devices, shards):
     """The dict to return, once it is sure that everything divides and fits."""
     if logical % len(indices):
-        raise ValueError(f"{logical} examples do not divide among {len(indices)} feeds")
+        raise ValueError(f"logical {logical} does not divide among feeds {indices}")
     if physical % feeds or physical % devices:
-        raise ValueError(
-            f"{physical} slots do not divide among {feeds} feeds and {devices} devices"
-        )
+        among = f"{feeds} feeds and {devices} devices"
+        raise ValueError(f"physical {physical} does not divide among {among}")
     examples, slots = logical // len(indices), physical // feeds
     if slots < examples:
-        raise ValueError(f"a feed has {slots} slots for {examples} examples")
+        raise ValueError(
+            f"physical {physical} is {slots} a feed, and one brings {examples}"
+        )
     return {
         "logical_feeds": len(indices),
         "logical_per_feed": examples,

@@ -62,7 +62,7 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # In each step a process reads the parts of all its rows as one list. It cuts the list into equal parts, and hands part
 # 0 to the devices in its first row, part 1 to those in its second row, and so on. So it needs a small table: for each
-# row that it feeds, the number of the part in its list.
+# row that it feeds, which part of its list, counted from 0, is that row's.
 
 # %% [markdown]
 # ## The puzzle
@@ -821,7 +821,13 @@ def fix_the_map_fault(answer, grid, per_process, batch):
     rows = mesh.rows("replica", "data")
     if not isinstance(answer, dict):
         return "return a dict: for each process the list of the examples that it reads"
-    if set(answer) != set(range(len(mesh.processes))):
+    if missing := sorted({*range(len(mesh.processes))} - {*answer}):
+        device = mesh.devices(missing[0])[0]
+        row = next(number for number, row in enumerate(rows) if device in row)
+        return (
+            f"process {missing[0]} is missing: its device {device} stands in row {row}"
+        )
+    if len(answer) > len(mesh.processes):
         return f"the answer has one entry for each process; there {'is' if len(mesh.processes) == 1 else 'are'} {len(mesh.processes)}, counted from 0"
     for process, reads in answer.items():
         if not isinstance(reads, list) or any(

@@ -24,7 +24,7 @@
 # texts. There were 16,384 GPUs, in 2,048 hosts: **one sixteenth of a text for each host**.
 #
 # With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Instead,
-# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers
+# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a slice of each layer
 # [@llama3]. Then every host computes something that counts.
 #
 # But now 16 hosts must open *the same* text at the same moment, and the next 16 a different one. If a host reads the

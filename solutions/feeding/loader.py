@@ -84,9 +84,9 @@ def seconds(devices: int, rows: int, shared: bool) -> float:
 counts = (2, 4, 8)
 draw_curves(
     {
-        "one a device": [(n, seconds(n, 1, shared=False)) for n in counts],
-        "one, for two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
-        "one, for one row": [(n, seconds(n, 1, shared=True)) for n in counts],
+        "a reader a device": [(n, seconds(n, 1, shared=False)) for n in counts],
+        "one reader, two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
+        "one reader, one row": [(n, seconds(n, 1, shared=True)) for n in counts],
     },
     across="devices a process",
     title="When a process has read everything, with 4 examples a row",

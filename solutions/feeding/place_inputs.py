@@ -26,10 +26,10 @@
 # GB/s: 1 ms more. The same layer, the same input, a quarter of the wait. Where the links between GPUs are slow, it is
 # the other way round.
 #
-# AXLearn, Apple's training library, lets you choose the **placement** of the input. **FULL** gives each device a part,
-# and the devices gather the rest. **BATCH** gives each device all that it needs. **REPLICATED** gives every device
-# everything, and each picks its part. On the four devices of this puzzle these are 131,072 elements a device, twice as
-# many, and four times as many. When is which faster? Measure it.
+# AXLearn, Apple's training library, lets you choose the **placement** of the input, named after how the batch is cut:
+# **FULL**, over all devices, and these gather the rest; **BATCH**, among the replicas, so that each device is given all
+# that it needs; **REPLICATED**, not at all, and each device picks its part. On the four devices of this puzzle these
+# are 131,072 elements a device, twice as many, and four times as many. When is which faster? Measure it.
 #
 # > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #

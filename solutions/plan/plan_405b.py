@@ -77,7 +77,7 @@ print(f"{one.seconds:.1f} s, {share:.0%} of it gathers and scatters that nothing
 # ## The puzzle
 #
 # Write `plan_405b()`: a plan for 16,384 H100s, 2,048 sequences of 8,192 tokens a step. It is a dict as in puzzle
-# $number_plan_gpt3, and may leave keys out. These are all, with what they are then:
+# $number_plan_gpt3, and may leave keys out. All keys and their defaults:
 #
 # | `tp`, `cp`, `pp`, `ep` | `micro` | `v` | `schedule` | `zero` | `recompute` | `sp` |
 # |---|---|---|---|---|---|---|

@@ -64,7 +64,7 @@ for schedule in ("1f1b", "dualpipe"):
 # ## The puzzle
 #
 # Write `plan_deepseek()`: a plan for 2,048 H800s, 15,360 sequences of 4,096 tokens a step. It is a dict as in puzzle
-# $number_plan_gpt3, and may leave keys out. These are all, with what they are then:
+# $number_plan_gpt3, and may leave keys out. All keys and their defaults:
 #
 # | `tp`, `cp`, `pp`, `ep` | `micro` | `v` | `schedule` | `zero` | `recompute` | `sp` |
 # |---|---|---|---|---|---|---|

@@ -53,7 +53,7 @@ from lib.plan.published import error, published
 # | `v` | stages a rank | interleaved where it is more than 1, with `"1f1b"` only | 1 |
 # | `schedule` | `"1f1b"`, `"gpipe"`, `"zb-h1"`, `"zb-h2"`, `"dualpipe"` | | `"1f1b"` |
 # | `zero` | 0, 1, 2, 3 | what is sharded over the data-parallel ranks | 1 |
-# | `recompute` | `"none"`, `"selective"`, `"full"` | what backward makes again | `"none"` |
+# | `recompute` | `"none"`, `"selective"`, `"half"`, `"full"` | what backward makes again | `"none"` |
 # | `sp` | `True` or `False` | sequence parallelism | `True` |
 #
 # The cost of a plan comes from closed forms: the bytes of puzzle $number_will_it_fit, and the seconds of matrix

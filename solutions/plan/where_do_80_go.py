@@ -45,8 +45,8 @@ from lib.plan.memory import Memory
 # billion weights? The activations of 32 layers? Or the **logits**: a number for each of 16,384 tokens and each of
 # 128,256 words of the vocabulary, of which the loss keeps an fp32 copy and a gradient?
 #
-# Write your guess into the first line, in GiB for each, and run the cell: it is the last bar. (Without a guess nothing
-# is drawn.)
+# Write your guess into the first line, in GiB for each, and run the cell: it is the last bar, with all of your state
+# in the colour of the optimizer. (Without a guess nothing is drawn.)
 
 # %%
 state, activations, logits = 0, 0, 0  # GiB on each of 8 GPUs: your guess
@@ -133,8 +133,7 @@ goal("where_do_80_go")
 
 # %%
 def where_do_80_go(state, rest, room):
-    # What is left of a GPU when the rest is on it? How many shares of that size make
-    # the state?
+    # The smallest number of GPUs, or None.
     # --- your code (about 3 lines) ---
     if rest >= room:
         return None
@@ -155,6 +154,7 @@ verdict
 # ### See what it is for
 #
 # Llama 3 8B with more and more tokens a GPU. `state` is 16 bytes a weight, `rest` is what the formulas say of one GPU.
+# Of 80 GiB we plan with 76, because they are a lower bound.
 
 # %%
 if verdict:

@@ -266,8 +266,6 @@ picture
 # %% tags=["judge"]
 from math import isclose
 
-from lib.errors.wording import exact
-
 KINDS = ("weights", "gradients", "optimizer", "activations")
 
 
@@ -317,21 +315,19 @@ def will_it_fit_accepts(answer, model, plan):
     start = (
         f"{', '.join(fine)} {'is' if len(fine) == 1 else 'are'} right; " if fine else ""
     )
-    start += (
-        f"{kind} should be {exact(right[kind])} bytes, and {exact(answer[kind])} came: "
-    )
+    start += f"{kind}: "
     unit = {"weights": 2, "gradients": 4, "optimizer": 12}.get(kind)
     if unit is not None:
         from_zero = {"weights": 3, "gradients": 2, "optimizer": 1}[kind]
-        if kind == "gradients" and same(kind, right[kind] / 2):
-            return start + "gradients are summed in fp32, in 4 bytes"
-        if any(
+        if plan["dp"] > 1 and any(
             same(kind, right[kind] * factor) for factor in (plan["dp"], 1 / plan["dp"])
         ):
             return (
                 start
                 + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
             )
+        if kind == "gradients" and same(kind, right[kind] / 2):
+            return start + "they are summed in fp32, in 4 bytes"
         if same(kind, right[kind] * plan["pp"]):
             return start + "pp divides the layers: a rank has L/p of them"
         return (
@@ -348,10 +344,12 @@ def will_it_fit_accepts(answer, model, plan):
             start
             + "1 + (p - 1)/(p·v) is for interleaved schedules; with v = 1 it is the layers of the model, whatever p is"
         )
-    if plan["v"] > 1 and same(kind, right[kind] / with_factor * model["layers"]):
+    virtual = right[kind] / with_factor * model["layers"] / plan["pp"] / plan["v"]
+    stages = answer[kind] / virtual if plan["v"] > 1 else 0
+    if answer[kind] == 0 or (stages and isclose(stages, round(stages), rel_tol=1e-9)):
         return (
             start
-            + f"that is right for v = 1; with v = {plan['v']} more is in flight: the warm-up of rank 0, and one more"
+            + f"that is {stages:.0f} virtual stages in flight; rank 0 has those of its warm-up, and one more"
         )
     if same(kind, will_it_fit(model, plan | {"sp": not plan["sp"]})[kind]):
         return (
@@ -364,6 +362,14 @@ def will_it_fit_accepts(answer, model, plan):
         return (
             start
             + "selective recomputation drops the square of attention, and nothing but that"
+        )
+    kept = will_it_fit(model, plan | {"selective": False})[kind] - right[kind]
+    if plan["selective"] and any(
+        same(kind, right[kind] + kept * part / 5) for part in (1, 2, 3, 4)
+    ):
+        return (
+            start
+            + "selective recomputation keeps none of the three squares: p, its mask, d"
         )
     b = plan["micro"]
     if b > 1 and same(kind, right[kind] / b):

@@ -37,10 +37,10 @@ def test_what_a_plan_leaves_out_is_as_in_plan() -> None:
 def test_the_first_change_named_fits_and_is_the_fastest() -> None:
     llama = Task("llama3-405b", "h100-llama3", 8192, 2048, 8192)
     (fault,) = judge(llama, {"tp": 8, "pp": 16, "v": 8, "zero": 2}).faults
-    assert "One change alone: recompute = 'selective' needs 54.7 GiB and 12.60 s; cp = 2 needs 42.7 GiB and" in fault
+    assert fault.endswith("Each alone can make it fit, fastest first: recompute, cp, tp.")
     deepseek = Task("deepseek-v3", "h800", 2048, 15360, 4096, "deepseek")
     (fault,) = judge(deepseek, {"pp": 16, "ep": 8, "schedule": "dualpipe", "recompute": "selective"}).faults
-    assert "One change alone: ep = 64 needs 70.2 GiB and 18.74 s; zero = 2 needs 74.4 GiB" in fault
+    assert fault.endswith("fastest first: ep, zero."), "and not how far: that is the puzzle"
 
 
 def test_what_leaves_the_host_is_a_warning() -> None:

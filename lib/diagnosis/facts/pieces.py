@@ -100,7 +100,10 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
     """Tell how to get values that are alike in a field."""
     if verb == "sum":
         if field == "batches" and isinstance(first, Activation | ActivationGrad):
-            return "ranks that share a layer take the same batches; on a mesh they sum over their own group alone"
+            sums = [value.place.parts[value.place.schema.ndim :] for value in (first, other)]
+            if first.place.open and sums[0] == sums[1]:
+                return "both are the same part, of two sums: sum over the group of ranks that has the other parts"
+            return "ranks that share a layer take the same batches, and these took different ones"
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
@@ -242,7 +245,7 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
         named_dims = {} if value is None else value.place.named
         dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
         if size < total and dims:
-            fix = f'take {total} batches or more, or cut what there is along something else: dim="{dims[0]}"'
+            fix = f'ask for at most {counted(size, "part")}, or cut along something else: dim="{dims[0]}"'
             if "experts" in named_dims:
                 fix = 'a rank with its own tokens has them for all experts: on the way to these cut along dim="experts"'
     elif what == "experts" and value is not None:

@@ -134,7 +134,7 @@ def _onwards(name: str) -> str:
 
     said = [f"**Next on the core path,** {done + 1} of {len(core)}: {listed(following)}." if following else ""]
     if root is not None and not following:
-        said = [f"**The core path ends here,** all {len(core)} puzzles of it. What is left goes deeper."]
+        said = [f"**The core path ends {'here' if mine is root else f'with {_link(root.id, name)}'}.**"]
     if mine is not None:
         deeper = [one for one in PUZZLES.values() if one.deepens == name and not one.part_of]
         rest = [one for one in PUZZLES.values() if one.number > mine.number and core_of(one) is root and one.deepens]

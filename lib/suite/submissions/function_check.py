@@ -173,7 +173,7 @@ def _accepts_plan(record: Puzzle, answer: object) -> bool | str:
         task = Task(**fields)
         judged = judge(task, answer, allowed, record.goals[0].memory * GIB)
         if judged.faults:
-            where = "" if number == 0 else f"for {task.words()} it has to do, too: "
+            where = "" if number == 0 else f"the same plan must also work for {task.words()}: "
             return where + " ".join([*judged.faults, *(f"Note: {warning}." for warning in judged.warnings)])
     return True
 
@@ -310,7 +310,8 @@ def _fix(failure: Failure) -> str:
     if got.raised:
         unsaid = any(isinstance(one, dict) and -1 in one.values() for one in failure.given)
         why = "; give its -1 a value before you look at the product of all sizes" if unsaid else ""
-        return f"this input is not to be refused: it has an answer{why}" if got.raised == "ValueError" else ""
+        fix = f"this input has an answer: the test that refuses it is too strict, or what it tests is wrong{why}"
+        return fix if got.raised == "ValueError" else ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:

@@ -165,7 +165,7 @@ def test_every_notebook_ends_with_where_to_go_next(name: str) -> None:
     at = core.index(core_of(PUZZLES[name]).id) + 1 if name in PUZZLES else 0
     assert "[Map of the puzzles](" in last or name == "index"
     if name not in ("index", "gallery"):
-        assert f"{core[at]}.ipynb)" in last if at < len(core) else "The core path ends here" in last
+        assert f"{core[at]}.ipynb)" in last if at < len(core) else "The core path ends " in last
 
 
 def test_no_puzzle_of_the_core_path_needs_one_that_may_be_skipped() -> None:
