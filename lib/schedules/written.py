@@ -285,7 +285,9 @@ class Written(Asked):
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
-            none = "end the function with `return` and the list"
+            none, line = "end the function with `return` and the list", self._line()
+            if call := re.search(r"return .*\.(append|extend|sort)\(", "" if line is None else line.text):
+                none = f"{call[1]} changes a list and gives None: call it in a line of its own, and return the list"
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 rank=rank,
@@ -370,11 +372,8 @@ class Placed(Asked):
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
-                shown, fix = (
-                    described(cast("object", one), describe),
-                    "return how many layers each stage has, a number: ",
-                )
-                fix += "not which layers, and not their weights"
+                shown = described(cast("object", one), describe)
+                fix = "return how many layers each stage has, a number: not which layers, and not their weights"
                 if isinstance(one, range):
                     shown, fix = str(one), f"say how many layers the stage has: {len(one)}, and not which"
                 expected = "a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)"
@@ -432,7 +431,7 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
         first, *others = [len([*group]) for _, group in forwards]
         if first < max(others, default=0):
             why = f"the first group has {counted(first, 'microbatch')}, and a later one {max(others)}"
-            return f"{why}: the warm-up goes by the first,\nso it is too short for a longer one: let no group be longer"
+            return f"{why}: the warm-up goes by the first,\nand is too short for a longer one: put the longest first"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
@@ -490,4 +489,8 @@ def _meant(word: Any, stage: int | None) -> str:
             return f"other words of this order name their stage, so this one does too: 0{tidy} on stage 0"
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
+    if isinstance(word, list):
+        return "a list in the list is no word: put a * in front of it, and its words come one by one"
+    if isinstance(word, str) and (name := re.match(r"([a-z]\w*?)[FBIW]\d", word)):
+        return f"Python fills in a variable only in braces: {{{name[1]}}}"
     return "a word is a kind of action and the number of a microbatch, counted from 0, without anything in between"
