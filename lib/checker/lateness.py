@@ -61,9 +61,8 @@ class Late:
         waits = [_waits(program) for program in trace.programs]
         most = max(self.busy)
         # A rank that has much less to do than the busiest one waits for that, and is not the reason.
-        totals = [
-            sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in zip(self.busy, waits, strict=True)
-        ]
+        pairs = zip(self.busy, waits, strict=True)
+        totals = [sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in pairs]
         self.waiting = max(totals)
         self.rank = totals.index(self.waiting)
         self.program, self.spots = trace.programs[self.rank], waits[self.rank]
@@ -405,7 +404,8 @@ def _somehow(_: Late) -> Iterator[str]:
 
 def _on_the_path(run: Late) -> Iterator[str]:
     """Collectives that nothing hides, where without them the run would be short enough."""
-    calls = [at.event for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    calls = [at.event for at in steps]
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
@@ -421,6 +421,11 @@ def _on_the_path(run: Late) -> Iterator[str]:
         why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
         yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
+    for rank, number, call in () if run.is_order else steps:
+        before = run.trace.programs[rank].events[max(0, number - 1)]
+        if before.op == "receive" and (before.start or 0) > before.issued and call.op == "allgather":
+            why = f"rank {rank} waits in receive{line_of(before)}, and then calls {operation(call)}{line_of(call)}"
+            yield f"{why}:\ncall that before, while the message is still on its way"
     if run.is_order:  # nothing hides the first one
         first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
     fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else START_EARLIER
@@ -466,10 +471,8 @@ def _whole_backward(run: Late) -> Iterator[str]:
     whole = next((word for word in words if "B" in word), None)
     if whole is not None and "backward_weight" in run.asks:
         stage, _, batch = whole.partition("B")
-        why = (
-            f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write them\n"
-        )
-        why += f"apart, {stage}I{batch} and {stage}W{batch}"
+        why = f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write "
+        why += f"them\napart, {stage}I{batch} and {stage}W{batch}"
         yield f"{why}: only the input half, I, is waited for, and W can fill a wait"
 
 

@@ -143,11 +143,8 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     sends = [(rank, event, trace.programs[rank].values_of(event.inputs)) for rank, event in moving]
     states = [(rank, event) for rank, event, values in sends if any(isinstance(value, OptState) for value in values)]
-    gathered = [
-        (rank, event, values)
-        for rank, event, values in sends
-        if event.op == "allgather" and any(isinstance(value, Activation) for value in values)
-    ]
+    gathers = (one for one in sends if one[1].op == "allgather")
+    gathered = [one for one in gathers if any(isinstance(value, Activation) for value in one[2])]
     fix = "gather each weight as rarely as the memory allows, and send nothing twice"
     if gathered:
         rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
