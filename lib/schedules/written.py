@@ -398,11 +398,14 @@ class Placed(Asked):
             what = "these stages do not lie on all ranks, one on each"
             expected = f"each of the ranks 0 to {ranks - 1} once"
             got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
-            fix = "the first number of each pair is a rank, the second its number of layers"
+            fix = "the first number of each pair is a rank, counted from 0, the second its number of layers"
         elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
             what = f"{counts} are the layers at which stages begin, not how many each has"
             expected, got = f"numbers that are {layers} together", f"{added} = {sum(counts)}"
             fix = "of each stage give where the next one begins, minus where it begins itself"
+        elif sorted(counts) == [*range(ranks)] and sum(counts) != layers:
+            what, expected, got = "these are the ranks, without their layers", "pairs such as (2, 5)", f"{counts}"
+            fix = "write each rank with its number of layers; or, if stage s is on rank s, the number of layers alone"
         elif least < 1:
             what = f"stage {counts.index(least)} has {counted(least, 'layer')}"
             expected, got = "one layer at least: a stage without layers has nothing to pass on", added
@@ -432,7 +435,15 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
         if first < max(others, default=0):
             why = f"the first group has {counted(first, 'microbatch')}, and a later one {max(others)}"
             return f"{why}: the warm-up goes by the first,\nand is too short for a longer one: put the longest first"
+        if others and first == 1 + max(action.microbatch for action in actions):
+            why = f"all {first} microbatches go through stage {actions[0].stage} before one goes through the next"
+            return f"{why}:\nin groups, the loop over them is the outer one"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
+    if wrong.rule == "missing" and "input half" in wrong.text:
+        halves = [action.microbatch for action in actions if action.kind == "W"]
+        if f"W{max(halves, default=-1) + 1} " in wrong.text:
+            last = "weight halves that lag are left when a loop ends: put them last"
+            return last if halves else "I is half a backward, and W the other half; B is both"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     if wrong.rule == "twice" and ranks is not None:
@@ -443,9 +454,8 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
 def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
     """Return the fix of stages that have more or fewer layers together than there are."""
     if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
-        return (
-            "these say where each stage ends: say how many layers it has, which is how far that is from the one before"
-        )
+        why = "these say where each stage ends: say how many layers it has"
+        return f"{why}, which is how far that is from the one before"
     more = sum(counts) - len(weights)
     fix = f"take {counted(more, 'layer')} away" if more > 0 else f"add {counted(-more, 'layer')}"
     weighed = sum(counts) == sum(weights)
