@@ -269,7 +269,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     """Say why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
     peak = Peak(trace, top, name, limit)
     here = place_of(peak.now)
-    causes = (_most,) if here is None or here.file == ORDER else (_unused, _spare, _loose, _most)
+    causes = (_most,) if here is not None and here.file == ORDER else (_unused, _spare, _loose, _most)
     return next(told for cause in causes for told in cause(peak))
 
 
@@ -331,10 +331,10 @@ def _loose(peak: Peak) -> Iterator[str]:
 def _most(peak: Peak) -> Iterator[str]:
     """How much there is of each kind."""
     alive, here = peak.top.alive, place_of(peak.now)
-    if here is None:  # the stages are the student's, and no line is
-        count = len({event.layer for event in peak.program.events if event.op == "forward"})
-        fix = f"rank {peak.top.rank} has {counted(count, 'layer')} of {peak.trace.layers}: give it fewer"
-    elif here.file == ORDER:
+    mine = len({event.layer for event in peak.program.events if event.op == "forward"})
+    if here is None and mine < peak.trace.layers:  # the stages are the student's, and no line is
+        fix = f"rank {peak.top.rank} has {counted(mine, 'layer')} of {peak.trace.layers}: give it fewer"
+    elif here is not None and here.file == ORDER:
         fix = _of_order(peak, here)
     else:
         loaded = sum(one.value.elements() for one in alive if one.born and one.born.op in LOADS)
