@@ -53,10 +53,9 @@ def tried_elsewhere(
             outcome.before = f"right at {record.size.words()}, but not at {there}:"
             return replace(verdict, correct=False, faults=(str(outcome),)), outcome
         if (end := figures.end(outcome)) > hidden.time and not slow:
-            slow = (
-                f"{verdict.goals[-1].name!r} is for what is as good at other sizes: at {there} yours ends at "
-                f"{end:g}, and {hidden.time:g} can be had. Is there a number that fits this size alone?"
-            )
+            slow = f"{verdict.goals[-1].name!r} has to hold at other sizes, too: at {there} yours ends at {end:g}, "
+            ask = "Does it use layers and ranks both?" if lists else "Is there a number that fits this size alone?"
+            slow += f"where {hidden.time:g} is possible. {ask}"
     if (error := wrong_with(function, record)) is not None:
         error.before = f"right at {record.size.words()}, but not {error.before}"
         return replace(verdict, correct=False, faults=(str(error),)), error

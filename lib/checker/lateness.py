@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain, pairwise, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from typing import Any
 
 from lib.analysis import figures
@@ -35,6 +35,7 @@ ISSUE_EARLIER = (
     "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
     "and gather no stage again that could have stayed whole"
 )
+REDUCE_EARLIER = "write REDUCE_GRAD right after the last backward of its stage: then it runs beside the next passes"
 """The same where only the order was said."""
 OVER_ALL = "gather weights, and scatter gradients, along the axis whose ranks are in one host"
 WHOLE_SUMS = "they bring whole gradients: a reduce-scatter inside the host first leaves a shard of each to travel"
@@ -155,14 +156,17 @@ def _states_travel(run: Late) -> Iterator[str]:
 
 
 def _uneven(run: Late) -> Iterator[str]:
-    """One rank that computes for longer than the whole run may take."""
-    busy = run.busy
+    """One rank that computes for longer than the whole run may take; or than another, where only the stages are the
+    student's, and no line is."""
+    busy, placed = run.busy, run.spot is None and run.waiting > 0
     most, least = busy.index(max(busy)), busy.index(min(busy))
-    if busy[most] > ticks(run.limit) > busy[least]:
+    if busy[most] > (busy[least] if placed else ticks(run.limit)) >= busy[least]:
         longest = max((e for e in run.trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
-        got = f"rank {most} alone computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}"
+        got = f"computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}; the longest is "
+        got = f"rank {most} {'' if placed else 'alone '}{got}{operation(longest)}"
         fix = "share the work more evenly, before you hide what ranks wait for"
-        yield run.told(f"{got}; the longest is {operation(longest)}", places([(most, longest)]), fix)
+        fix = f"give rank {most} less to do, or another stage of the pipeline" if placed else fix
+        yield run.told(got, places([(most, longest)]), fix)
 
 
 # -- collectives that nothing hides -------------------------------------------------------------------------------
@@ -170,15 +174,10 @@ def _uneven(run: Late) -> Iterator[str]:
 
 def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
-
-    def calls(program: Program) -> list[Event]:
-        return [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
-
-    def spent(program: Program) -> int:
-        return sum(event.length for event in calls(program))
-
-    program = max(run.trace.programs, key=spent)
-    mine, length = calls(program), spent(program)
+    calls = [[e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length] for p in run.trace.programs]
+    spent = [sum(event.length for event in mine) for mine in calls]
+    length, at = max(spent), spent.index(max(spent))
+    program, mine = run.trace.programs[at], calls[at]
     if length <= run.waiting:
         return
     lines = places([(program.rank, event) for event in mine])
@@ -222,10 +221,9 @@ def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
     first = min(made, key=lambda event: (event.start or 0) + event.length, default=None)
     if len(call.inputs) < 2 or first is None or (early := call.issued - (first.start or 0) - first.length) <= 0:
         return
-    yield (
-        f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: make "
-        "several buckets,\nstart the sum of each once it is full, and await it after the backwards that are left"
-    )
+    why = f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: "
+    why += "make several buckets,\nstart the sum of each once it is full"
+    yield f"{why}, and await it after the backwards that are left"
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
@@ -310,15 +308,12 @@ def _one_by_one(run: Late) -> Iterator[str]:
     calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
     calls = [event for event in calls if isinstance(program.values[event.inputs[0]], WeightGrad)]
     paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
-    # Told only if latency is most of what they take, and if that is waited for: else it would not bring the run within
-    # its goal.
+    # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
     enough = units(min(sum(paid), sum(gap.length for gap in waits))) >= run.over
     if len(calls) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in calls):
-        why = (
-            f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however small"
-        )
-        yield f"{why} it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
+        why = f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
+        yield f"{why}however small it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
 
 
 def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
@@ -347,8 +342,7 @@ def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
 
 
 def _in_the_way(run: Late) -> Iterator[str]:
-    """A communication that goes first between the same ranks, though it is awaited later. The gap before the other one
-    is put first."""
+    """A communication that goes first between the same ranks, though awaited later. The other gap is put first."""
     events = run.program.events
     awaited = [event.arg[0] for event in events if event.op == "wait"]
     for gap in run.gaps:
@@ -363,15 +357,6 @@ def _in_the_way(run: Late) -> Iterator[str]:
             run.gaps.insert(0, gap)
             call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
             yield f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
-
-
-def _unevenly(run: Late) -> Iterator[str]:
-    """A rank that computes longer than the one that waits longest, in no line of its own."""
-    busy, rank = run.busy, run.rank
-    most = busy.index(max(busy))
-    if run.spot is None and busy[most] > busy[rank]:
-        why = f"rank {most} computes for {units(busy[most]):g}, and rank {rank} for {units(busy[rank]):g}"
-        yield f"{why}: give rank {most} less to do, or another stage of the pipeline"
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
@@ -431,16 +416,15 @@ def _somehow(_: Late) -> Iterator[str]:
 
 def _on_the_path(run: Late) -> Iterator[str]:
     """Collectives that nothing hides, where without them the run would be short enough."""
-    calls = [at.event for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    calls = [at.event for at in steps]
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
     first = calls[0]
     if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
-        yield (
-            f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and "
-            "too little is left to\nhide that behind: let the last bucket be smaller"
-        )
+        why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
+        yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
     gathers = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
     often = Counter(gathers).most_common(1)
     twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
@@ -449,8 +433,16 @@ def _on_the_path(run: Late) -> Iterator[str]:
         why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
         yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
     which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
+    for rank, number, call in () if run.is_order else steps:
+        before = run.trace.programs[rank].events[max(0, number - 1)]
+        if before.op == "receive" and (before.start or 0) > before.issued and call.op == "allgather":
+            why = f"rank {rank} waits in receive{line_of(before)}, and then calls {operation(call)}{line_of(call)}"
+            yield f"{why}:\ncall that before, while the message is still on its way"
+    if run.is_order:  # nothing hides the first one
+        first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
+    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else START_EARLIER
     which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
-    yield f"{which}:\n{ISSUE_EARLIER if run.is_order else START_EARLIER}"
+    yield f"{which}:\n{fix}"
 
 
 def _late_on_the_path(run: Late) -> Iterator[str]:
@@ -491,10 +483,9 @@ def _whole_backward(run: Late) -> Iterator[str]:
     whole = next((word for word in words if "B" in word), None)
     if whole is not None and "backward_weight" in run.asks:
         stage, _, batch = whole.partition("B")
-        yield (
-            f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write them\n"
-            f"apart, {stage}I{batch} and {stage}W{batch}: only the input half, I, is waited for, and W can fill a wait"
-        )
+        why = f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write "
+        why += f"them\napart, {stage}I{batch} and {stage}W{batch}"
+        yield f"{why}: only the input half, I, is waited for, and W can fill a wait"
 
 
 def _other_way_first(run: Late) -> Iterator[str]:
@@ -542,23 +533,31 @@ def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
         yield f"{why}: do them earlier\nthere, where it waits. Later ranks have time for them at the end"
 
 
+def _short_group(run: Late) -> Iterator[str]:
+    """A last group of microbatches that is shorter than the round through all ranks."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for stage, words in groupby(word.partition("F")[0] for word in _words(run.program) if "F" in word):
+        groups[stage].append(len([*words]))
+    first, *others = groups.values()
+    if others == [first] * len(others) and first[-1] < run.trace.ranks <= first[0]:
+        why = f"the last group has {counted(first[-1], 'microbatch')}, and there are {run.trace.ranks} ranks"
+        yield f"{why}: all wait until it has come round.\nLet no group have fewer microbatches than there are ranks"
+
+
 def _one_stage_each(run: Late) -> Iterator[str]:
     """One long stage a rank, whose messages do not keep anyone waiting."""
     ranks = run.trace.ranks
     stages = {word.rstrip("0123456789") for program in run.trace.programs for word in _words(program)}
     single = sum(stage[-1:] == "F" for stage in stages) <= ranks and run.trace.layers >= 2 * ranks
     if single and not any(event.blocking for _, event in run.trace.events() if event.op == "receive"):
-        why = "each rank has one stage here, and nothing else to do meanwhile. Of shorter stages, several a rank, the "
-        why += f"next\nrank can begin sooner: {ranks}F0 is the forward of microbatch 0 on stage {ranks}"
-        yield f"{why}, the second of rank 0"
+        why = "each rank has one stage here, and nothing else to do meanwhile. With two short stages on each,\n"
+        yield f"{why}the next rank begins sooner: {ranks}F0 is the forward of microbatch 0 on rank 0's second stage"
 
 
 def _neighbours(run: Late) -> Iterator[str]:
     """Stages of every rank that follow each other, as one long stage."""
-    found: list[list[int]] = []
-    for program in run.trace.programs:
-        passes = [match for word in _words(program) if (match := re.fullmatch(r"(\d+)[FBIW]\d+", word))]
-        found.append(sorted({int(match[1]) for match in passes}))
+    passes = [re.findall(r"\b(\d+)[FBIW]\d", " ".join(_words(program))) for program in run.trace.programs]
+    found = [sorted({*map(int, stages)}) for stages in passes]
     if run.trace.ranks > 1 and all(len(mine) > 1 and mine[-1] - mine[0] == len(mine) - 1 for mine in found):
         why = f"{these('stage', found[0])} of rank 0 follow each other: together they are one long stage, and rank 1 "
         why += "gets\nnothing before both are done"
@@ -576,12 +575,11 @@ def _round_at_once(run: Late) -> Iterator[str]:
             yield f"{why}. Take others through stage {first} meanwhile"
 
 
-OF_THE_WAIT: Fixes = (_from_the_reader, _cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
+OF_THE_WAIT: Fixes = (_from_the_reader, _cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
-    *(_whole_backward, _weight_half_first, _other_way_first, _meanwhile, _on_the_path),
-    *(_one_stage_each, _neighbours, _round_at_once),
-    *(partial(_weight_half_first, several=True), _somehow),
+    *(_whole_backward, _weight_half_first, _other_way_first, _short_group, _meanwhile, _on_the_path, _one_stage_each),
+    *(_neighbours, _round_at_once, partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),

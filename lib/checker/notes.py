@@ -143,11 +143,8 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     sends = [(rank, event, trace.programs[rank].values_of(event.inputs)) for rank, event in moving]
     states = [(rank, event) for rank, event, values in sends if any(isinstance(value, OptState) for value in values)]
-    gathered = [
-        (rank, event, values)
-        for rank, event, values in sends
-        if event.op == "allgather" and any(isinstance(value, Activation) for value in values)
-    ]
+    gathers = (one for one in sends if one[1].op == "allgather")
+    gathered = [one for one in gathers if any(isinstance(value, Activation) for value in one[2])]
     fix = "gather each weight as rarely as the memory allows, and send nothing twice"
     if gathered:
         rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
@@ -333,13 +330,12 @@ def _loose(peak: Peak) -> Iterator[str]:
 
 def _most(peak: Peak) -> Iterator[str]:
     """How much there is of each kind."""
-    alive, ops = peak.top.alive, {event.op for event in peak.program.events}
-    here = place_of(peak.now)
-    if here is not None and here.file == ORDER:
-        end = "weight half" if ops & (BY_WEIGHT - BY_INPUT) else "backward"
-        stage = ", and a stage that was gathered until it is freed" if "allgather" in ops else ""
-        fix = f"a microbatch takes memory from its forward to the end of its {end}{stage}:\n"
-        fix += f"which forward could come later, or which {end} earlier?"
+    alive, here = peak.top.alive, place_of(peak.now)
+    mine = len({event.layer for event in peak.program.events if event.op == "forward"})
+    if here is None and mine < peak.trace.layers:  # the stages are the student's, and no line is
+        fix = f"rank {peak.top.rank} has {counted(mine, 'layer')} of {peak.trace.layers}: give it fewer"
+    elif here is not None and here.file == ORDER:
+        fix = _of_order(peak, here)
     else:
         loaded = sum(one.value.elements() for one in alive if one.born and one.born.op in LOADS)
         fix = LOAD_LESS if loaded > peak.limit and not peak.alone else _fewer(peak)
@@ -347,6 +343,21 @@ def _most(peak: Peak) -> Iterator[str]:
     kinds = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     got = [f"\n{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in kinds]
     yield peak.told(" there are" + "".join(got), fix)
+
+
+def _of_order(peak: Peak, here: Place) -> str:
+    """Return what to do where only the order was said: free a stage that waits, shard what is whole, or wait less."""
+    events, ops = peak.program.events, {event.op for event in peak.program.events}
+    now = {event.layer for event in events if place_of(event) == here}
+    whole = {one.value.layer for one in peak.top.alive if one.born and one.born.op == "allgather"} - now
+    if whole:
+        why = f"rank {peak.top.rank} has {these('layer', whole)} whole while another stage has its passes"
+        return f"{why}:\nRESHARD a stage before those begin, and UNSHARD it again when they end"
+    if peak.trace.mesh is not None and "allgather" not in ops:
+        return "all weights and optimizer states are whole: with UNSHARD and RESHARD a rank keeps a shard of each"
+    end = "weight half" if ops & (BY_WEIGHT - BY_INPUT) else "backward"
+    why = f"a microbatch takes memory from its forward to the end of its {end}"
+    return f"{why}:\nwhich forward could come later, or which {end} earlier?"
 
 
 def _sizes(values: Iterable[Value]) -> dict[str, Elements]:

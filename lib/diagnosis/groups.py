@@ -19,6 +19,7 @@ from lib.diagnosis.provenance import (
     line_of,
     maker,
     named,
+    piece,
     same_loop,
     through,
     titled,
@@ -292,10 +293,8 @@ def pipelined(program: Running, grad: Any) -> str | None:
     (rank, event), taken = takes[0], _batches(takes)
     if len(taken) < grad.total_batches:
         return f"rank {rank} took only {these('batch', taken)}{line_of(event)}: take all batches"
-    return (
-        f"rank {rank} took {these('batch', taken)}{line_of(event)}, but on rank {program.rank} only "
-        f"{these('batch', grad.batches)} came this far:\nreceive all of them, and add their gradients up"
-    )
+    why = f"rank {rank} took {these('batch', taken)}{line_of(event)}, but on rank {program.rank} only "
+    return f"{why}{these('batch', grad.batches)} came this far:\nreceive all of them, and add their gradients up"
 
 
 def not_back(program: Running, grad: Any) -> str | None:
@@ -389,10 +388,10 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
         own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
         return _gather_along(mine, left, right) or own
     if field == "shards" and isinstance(left, Weight) and made.op == "allgather":
-        return (
-            f"this weight was gathered{line_of(made)} already, and has taken the place of this rank's shard.\n"
-            'Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
-        )
+        why = f"this weight was gathered{line_of(made)} already, and has taken the place of this rank's shard.\n"
+        if cut := piece(mine, "shard"):
+            return f"{why}Cut it again first, {cut}; or gather it only once"
+        return f'{why}Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
     if field != "batches":
         return None
     if (there := home(right)) is not None and there is not mine:
@@ -550,10 +549,8 @@ def meeting(first: Any, other: Any) -> Advice | None:
     passed = any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
     if not passed or layers_of(mine) & layers_of(theirs):
         return None
-    return (
-        f"ranks {mine.rank} and {theirs.rank} have different layers, so there is nothing to sum or gather between "
-        "them:\neach layer is on one rank, which has all batches of it"
-    )
+    why = f"ranks {mine.rank} and {theirs.rank} have different layers, so there is nothing to sum or gather between "
+    return f"{why}them:\neach layer is on one rank, which has all batches of it"
 
 
 def _calls(program: Running, member: Any) -> list[Event]:

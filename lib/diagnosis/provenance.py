@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from lib.diagnosis.advice import Running
-from lib.errors.source_lines import function_of
+from lib.errors.source_lines import Place, function_of
 from lib.trace.event import Event, line_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
@@ -54,10 +54,8 @@ def had_by_all(gradient: Value, other: int | None = None) -> str | None:
     found = came_of(gradient, "allreduce")
     if found is None or (other is not None and other not in found[0].group):
         return None
-    return (
-        f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"
-        "all of this gradient: leave this sum out"
-    )
+    why = f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"
+    return f"{why}all of this gradient: leave this sum out"
 
 
 def named(event: Event) -> str:
@@ -140,12 +138,14 @@ def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
 
 
 class Call(NamedTuple):
-    """A call of a method in the student's function: its line, the loops around it, and whether an `if` is."""
+    """A call of a method in the student's function: its line, the loops around it, and whether an `if` is. `piece`
+    calls the function inside that one in which it stands, if that takes nothing: "await unshard()"."""
 
     name: str
     line: int
     loops: Sequence[ast.AST]
     optional: bool
+    piece: str
 
 
 def calls(code: CodeType) -> list[Call]:
@@ -156,12 +156,23 @@ def calls(code: CodeType) -> list[Call]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             loops = [one for one in around if isinstance(one, ast.For | ast.AsyncFor | ast.While)]
             optional = any(isinstance(one, ast.If | ast.IfExp) for one in around)
-            yield Call(node.func.attr, node.lineno, loops, optional)
+            inner = [one for one in around[1:] if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)][-1:]
+            piece = [
+                f"{'await ' * isinstance(one, ast.AsyncFunctionDef)}{one.name}()" for one in inner if not one.args.args
+            ]
+            yield Call(node.func.attr, node.lineno, loops, optional, "".join(piece))
         for child in ast.iter_child_nodes(node):
             yield from found(child, (*around, node))
 
     function = function_of(code)
     return [] if function is None else [*found(function, ())]
+
+
+def piece(program: Running, method: str) -> str | None:
+    """Return the call of a function without arguments, inside that of the rank, which calls a method."""
+    source = next((event.source for event in program.events if event.op == "load_weights"), None)
+    found = () if source is None or isinstance(source, Place) else calls(source[0])
+    return next((call.piece for call in found if call.name == method and call.piece), None)
 
 
 def same_loop(found: list[Call], first: int, other: int) -> bool:

@@ -55,6 +55,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "are labels here, without numbers in them: a layer is computed by {forward}",
         "'float' object cannot be interpreted as an integer": "`/` gives a number with a point even where nothing is "
         "left over: `//` divides whole numbers",
+        "'int' object is not iterable": "this is one number: `for b in range(number)` counts 0, 1, ... below it",
         ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
         "ones: weights[layer]",
         r"'Activation\w*' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
@@ -84,7 +85,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
     MemoryError: {"": "look for a list that grows in a loop without end, or a number that is far too large"},
     RecursionError: {"": "this function calls itself, directly or through others, and nothing ends that"},
     IndexError: {"": "an index goes from 0 to the length - 1: the last stage and the last layer have no next one"},
-    ZeroDivisionError: {"": "ranks, layers and batches are counted from 0: on this rank the divisor is 0"},
+    ZeroDivisionError: {"": "here the divisor is 0: ranks and layers count from 0, and a // b is 0 where a < b"},
     AssertionError: {"": "this `assert` is in your own code: what it claims is not true on this rank"},
 }
 """What to do about an error of a class whose message begins with a pattern: the first that fits."""
@@ -294,10 +295,8 @@ def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
     except Exception:  # keys are the student's, or `raise KeyError(...)` names what cannot be one
         return None
     here = f"it has {', '.join(keys[:SHOWN])}{', ...' * (len(keys) > SHOWN)}" if keys else "it is empty"
-    return (
-        f"{name} has no {absent} on this rank now; {here}. Is it stored on every rank that\n"
-        "comes to this line, and not taken out before, by an earlier pop or del?"
-    )
+    why = f"{name} has no {absent} on this rank now; {here}. Is it stored on every rank that\n"
+    return f"{why}comes to this line, and not taken out before, by an earlier pop or del?"
 
 
 def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:

@@ -180,10 +180,8 @@ def gallery(
         if not isinstance(size, int) or size < least:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"a pipeline has at least {counted(least, noun)}; got {argument}={size!r}")
     if ranks * batches > MOST:
-        raise ValueError(
-            f"a gallery has at most {MOST:,} ranks times microbatches, so that it takes seconds to make and can be "
-            f"looked at; got ranks={ranks} and batches={batches}"
-        )
+        why = f"a gallery has at most {MOST:,} ranks times microbatches, so that it takes seconds to make"
+        raise ValueError(f"{why} and can be looked at; got ranks={ranks} and batches={batches}")
     if not chunks or not all(isinstance(each, int) and each >= 1 for each in chunks):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"chunks= are numbers of stages a rank, such as (1, 2); got {chunks!r}")
     costs = Passes(forward, input_half, weight_half, message)

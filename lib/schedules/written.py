@@ -285,7 +285,9 @@ class Written(Asked):
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
-            none = "end the function with `return` and the list"
+            none, line = "end the function with `return` and the list", self._line()
+            if call := re.search(r"return .*\.(append|extend|sort)\(", "" if line is None else line.text):
+                none = f"{call[1]} changes a list and gives None: call it in a line of its own, and return the list"
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 rank=rank,
@@ -370,11 +372,8 @@ class Placed(Asked):
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
-                shown, fix = (
-                    described(cast("object", one), describe),
-                    "return how many layers each stage has, a number: ",
-                )
-                fix += "not which layers, and not their weights"
+                shown = described(cast("object", one), describe)
+                fix = "return how many layers each stage has, a number: not which layers, and not their weights"
                 if isinstance(one, range):
                     shown, fix = str(one), f"say how many layers the stage has: {len(one)}, and not which"
                 expected = "a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)"
@@ -399,11 +398,14 @@ class Placed(Asked):
             what = "these stages do not lie on all ranks, one on each"
             expected = f"each of the ranks 0 to {ranks - 1} once"
             got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
-            fix = "the first number of each pair is a rank, the second its number of layers"
+            fix = "the first number of each pair is a rank, counted from 0, the second its number of layers"
         elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
             what = f"{counts} are the layers at which stages begin, not how many each has"
             expected, got = f"numbers that are {layers} together", f"{added} = {sum(counts)}"
             fix = "of each stage give where the next one begins, minus where it begins itself"
+        elif sorted(counts) == [*range(ranks)] and sum(counts) != layers:
+            what, expected, got = "these are the ranks, without their layers", "pairs such as (2, 5)", f"{counts}"
+            fix = "write each rank with its number of layers; or, if stage s is on rank s, the number of layers alone"
         elif least < 1:
             what = f"stage {counts.index(least)} has {counted(least, 'layer')}"
             expected, got = "one layer at least: a stage without layers has nothing to pass on", added
@@ -432,8 +434,16 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
         first, *others = [len([*group]) for _, group in forwards]
         if first < max(others, default=0):
             why = f"the first group has {counted(first, 'microbatch')}, and a later one {max(others)}"
-            return f"{why}: the warm-up goes by the first,\nso it is too short for a longer one: let no group be longer"
+            return f"{why}: the warm-up goes by the first,\nand is too short for a longer one: put the longest first"
+        if others and first == 1 + max(action.microbatch for action in actions):
+            why = f"all {first} microbatches go through stage {actions[0].stage} before one goes through the next"
+            return f"{why}:\nin groups, the loop over them is the outer one"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
+    if wrong.rule == "missing" and "input half" in wrong.text:
+        halves = [action.microbatch for action in actions if action.kind == "W"]
+        if f"W{max(halves, default=-1) + 1} " in wrong.text:
+            last = "weight halves that lag are left when a loop ends: put them last"
+            return last if halves else "I is half a backward, and W the other half; B is both"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     if wrong.rule == "twice" and ranks is not None:
@@ -444,9 +454,8 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
 def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
     """Return the fix of stages that have more or fewer layers together than there are."""
     if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
-        return (
-            "these say where each stage ends: say how many layers it has, which is how far that is from the one before"
-        )
+        why = "these say where each stage ends: say how many layers it has"
+        return f"{why}, which is how far that is from the one before"
     more = sum(counts) - len(weights)
     fix = f"take {counted(more, 'layer')} away" if more > 0 else f"add {counted(-more, 'layer')}"
     weighed = sum(counts) == sum(weights)
@@ -490,4 +499,8 @@ def _meant(word: Any, stage: int | None) -> str:
             return f"other words of this order name their stage, so this one does too: 0{tidy} on stage 0"
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
+    if isinstance(word, list):
+        return "a list in the list is no word: put a * in front of it, and its words come one by one"
+    if isinstance(word, str) and (name := re.match(r"([a-z]\w*?)[FBIW]\d", word)):
+        return f"Python fills in a variable only in braces: {{{name[1]}}}"
     return "a word is a kind of action and the number of a microbatch, counted from 0, without anything in between"

@@ -112,7 +112,8 @@ draw(often)
 #   not.
 # - The second and the third goal have a limit on what is sent, too.
 # - A list without any of the three words is legal: every rank then has its weights whole, and gradients are
-#   all-reduced. It needs more memory than any goal allows.
+#   all-reduced. It needs more memory than any goal allows. Without `REDUCE_GRAD` alone, all gradients are reduced at
+#   the very end.
 
 # %% [markdown]
 # ### Predict first
@@ -258,9 +259,10 @@ compare(interleaved=changes, breadth_first=out) if out else None
 #
 # <details><summary>Answer</summary>
 #
-# Before the last microbatch of the stage before: one pass takes 1, and the all-gather 0.3. At the beginning you would
-# lose no time either. But one more layer would be whole all the time: 4,456,448 elements instead of 4,194,304.
-# Prefetching costs memory: as early as needed, not as early as possible.
+# Before the last microbatch of the stage before: one pass takes 1, and the all-gather 0.3. Earlier you would lose no
+# time either, but one more layer would be whole. In the forwards that happens to fit below the peak. On the way back
+# it does not: with the first stage gathered at the turn, it is 4,456,448 elements instead of 4,194,304. Prefetching
+# costs memory: as early as needed, not as early as possible.
 #
 # </details>
 #
@@ -288,8 +290,7 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # ## Where this leads
 #
 # You have written many pipelines by now. [The gallery](../00_gallery.ipynb) puts all that have a name on one time axis,
-# with sliders to make more. Can you beat them? After that, the next chapter puts all kinds of parallelism on one
-# mesh.
+# with sliders to make more. Can you beat them?
 
 # %% [markdown]
 # <!-- part: links -->

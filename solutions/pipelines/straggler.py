@@ -95,11 +95,13 @@ for rank in range(4) if slowed is not None else ():
 # <details><summary>What it prints</summary>
 #
 # On ranks 0 to 3 the step takes 36, 36.6, 37.2 and 37.8 instead of 33: equal steps, and the last rank is the worst place.
+# A slow rank takes 0.6 longer for each microbatch, 4.8 for all eight. On the last rank all 4.8 delay the step. On the
+# first only 3 do, those of five microbatches; the other three may be late.
 #
 # </details>
 #
-# You have measured the **slack** of each stage: how late it may be before the others notice. But `what_if` only times an order that is there. It cannot give the slow rank less to
-# do; you can.
+# What may be late without delaying the step has **slack**, and you have measured which ranks have it. But `what_if`
+# only times an order that is there. It cannot give the slow rank less to do; you can.
 
 # %% [markdown]
 # ## The puzzle
@@ -127,9 +129,8 @@ for rank in range(4) if slowed is not None else ():
 # ### Predict first
 #
 # If all four ranks were equally fast, the step would take 33: that of the first batch, 4 · 3, and 3 for each of the
-# seven others. You have measured the step with the slow rank at the end, five layers on each: 37.8. Predict what it
-# takes with the slow rank where you would put it, and then the best that you can reach, if it may also have fewer
-# layers.
+# seven others. With the slow rank at the end, five layers on each, you have measured 37.8. Put it where you like, and
+# give it fewer layers, if you like: what is the best that you can reach?
 
 # %%
 guess = predict("straggler", end=...)
@@ -251,9 +252,10 @@ if out:
 # ```
 #
 # Every stage has such a limit, and the largest counts. For the first stage there is nothing before it. The later a
-# stage, the larger the first term, so the smaller *w* should be. The difference to the largest limit is the **slack**
-# of a stage: how much slower it could be without delaying the step. With equal stages stage 0 has the most, the last
-# stage none.
+# stage, the larger the first term, so the smaller *w* should be. 1F1B does not always get there: with rank 3 in front
+# the largest limit is 33.6, and the run ends at 36, because stage 0 has only four microbatches in flight. **Slack** is
+# what may be late. With equal stages and at least *R* microbatches, *R* - 1 - *s* of those on stage *s* have it: three
+# on stage 0, none on the last.
 #
 # </details>
 
@@ -268,7 +270,7 @@ if out:
 # - *Ask before you start.* DLRover lets every node run a small task before training, to find the slow ones. Before
 #   that, people bisected by hand [@dlrover_688] [@dlrover_718].
 # - *Why the first stages have it.* In 1F1B a stage has as many batches in flight as there are stages from it to the
-#   end [@narayanan2021]: the first can be late with one of four, the last with none.
+#   end [@narayanan2021]. While one of them is late, the first stage has three others to go on with, the last none.
 #
 # <!-- references -->
 

@@ -109,7 +109,7 @@ def test_numbers_that_fit_the_page_do_not_reach_the_last_goal_where_they_are_slo
     assert verdict.best == "passes"
     assert verdict.passed
     assert verdict.notes[-1].startswith(
-        "'the last rank never waits' is for what is as good at other sizes: at 2 ranks, 4 layers, 3 batches "
+        "'the last rank never waits' has to hold at other sizes, too: at 2 ranks, 4 layers, 3 batches "
     )
     assert "the last rank never waits - does not count: see the note above" in verdict.text()
 
@@ -122,7 +122,7 @@ def test_stages_by_what_does_not_count_do_not_reach_the_last_goal() -> None:
     def as_if_ranks_were_alike(layers: Any, ranks: Any) -> list[int]:
         return cast(Any, way("uneven"))(layers, [1] * len(ranks))
 
-    heavy, slow = "layers=(1, 1, 1, 3, 1, 1, 1, 1, 1, 1) yours ends at 97.1, and 75.1 ", "ranks=(1, 1, 2, 1) yours"
+    heavy, slow = "layers=(1, 1, 1, 3, 1, 1, 1, 1, 1, 1) yours ends at 97.1, where 75.1 ", "ranks=(1, 1, 2, 1) yours"
     for answer, told in ((by_number, heavy), (as_if_ranks_were_alike, slow)):
         verdict = cast(Any, Model.check(simulate(stages(one_f_one_b)(answer), puzzle="uneven"), puzzle="uneven"))
         assert (verdict.best, told in verdict.notes[-1]) == ("passes", True)

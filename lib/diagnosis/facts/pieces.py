@@ -73,10 +73,8 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     yield Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
     mine, theirs, lent = home(first), home(other), maker(other)
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
-        yield (
-            f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
-            "alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
-        )
+        why = f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
+        yield f"{why}alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
     if mine and lent and lent.op == "halo" and field != "layer" and first.place.batches != other.place.batches:
         yield halo_of_other_batches(mine, lent, first.place.batches)
     if field == "layer" or verb == "gather":
@@ -110,10 +108,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
         if field == "out":
-            return (
-                "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the "
-                'same\ncolumns and other batches, sum over those, such as group="data"'
-            )
+            why = "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the "
+            return f'{why}same\ncolumns and other batches, sum over those, such as group="data"'
         if field == "total" and first.is_complete() != other.is_complete():
             return "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
     elif field in REST and isinstance(first, WeightGrad):
@@ -206,10 +202,8 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     made, gave = maker(right), maker(left)
     if made is not None and made.op == "forward" and stencil_of(home(right), made, field) and not left.place.open:
         kind = DIMS[field]
-        yield (
-            f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
-            f"already:\ncut its input down to what the {kind.plural} that are still missing need"
-        )
+        why = f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
+        yield f"{why}already:\ncut its input down to what the {kind.plural} that are still missing need"
     program = home(right)
     if made is not None and made.op == "receive" and program is not None and isinstance(right, WeightGrad):
         came = [event for event in program.events if (event.op, event.peer) == ("receive", made.peer)]

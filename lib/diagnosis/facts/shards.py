@@ -8,7 +8,7 @@ from typing import Any
 from lib.diagnosis import groups
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, shard_call
-from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, titled
+from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import plural, ranges, these
@@ -71,7 +71,9 @@ def Incomplete(program: Running, weight: Weight) -> Told:
                 yield f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
             yield f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
     idea = f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first"
-    yield line(program, "allgather", idea, f"gather all shards first:\n{gather_call(program)}")
+    yield line(
+        program, "allgather", idea, f"gather all shards first:\n{piece(program, 'allgather') or gather_call(program)}"
+    )
 
 
 @fact
@@ -120,6 +122,8 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
     yield Words("the gradient does not cover the weight", expected, describe(grad), fix)
     made, summed = maker(weight), maker(grad)
     yield groups.cut_otherwise(program, grad)
+    if weight.is_complete() and made is not None and made.op == "allgather" and (cut := piece(program, "shard")):
+        yield f"this weight was gathered{line_of(made)}, and is whole still: cut it again before its update, {cut}"
     if made is None or made.op != "load_weights":
         return
     if weight.is_complete() and _has_state_of(program, grad, held=False):
@@ -132,14 +136,10 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
             "state of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
         )
     if not weight.is_complete():
-        yield (
-            f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}: cut the same shard out of the "
-            "weight,\nweights[layer] = weights[layer].shard(...), and update that"
-        )
-    yield (
-        f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
-        "A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
-    )
+        why = f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}: cut the same shard out of the "
+        yield f"{why}weight,\nweights[layer] = weights[layer].shard(...), and update that"
+    why = f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
+    yield f"{why}A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
 
 
 def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True) -> bool:

@@ -141,6 +141,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is the data, which get_activation gives"
     if kind is ActivationGrad and number == layers:
         lost = next((event for event in program.events if event.op == "loss"), None)
+        done = {batch for event in program.events if event.op == "loss" for batch in event.batches}
+        if lost is not None and more and type(more[0]) is int and more[0] < model.BATCHES and more[0] not in done:
+            return f"loss has not run for batch {more[0]} on this rank, only for {these('batch', done)}"
         if lost is not None and more:
             return f"loss gave what this rank has of it{line_of(lost)}: what others have has to come from them"
         return f"{what} is what loss gives{'' if alone else ', on the rank that has the last layer'}"

@@ -266,10 +266,8 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
     summed = maker(grad)
     if summed is None or summed.op not in COLLECTIVES or len(summed.group) == program.world.ranks:
         return
-    yield (
-        f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
-        f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
-    )
+    why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
+    yield f"{why}{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
 
 
 @fact

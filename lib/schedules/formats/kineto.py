@@ -109,10 +109,8 @@ class _Rank:
         rank: int = told if said else place
         spans = sorted(_spans(slices, rank), key=lambda span: span.start)
         if not any(span.word for span in spans):
-            raise TraceError(
-                f"no range in {path.name} is named as an action ({PREFIX}3F1): torch's executor names them so, with an "
-                "order loaded from a file"
-            )
+            why = f"no range in {path.name} is named as an action ({PREFIX}3F1): torch's executor names them so"
+            raise TraceError(f"{why}, with an order loaded from a file")
         return cls(path.name, rank, said, base, spans)
 
     def shift(self, by: int) -> None:

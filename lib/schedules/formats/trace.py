@@ -69,10 +69,9 @@ def pipeline_of(trace: Trace) -> Pipeline:
             for batch in sorted(one.batches):
                 other = where.setdefault((one.kind, one.layer, batch), rank)
                 if other != rank:
-                    raise ValueError(
-                        f"this run is no pipeline: ranks {other} and {rank} both compute layer {one.layer} of batch "
-                        f"{batch}, and in a pipeline each layer of a batch is on one rank"
-                    )
+                    why = f"ranks {other} and {rank} both compute layer {one.layer} of batch {batch}"
+                    why = f"this run is no pipeline: {why}, and in a pipeline each layer of a batch is on one rank"
+                    raise ValueError(why)
     together = _together(trace)
     pipelines = [_pipeline(trace, ranks, passes) for ranks in together]
     for ranks, other in zip(together, pipelines, strict=True):
@@ -113,10 +112,8 @@ def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass
     microbatches = sorted({one.batches for rank in ranks for one in passes[rank] if one.batches}, key=sorted)
     for one, other in pairwise(microbatches):
         if one & other:
-            raise ValueError(
-                f"this run is no pipeline of microbatches: batches {numbers(one)} are taken together in one place, and "
-                f"{numbers(other)} in another"
-            )
+            why = f"this run is no pipeline of microbatches: batches {numbers(one)} are taken together in one place"
+            raise ValueError(f"{why}, and {numbers(other)} in another")
     layers: dict[int, set[int]] = {}
     for rank in ranks:
         layers[rank] = {one.layer for one in passes[rank]}
@@ -215,9 +212,8 @@ def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
                 done.append(Done(action, event, event))
         events = program.events
         for number, (action, first, last) in enumerate(done):
-            while (
-                first and events[first - 1].op == "loss"
-            ):  # it belongs to what comes after it, sums to what was before
+            # A loss belongs to what comes after it, sums to what was before.
+            while first and events[first - 1].op == "loss":
                 first -= 1
             while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
                 last += 1

@@ -255,18 +255,14 @@ class Named(NamedTuple):
         stages: Any = told.get("chunks", self.chunks)
         if ranks * stages * batches > LARGEST:
             sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
-            raise ValueError(
-                f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
-                f"{LARGEST:,}, and here {ranks * stages * batches:,}"
-            )
+            why = f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
+            raise ValueError(f"{why}{LARGEST:,}, and here {ranks * stages * batches:,}")
         found = self.generator(ranks, batches, **told)
         if chunks not in (None, stages):
             raise ValueError(f"{self.title} has {counted(stages, 'stage')} a rank; got chunks={chunks}")
         if limit is not None and (most := max(peaks(found))) > limit:
-            raise ValueError(
-                f"limit={limit:g} microbatches of activations are too few: {self.title} needs {most:g} for {ranks} "
-                f"ranks and {counted(batches, 'microbatch')}"
-            )
+            why = f"limit={limit:g} microbatches of activations are too few: {self.title} needs {most:g} for {ranks} "
+            raise ValueError(f"{why}ranks and {counted(batches, 'microbatch')}")
         return found
 
 

@@ -290,7 +290,8 @@ def _before(facts: _Facts, rank: int) -> Iterator[Said]:
                 cause = f"stage {action.stage} gets its {what} from {source}: do {lacks} first"
             elif cause is None and lacks.kind == "F" and done.get(lacks) == position + 1:
                 turned = [one._replace(kind=action.kind) in done for one in done if one.kind == "F"]
-                if all(turned):  # else it is a number
+                before = [at for one, at in done.items() if one.kind == action.kind and at < position]
+                if all(turned) and not before:  # else it is a number, or a warm-up that is too short from here on
                     cause = f"in a turn with both of them the forward comes first: {lacks}, then {action}"
             yield position, f"{action}{facts.needs(rank, lacks)}", cause
 
