@@ -282,8 +282,8 @@ Model.check(out, puzzle="hsdp_zero")
 # <details><summary>Answer</summary>
 #
 # Early in forward, where few activations are alive, and late in backward, where they are gone again. A gather that is
-# started while layers 0 to 3 go forward costs nothing at the peak. And with more memory everything can be hidden: `puzzles
-# reveal hsdp_zero` has a schedule that ends at 16.3 and needs 2,228,224.
+# started while layers 0 to 3 go forward costs nothing at the peak. And with more memory everything can be hidden:
+# `reveal("hsdp_zero")` has a schedule that ends at 16.3 and needs 2,228,224.
 #
 # </details>
 #

@@ -63,7 +63,8 @@ from lib.schedules.data_parallel import fully_sharded
 #
 # The axes are those of puzzle $number_parallel_dims. Ranks along `cp` share a text: each has other words of it, and
 # so another gradient. The function returns the axes along which weights are sharded, and those along which there are
-# copies. Two copies were asked for, `dp_replicate` 2, and the log confirms them.
+# copies. Two copies were asked for, `dp_replicate` 2, and the log confirms them. (The mesh of that user had no `cp`, and was
+# fixed the same day. This is its twin, which stayed longer.)
 
 
 # %%
@@ -380,10 +381,10 @@ if REPLAY and verdict:
 #
 # Three fixes, none longer than a line:
 #
-# - **1.** The log line read the configuration, and the model read the mesh. With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has a
-#   name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a `cp` or
-#   not [@torchtitan_720] [@torchtitan_685]. The reported mistake, without `cp`, had been fixed the same day; the one
-#   with `cp` had come with context parallelism, on October 22, and stayed until then.
+# - **1.** The log line read the configuration, and the model read the mesh. With `cp`, three axes of the mesh had been
+#   flattened into one, and the copies became shards. That came with context parallelism, on October 22, 2024, and stayed
+#   until December 11. Since then torchtitan has a name for the right pair, `dp_shard_cp`, and shards along that, whether
+#   there is a `cp` or not [@torchtitan_720] [@torchtitan_685].
 # - **2.** Two lines in the other order. Another library used to divide. When that stopped, only the loss for the log
 #   was still divided [@transformers_35207] [@transformers_26312].
 # - **3.** Scale what comes in, not what is there. torchtitan told the pipeline not to divide any more, and gave it a
