@@ -60,9 +60,8 @@ class Late:
         waits = [_waits(program) for program in trace.programs]
         most = max(self.busy)
         # A rank that has much less to do than the busiest one waits for that, and is not the reason.
-        totals = [
-            sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in zip(self.busy, waits, strict=True)
-        ]
+        pairs = zip(self.busy, waits, strict=True)
+        totals = [sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in pairs]
         self.waiting = max(totals)
         self.rank = totals.index(self.waiting)
         self.program, self.spots = trace.programs[self.rank], waits[self.rank]
@@ -173,14 +172,30 @@ def _bare(run: Late) -> Iterator[str]:
         return sum(event.length for event in calls(program))
 
     program = max(run.trace.programs, key=spent)
-    mine, length = calls(program), spent(program)
-    if length <= run.waiting:
+    mine, length, far = calls(program), spent(program), ""
+    # What a run begins with has nothing to hide behind.
+    if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
+    between = [event for event in mine if (mesh := run.trace.mesh) and len({*map(mesh.host, event.group)}) > 1]
+    if units(sum(event.length for event in between)) >= run.over:
+        mine, length, far = between, sum(event.length for event in between), " between hosts"
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
+    asked = chain(asked, _beside(run, program, mine))
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
-    got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}"
+    got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
+
+
+def _beside(run: Late, program: Program, calls: Sequence[Event]) -> Iterator[str]:
+    """Work that a rank could do during one of its calls."""
+    mine = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in calls]
+    found = [(gap.before, ready_meanwhile(run.trace, gap)) for gap in mine[:LOOKED_AT]]
+    ready = [(call, one.at) for call, one in found if call and one]
+    if ready:
+        call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
+        words = (f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
+        yield f"{' could run beside '.join(words)}:\nawait it after that"
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
@@ -217,10 +232,9 @@ def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
     first = min(made, key=lambda event: (event.start or 0) + event.length, default=None)
     if len(call.inputs) < 2 or first is None or (early := call.issued - (first.start or 0) - first.length) <= 0:
         return
-    yield (
-        f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: make "
-        "several buckets,\nstart the sum of each once it is full, and await it after the backwards that are left"
-    )
+    why = f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: make "
+    why += "several buckets,\nstart the sum of each once it is full, and await it"
+    yield f"{why} after the backwards that are left"
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
@@ -277,17 +291,23 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
     for gap in run.gaps if waited is None else waited:
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
-        needed, made = set(call.inputs), None
-        for event in reversed(program.events[: gap.before.number]):
+        needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
+        title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+        updated = units(sum(event.length for event in before if event.op in UPDATES))
+        for event in reversed(before):
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
                 made = event if event.op in COMPUTE and made is None else made
             elif event.op in COMPUTE and event.length:
+                if made and event.op in UPDATES and updated >= run.over:
+                    why = f"{operation(event)}{line_of(event)} delays {operation(made)}, and so the {title}"
+                    yield f"{why}:\nfirst all backwards, then the updates"
                 halves = made and (made.op, event.op) == ("backward_input", "backward_weight")
                 if made and not (halves and (made.layer, made.batches) == (event.layer, event.batches)):
                     break
                 needs = "can do without it" if made is None else "only needs the input half"
-                title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+                if waited is None:
+                    run.gaps.insert(0, gap)
                 why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
                 yield f"{why}:\ncall that first, and do this while it travels"
 
@@ -304,10 +324,8 @@ def _one_by_one(run: Late) -> Iterator[str]:
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
     enough = units(min(sum(paid), sum(gap.length for gap in waits))) >= run.over
     if len(calls) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in calls):
-        why = (
-            f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however small"
-        )
-        yield f"{why} it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
+        why = f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however"
+        yield f"{why} small it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
 
 
 def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
@@ -348,19 +366,12 @@ def _in_the_way(run: Late) -> Iterator[str]:
         for event in reversed(between):
             needed |= {*event.inputs} if needed & {*event.outputs} and not event.length else set()
         timed = {number for event in between if event.length for number in event.outputs}
-        if first.number in awaited[awaited.index(late.number) :] and not needed & timed:
+        made = [event.end or 0 for event in events[: late.number] if needed & {*event.outputs}]
+        there = not needed & timed and max(made, default=0) <= first.event.issued
+        if there and first.number in awaited[awaited.index(late.number) :]:
             run.gaps.insert(0, gap)
             call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
             yield f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
-
-
-def _unevenly(run: Late) -> Iterator[str]:
-    """A rank that computes longer than the one that waits longest, in no line of its own."""
-    busy, rank = run.busy, run.rank
-    most = busy.index(max(busy))
-    if run.spot is None and busy[most] > busy[rank]:
-        why = f"rank {most} computes for {units(busy[most]):g}, and rank {rank} for {units(busy[rank]):g}"
-        yield f"{why}: give rank {most} less to do, or another stage of the pipeline"
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
@@ -426,10 +437,8 @@ def _on_the_path(run: Late) -> Iterator[str]:
         return
     first = calls[0]
     if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
-        yield (
-            f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and "
-            "too little is left to\nhide that behind: let the last bucket be smaller"
-        )
+        why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too"
+        yield f"{why} little is left to\nhide that behind: let the last bucket be smaller"
     gathers = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
     often = Counter(gathers).most_common(1)
     twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
@@ -565,20 +574,11 @@ def _round_at_once(run: Late) -> Iterator[str]:
             yield f"{why}. Take others through stage {first} meanwhile"
 
 
-OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
+OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
-    *(
-        _whole_backward,
-        _weight_half_first,
-        _other_way_first,
-        _meanwhile,
-        _on_the_path,
-        _one_stage_each,
-        _neighbours,
-        _round_at_once,
-    ),
-    *(partial(_weight_half_first, several=True), _somehow),
+    *(_whole_backward, _weight_half_first, _other_way_first, _meanwhile, _on_the_path),
+    *(_one_stage_each, _neighbours, _round_at_once, partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),

@@ -112,7 +112,8 @@ guess
 # ### The goal
 #
 # All goals have the same memory: that is what this puzzle is about. The first allows for a detour, the second is as
-# early as HSDP, and for the third no rank waits for another host while it has something to compute.
+# early as HSDP, and for the third no rank waits for another host while it has something to compute, or sends what no
+# rank uses.
 
 # %%
 goal("hsdp_zero")
