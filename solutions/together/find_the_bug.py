@@ -540,6 +540,9 @@ def find_the_bug_accepts(answer, bug, given):
     if bug == 2:
         calls = len(given)
         mean = f"the mean of the {counted(calls, 'microbatch')} is {expected['grad']:g}"
+        again = 0
+        for batch in given:
+            again = (again + sum(batch) / len(batch)) / calls
         for key, name in (
             ("logged", "the losses in the log add up to"),
             ("grad", "the gradient is"),
@@ -548,6 +551,8 @@ def find_the_bug_accepts(answer, bug, given):
                 more = (
                     f", {calls} times too much"
                     if close(answer[key], calls * expected[key])
+                    else ": each call divided what was there before, too, as in bug 3"
+                    if key == "grad" and close(answer[key], again)
                     else ""
                 )
                 said = (
