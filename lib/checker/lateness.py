@@ -58,9 +58,8 @@ class Late:
         self.trace, self.name, self.limit, self.over, self.asks = trace, name, limit, over, asks
         self.busy = figures.computing(trace)
         waits = [_waits(program) for program in trace.programs]
-        most = max(self.busy)
         # A rank that has much less to do than the busiest one waits for that, and is not the reason.
-        pairs = zip(self.busy, waits, strict=True)
+        pairs, most = zip(self.busy, waits, strict=True), max(self.busy)
         totals = [sum(spots.values()) if 10 * own >= 9 * most else 0 for own, spots in pairs]
         self.waiting = max(totals)
         self.rank = totals.index(self.waiting)
@@ -485,8 +484,7 @@ def _words(program: Program) -> list[str]:
 
 def _whole_backward(run: Late) -> Iterator[str]:
     """Both halves of a backward in one, where the puzzle asks to part them."""
-    words = [word for program in run.trace.programs for word in _words(program)]
-    whole = next((word for word in words if "B" in word), None)
+    whole = next((word for program in run.trace.programs for word in _words(program) if "B" in word), None)
     if whole is not None and "backward_weight" in run.asks:
         stage, _, batch = whole.partition("B")
         yield (
