@@ -304,7 +304,7 @@ def find_the_bug(bug, given):
     weight = Weight()
     losses = [training_step(weight, batch, len(given)) for batch in given]
     if None in losses:
-        raise TypeError("training_step returns nothing: the log is to have its loss")
+        raise TypeError("training_step returns nothing: return the loss, for the log")
     return {"logged": sum(loss.value for loss in losses), "grad": weight.grad}
 
 
