@@ -174,17 +174,38 @@ def _uneven(run: Late) -> Iterator[str]:
 
 def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
-    calls = [[e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length] for p in run.trace.programs]
-    spent = [sum(event.length for event in mine) for mine in calls]
-    length, at = max(spent), spent.index(max(spent))
-    program, mine = run.trace.programs[at], calls[at]
-    if length <= run.waiting:
+
+    def calls(program: Program) -> list[Event]:
+        return [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
+
+    def spent(program: Program) -> int:
+        return sum(event.length for event in calls(program))
+
+    program = max(run.trace.programs, key=spent)
+    mine, length, far = calls(program), spent(program), ""
+    # What a run begins with has nothing to hide behind.
+    if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
+    between = [event for event in mine if (mesh := run.trace.mesh) and len({*map(mesh.host, event.group)}) > 1]
+    if units(sum(event.length for event in between)) >= run.over:
+        mine, length, far = between, sum(event.length for event in between), " between hosts"
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
+    asked = chain(asked, _beside(run, program, mine))
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
-    got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}"
+    got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
+
+
+def _beside(run: Late, program: Program, calls: Sequence[Event]) -> Iterator[str]:
+    """Work that a rank could do during one of its calls."""
+    mine = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in calls]
+    found = [(gap.before, ready_meanwhile(run.trace, gap)) for gap in mine[:LOOKED_AT]]
+    ready = [(call, one.at) for call, one in found if call and one]
+    if ready:
+        call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
+        words = (f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
+        yield f"{' could run beside '.join(words)}:\nawait it after that"
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
@@ -280,17 +301,23 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
     for gap in run.gaps if waited is None else waited:
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
-        needed, made = set(call.inputs), None
-        for event in reversed(program.events[: gap.before.number]):
+        needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
+        title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+        updated = units(sum(event.length for event in before if event.op in UPDATES))
+        for event in reversed(before):
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
                 made = event if event.op in COMPUTE and made is None else made
             elif event.op in COMPUTE and event.length:
+                if made and event.op in UPDATES and updated >= run.over:
+                    why = f"{operation(event)}{line_of(event)} delays {operation(made)}, and so the {title}"
+                    yield f"{why}:\nfirst all backwards, then the updates"
                 halves = made and (made.op, event.op) == ("backward_input", "backward_weight")
                 if made and not (halves and (made.layer, made.batches) == (event.layer, event.batches)):
                     break
                 needs = "can do without it" if made is None else "only needs the input half"
-                title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+                if waited is None:
+                    run.gaps.insert(0, gap)
                 why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
                 yield f"{why}:\ncall that first, and do this while it travels"
 
@@ -353,7 +380,9 @@ def _in_the_way(run: Late) -> Iterator[str]:
         for event in reversed(between):
             needed |= {*event.inputs} if needed & {*event.outputs} and not event.length else set()
         timed = {number for event in between if event.length for number in event.outputs}
-        if first.number in awaited[awaited.index(late.number) :] and not needed & timed:
+        made = [event.end or 0 for event in events[: late.number] if needed & {*event.outputs}]
+        there = not needed & timed and max(made, default=0) <= first.event.issued
+        if there and first.number in awaited[awaited.index(late.number) :]:
             run.gaps.insert(0, gap)
             call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
             yield f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
@@ -479,8 +508,7 @@ def _words(program: Program) -> list[str]:
 
 def _whole_backward(run: Late) -> Iterator[str]:
     """Both halves of a backward in one, where the puzzle asks to part them."""
-    words = [word for program in run.trace.programs for word in _words(program)]
-    whole = next((word for word in words if "B" in word), None)
+    whole = next((word for program in run.trace.programs for word in _words(program) if "B" in word), None)
     if whole is not None and "backward_weight" in run.asks:
         stage, _, batch = whole.partition("B")
         why = f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write "

@@ -411,6 +411,8 @@ def _fewer(peak: Peak) -> str:
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
         if peak.alone and kind == "weight gradient" and waiting:
             return WAITING
+        if len({*batches}) > 1:
+            return f"{len({*batches})} batches are in flight here:\n{LESS[kind]}"
         cut = any(isinstance(value, OptState) and not value.is_complete() for value in alive)
         return LESS[kind] if cut or kind != "weight gradient" else LESS[kind].partition(";")[0]
     # One by one the gradients of all weights wait, as large as the weights, and the activations of one batch.

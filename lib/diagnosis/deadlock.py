@@ -17,7 +17,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import counted, listed, these
-from lib.trace.event import Event
+from lib.trace.event import Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE
 from lib.values.values import Activation, ActivationGrad
@@ -473,10 +473,11 @@ def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advic
     early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))
     ops = [[event.op for event in dist.models[rank].program.events] for rank in (early, late)]
     passed, went_back = ops[0].count("pass_to"), "loss" in ops[1] or not BY_INPUT.isdisjoint(ops[0] + ops[1])
-    if _layers(dist, early) and not went_back and 0 < passed == ops[1].count("receive") - 1:
-        why = f"rank {early} passes {counted(passed, 'activation')} and then waits for a gradient; rank {late} wants "
-        why += "one more before its first\nbackward"
-        yield f"{why}: a stage needs at least as many microbatches ahead as the stage after it"
+    back = "grad" in getattr(place_of(dist.models[early].program.events[-1]), "text", "")
+    if _layers(dist, early) and not went_back and (passed or back) and passed == ops[1].count("receive") - 1:
+        what, more = (counted(passed, "activation"), "one more") if passed else ("nothing", "one")
+        why = f"rank {early} passes {what} and then waits for a gradient; rank {late} wants {more} before its first"
+        yield f"{why}\nbackward: a stage needs at least as many microbatches ahead as the stage after it"
 
 
 def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:

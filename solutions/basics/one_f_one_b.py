@@ -309,9 +309,6 @@ draw_curves(
 #   versions of each weight. It trained up to 5.3 times as fast as when every batch is shared among the GPUs
 #   [@narayanan2019]. DAPPLE kept the order and waited for all microbatches, so it computes what one GPU would [@fan2020]; so did
 #   PipeDream-Flush [@narayanan2020].
-# - **What went wrong.** With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by
-#   the norm of one stage, not of the whole model, until a user compared the numbers in 2024 [@torchtitan_596]
-#   [@torchtitan_649].
 #
 # <!-- references -->
 

@@ -244,7 +244,7 @@ guess.against(out)
 # one: receive, forward, pass on. The last forward takes 1. So the way there is 3 · 1.4 + 3 · 1.4 + 1 = 9.4, and the way
 # back is as long. A reduce-scatter and an update take 0.8. Together 0.3 + 9.4 + 9.4 + 0.8 = 19.9.
 #
-# Of these 19.9 a rank computes 8.5, so 57 % of the time it does not. Microbatches have brought that down from 76 %: with all
+# Of these 19.9 a rank computes 8.5, so 57.3 % of the time it does not. Microbatches have brought that down from 76 %: with all
 # four batches together the step takes 35.5.
 #
 # </details>
@@ -347,7 +347,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # </details>
 #
-# **3.** How could the last stage need less memory with no stage being later?
+# **3.** How could the last stage need less memory, without delaying any other?
 #
 # <details><summary>Answer</summary>
 #

@@ -45,8 +45,8 @@ from lib.schedules.steps import one_collective
 # %% [markdown]
 # ## The idea
 #
-# Take your plain data parallel step on 8 layers, at the prices of this puzzle, with each all-reduce awaited at once. There
-# are two questions to ask of any schedule that is slower than it should be.
+# Take your plain data parallel step on 8 layers, with each all-reduce awaited at once. (What one costs here is explained
+# below.) There are two questions to ask of any schedule that is slower than it should be.
 #
 # First, **why does this rank idle?** Point at a gap, say rank 0 at time 9.5, and `why` follows it back to what held the
 # rank up. It also says what the rank could have done in the meantime:

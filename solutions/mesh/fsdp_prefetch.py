@@ -100,7 +100,8 @@ draw(ahead["4 ahead"])
 # |---|---|---|---|---|
 # | 4 | 6 | 4 | 1 | 0.9 each |
 #
-# **Given:** on rank r, shard r of 4 of each weight and optimizer state, and `my_batches`, which is one batch.
+# **Given:** on rank r, shard r of 4 of each weight and optimizer state, and `my_batches`: one batch here. Take all of
+# them at once, `get_activation(my_batches)`: the check also tries sizes at which a rank has two.
 #
 # **To do:** one step of FSDP in which as little as possible waits for the network. Start from your solution of puzzle
 # $number_fsdp: it reaches the first goal as it is.
@@ -279,8 +280,8 @@ Model.check(out, puzzle="fsdp_prefetch")
 #   looking ahead was worth 18 % [@zhao2023]. `BACKWARD_POST` starts it after the gradient: later, but with one guest fewer in memory.
 # - **Your own schedule.** FSDP2 keeps two gathered weights alive by default; for a model whose layers are not alike you can
 #   say for each module what to fetch during it (`set_modules_to_forward_prefetch`, `set_modules_to_backward_prefetch`) [@pytorch_128884].
-# - **One weight at a time is not small.** Gathers of fewer than 33 million elements waste most of their time [@zhao2023]. So
-#   layers are wrapped in units, and a guest is a whole transformer block.
+# - **One weight at a time is not small.** Cut the same bytes into gathers of fewer than 33 million elements, and they
+#   take longer and longer [@zhao2023]. So layers are wrapped in units, and a guest is a whole transformer block.
 #
 # <!-- references -->
 
@@ -327,7 +328,7 @@ Model.check(out, puzzle="fsdp_prefetch")
 #
 # Good idea: three gathers fewer, the same end (21.9), and a peak of 2,490,368, one whole weight less. It works because
 # the peak is near the turn, where the activations are; down in the lower layers there is room again, for gathers and for
-# gradients that are on their way. `puzzles reveal fsdp_prefetch` has it. In PyTorch you would say
+# gradients that are on their way. `reveal("fsdp_prefetch")` has it. In PyTorch you would say
 # `reshard_after_forward=False` for the upper half of the blocks. Keep all six, and the peak is 3,276,800.
 #
 # </details>

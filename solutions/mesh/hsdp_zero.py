@@ -112,7 +112,8 @@ guess
 # ### The goal
 #
 # All goals have the same memory: that is what this puzzle is about. The first allows for a detour, the second is as
-# early as HSDP, and for the third no rank waits for another host while it has something to compute.
+# early as HSDP, and for the third no rank waits for another host while it has something to compute, or sends what no
+# rank uses.
 
 # %%
 goal("hsdp_zero")
@@ -282,8 +283,8 @@ Model.check(out, puzzle="hsdp_zero")
 # <details><summary>Answer</summary>
 #
 # Early in forward, where few activations are alive, and late in backward, where they are gone again. A gather that is
-# started while layers 0 to 3 go forward costs nothing at the peak. And with more memory everything can be hidden: `puzzles
-# reveal hsdp_zero` has a schedule that ends at 16.3 and needs 2,228,224.
+# started while layers 0 to 3 go forward costs nothing at the peak. And with more memory everything can be hidden:
+# `reveal("hsdp_zero")` has a schedule that ends at 16.3 and needs 2,228,224.
 #
 # </details>
 #

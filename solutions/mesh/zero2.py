@@ -48,7 +48,7 @@ from lib.schedules.steps import one_collective
 # This is the whole ladder: plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3) on four ranks, each with two
 # microbatches, every collective awaited at once. Look at the peaks first: from row to row one colour shrinks to a
 # quarter (in the last row, beside the one weight that is gathered at the moment). Then look at what is sent. The first step
-# down costs nothing; the others do.
+# down sends not one element more; the others do.
 
 # %%
 ladder = {}
@@ -391,7 +391,7 @@ Model.check(out, puzzle="zero2")
 # peak = L·W + L·W/R + (L + 1)·A            weights + shards of the states + activations and a gradient
 # ```
 #
-# Neither can be improved. All weights are there until the first backward, and whatever is updated last, the other ranks
+# Neither can be improved, unless you compute activations again. All weights are there until the first backward, and whatever is updated last, the other ranks
 # still need the new weight.
 #
 # The second is **ZeRO stage 2**: `zero_optimization.stage = 2` in DeepSpeed, and `reshard_after_forward=False` in PyTorch's

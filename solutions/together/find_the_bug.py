@@ -63,7 +63,8 @@ from lib.schedules.data_parallel import fully_sharded
 #
 # The axes are those of puzzle $number_parallel_dims. Ranks along `cp` share a text: each has other words of it, and
 # so another gradient. The function returns the axes along which weights are sharded, and those along which there are
-# copies. Two copies were asked for, `dp_replicate` 2, and the log confirms them.
+# copies. Two copies were asked for, `dp_replicate` 2, and the log confirms them. (The mesh of that user had no `cp`, and was
+# fixed the same day. This is its twin, which stayed longer.)
 
 
 # %%
@@ -303,7 +304,7 @@ def find_the_bug(bug, given):
     weight = Weight()
     losses = [training_step(weight, batch, len(given)) for batch in given]
     if None in losses:
-        raise TypeError("training_step returns nothing: the log is to have its loss")
+        raise TypeError("training_step returns nothing: return the loss, for the log")
     return {"logged": sum(loss.value for loss in losses), "grad": weight.grad}
 
 
@@ -380,10 +381,10 @@ if REPLAY and verdict:
 #
 # Three fixes, none longer than a line:
 #
-# - **1.** The log line read the configuration, and the model read the mesh. With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has a
-#   name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a `cp` or
-#   not [@torchtitan_720] [@torchtitan_685]. The reported mistake, without `cp`, had been fixed the same day; the one
-#   with `cp` had come with context parallelism, on October 22, and stayed until then.
+# - **1.** The log line read the configuration, and the model read the mesh. With `cp`, three axes of the mesh had been
+#   flattened into one, and the copies became shards. That came with context parallelism, on October 22, 2024, and stayed
+#   until December 11. Since then torchtitan has a name for the right pair, `dp_shard_cp`, and shards along that, whether
+#   there is a `cp` or not [@torchtitan_720] [@torchtitan_685].
 # - **2.** Two lines in the other order. Another library used to divide. When that stopped, only the loss for the log
 #   was still divided [@transformers_35207] [@transformers_26312].
 # - **3.** Scale what comes in, not what is there. torchtitan told the pipeline not to divide any more, and gave it a
@@ -539,6 +540,9 @@ def find_the_bug_accepts(answer, bug, given):
     if bug == 2:
         calls = len(given)
         mean = f"the mean of the {counted(calls, 'microbatch')} is {expected['grad']:g}"
+        again = 0
+        for batch in given:
+            again = (again + sum(batch) / len(batch)) / calls
         for key, name in (
             ("logged", "the losses in the log add up to"),
             ("grad", "the gradient is"),
@@ -547,6 +551,8 @@ def find_the_bug_accepts(answer, bug, given):
                 more = (
                     f", {calls} times too much"
                     if close(answer[key], calls * expected[key])
+                    else ": each call divided what was there before, too, as in bug 3"
+                    if key == "grad" and close(answer[key], again)
                     else ""
                 )
                 said = (

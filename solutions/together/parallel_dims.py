@@ -178,7 +178,7 @@ verdict
 # ### See what it is for
 #
 # Llama 3 405B on texts of 131,072 tokens: 16,384 GPUs, and -1 for the data. Where are the groups of rank 5,000, with
-# eight GPUs to a host? `apart` is how many rank numbers lie between neighbours, and `hosts` in how many hosts the group
+# eight GPUs to a host? `apart` is by how much the numbers of neighbours differ, and `hosts` in how many hosts the group
 # is. Change the sizes and run it again.
 
 # %%

@@ -111,7 +111,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             why = "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the "
             return f'{why}same\ncolumns and other batches, sum over those, such as group="data"'
         if field == "total" and first.is_complete() != other.is_complete():
-            return "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
+            why = "one is a shard of a sum, the other is whole: keep the sum under another key until that one is"
+            return f"{why}\nreduce-scattered too, and then add the shards"
     elif field in REST and isinstance(first, WeightGrad):
         return f"gradients of different {REST[field]} are parts of a sum: first + second"
     elif field == "rows":

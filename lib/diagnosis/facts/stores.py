@@ -70,6 +70,9 @@ def Missing(program: Running, store: int, key: object) -> Told:
         if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
             why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
             yield f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
+        sums = [under for under in store_of(program, store) if _parts(under)[0] == number]
+        if len(sums) > 1 and _batch_in(parts) is not None:  # the last of them is what is to be added
+            yield f"the sum so far is {name}[{shown(sums[-2])}], of the batch that this rank took before"
         yield "there is no sum yet to add to: store the first gradient itself, and add the others to it"
     if isinstance(number, range):
         yield f"{number} is several layers, and a key is for one of them: for layer in segment: ..."
@@ -159,13 +162,13 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if mine and layer not in mine and kinds[layer].weight is not None:
         if number - (kind is ActivationGrad) not in mine:
             return f"{what} stays on another rank: this one has {these('layer', mine)}, and goes through no others"
-        return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
+        return f"{what} is made by {op} of layer {layer} on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
     if batch is not None and batch in done:
-        return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
+        return f"{op} of layer {layer} has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
-        why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
+        why = f"{op} of layer {layer} has not run for batch {batch} on this rank, only for {these('batch', done)}"
         programs = [other.program for other in program.world.models.values()]
         there = [p.rank for p in programs if batch in batches_of(p, ops, layer)]
         if there:
@@ -181,7 +184,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
             return f"{what} is there as {there}: use the key under which it was stored"
         return f"{what} is what {op} gave{line_of(made[-1])}: keep it under this key"
     order = "" if op not in BY_INPUT else ":\nbackward goes from the last layer to the first"
-    return f"{what} is what {op}({layer}, ...) gives, which has not run yet{order}"
+    of = "" if batch is None else f", batch {batch},"
+    return f"{what}{of} is what {op} of layer {layer} gives, which has not run yet{order}"
 
 
 def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
@@ -217,7 +221,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
         took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
         if took is not None:
             last, why = value.layer - 1, f"activation {value.layer} is what the last layer gave, and {named(took)}"
-            yield f"{why} alone needs it:\nbackward({last}, ...) takes the input of that layer, activation {last}"
+            yield f"{why} alone needs it:\nbackward of layer {last} takes the input of that layer, activation {last}"
     yield from _once_more(program, there, fix, value)
     for event in program.events:
         took = event.op == "allgather" and number in event.inputs
@@ -255,7 +259,7 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
     batches = value.place.batches
     for event in program.events:
         if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
-            why = f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}"
+            why = f"{event.op} of layer {value.layer} has run already for {these('batch', batches)}"
             yield f"{why}, and after that it was deleted:\ngo back once for each batch"
     if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
         yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
@@ -267,7 +271,7 @@ def _inside_my_stage(program: Running, value: Value | None) -> Told:
     if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
         return
     if value.layer + 1 > min(mine):
-        by = f"{_back(program)}({value.layer}, ...)"
+        by = f"{_back(program)} of layer {value.layer}"
         why = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}"
         yield f"{why}:\nwhat the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
 
