@@ -117,7 +117,7 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -
     late = [one.rank for one in programs if one.rank in raised and any(e.op in COMMUNICATION for e in one.events)]
     if len(raised) == hidden.ranks and not late:
         return None
-    what, fix = "no rank refuses these parts", "does each rank have the rows that its neighbours need? Ask `sizes`"
+    what, fix = "no rank refuses these parts", "is a part too small to lend, or a window too wide? Ask `sizes`"
     if late:
         what, fix = f"{numbered('rank', late)} refused too late", "refuse before the first exchange"
     elif raised:

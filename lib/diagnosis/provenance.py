@@ -162,9 +162,3 @@ def calls(code: CodeType) -> list[Call]:
 
     function = function_of(code)
     return [] if function is None else [*found(function, ())]
-
-
-def same_loop(found: list[Call], first: int, other: int) -> bool:
-    """Tell whether the calls of two lines stand in one loop."""
-    here, there = ([call for call in found if call.line == line] for line in (first, other))
-    return any(loop in call.loops for mine in here for loop in mine.loops for call in there)
