@@ -106,6 +106,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
+        if field == "rows" and isinstance(first, WeightGrad) and first.place.batches != other.place.batches:
+            return "over these ranks each row of each batch counts once: which batches does each take, and which rows?"
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
         if field == "out":
@@ -227,11 +229,9 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
         )
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
         took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
-        why = f"this rank took {took}:\ncut out its own alone, by its place among the ranks that exchange; or, "
-        yield f"{why}if it reads its halo, exchange none"
+        yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"
     if made.op == "halo":
-        why = f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo is put together with the rest "
-        yield f"{why}once"
+        yield f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo joins the rest once"
     if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
         why = f"{named(made)} was given the gradient of {twice_there}, which has gone through another backward"
         yield f"{why}:\neach of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
