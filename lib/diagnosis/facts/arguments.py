@@ -142,6 +142,10 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
             yield f"{why} that of layer {layer} is not awaited yet:\nawait gathers in the order in which they are used"
         if not made.blocking and not is_there:
             yield f"{why} none of layer {layer} is on its way:\nstart gathers in the order in which they are used"
+    gave = [] if made is None else program.values_of(made.outputs)
+    layers = [one.layer for one in gave if isinstance(one, ActivationGrad)]
+    if made is not None and isinstance(value, ActivationGrad) and layer in layers:
+        yield f"{named(made)} gave two gradients, this and {wanted}: look at the order of the two"
     for number, other in [*enumerate(program.values)] if op == "loss" else ():
         if type(other) is Activation and other.layer == layer and is_held(program, number):
             keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]

@@ -217,7 +217,14 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
         if took is not None:
             last, why = value.layer - 1, f"activation {value.layer} is what the last layer gave, and {named(took)}"
             yield f"{why} alone needs it:\nbackward({last}, ...) takes the input of that layer, activation {last}"
-    yield from _once_more(program, there, fix, value)
+    if isinstance(value, Activation) and value.layer < value.layers:
+        batches = value.place.batches
+        for event in program.events:
+            if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
+                ran = f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}"
+                yield f"{ran}, and after that it was deleted:\ngo back once for each batch"
+        if lower := [one.layer for one in there.values() if one.place.batches == batches and one.layer < value.layer]:
+            yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
     for event in program.events:
         took = event.op == "allgather" and number in event.inputs
         if took and not any(move[2] in event.outputs for move in program.moves):
@@ -245,19 +252,6 @@ def _without_a_part(name: str, key: object, store: Any, value: Value | None) -> 
         if (type(other), other.layer, other.place.batches) == (type(value), value.layer, value.place.batches):
             there = f"{describe(other)} is there as {name}[{shown(under)}]"
             yield f"{there}, and was here before as {name}[{shown(key)}]:\nuse one key for both"
-
-
-def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> Told:
-    """An activation that was deleted in its turn: its backward is over already, or forward can make it again."""
-    if not isinstance(value, Activation) or value.layer == program.world.models[program.rank].LAYERS:
-        return
-    batches = value.place.batches
-    for event in program.events:
-        if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
-            ran = f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}"
-            yield f"{ran}, and after that it was deleted:\ngo back once for each batch"
-    if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
-        yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 
 
 def shared_key(program: Running, store: int, key: object, number: int) -> str | None:
