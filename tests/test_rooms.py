@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_630,
     "lib/checker": 2_130,
     "lib/cluster": 1_490,
-    "lib/diagnosis": 3_610,
+    "lib/diagnosis": 3_620,
     "lib/errors": 900,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/notebooks": 1_590,
     "lib/suite/submissions": 2_250,
     "lib/trace": 3_090,
-    "lib/values": 4_250,
+    "lib/values": 4_260,
     "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""

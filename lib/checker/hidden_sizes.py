@@ -106,17 +106,19 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -
         except ValueError as error:
             raised[model.rank] = error
 
-    got = None
+    got, otherwise = None, False
     try:
         models = simulate(trying, puzzle=record.id, **hidden.given())
         trace = None if isinstance(models, Unsolved) else trace_of(models, "")
     except PuzzleError as error:
         got, trace = str(error).partition("\n")[0], error.trace
+        otherwise = any(place.text.startswith("raise ") for _, place in error.where)
     programs = () if trace is None else trace.programs
     late = [one.rank for one in programs if one.rank in raised and any(e.op in COMMUNICATION for e in one.events)]
     if len(raised) == hidden.ranks and not late:
         return None
-    what, fix = "no rank refuses these parts", "does each rank have the rows that its neighbours need? Ask `sizes`"
+    what, fix = "no rank refuses these parts", "is a part too small to lend, or a window too wide? Ask `sizes`"
+    fix = "it does refuse, but not with a ValueError: raise that" if otherwise else fix
     if late:
         what, fix = f"{numbered('rank', late)} refused too late", "refuse before the first exchange"
     elif raised:

@@ -113,7 +113,7 @@ def _done_again(run: Late) -> Iterator[str]:
         got += f", the last one {in_units(soon)} later"
     else:
         got += f", on {these('rank', {rank for rank, _ in found})}"
-        fix = "give each rank work that no other rank does: batches of its own, or layers of its own"
+        fix = "give each rank work that no other rank does: its own batches, or its own part of them, or its own layers"
     yield run.told(got + more(again, "computation", "; and"), places(found), fix)
 
 

@@ -20,7 +20,6 @@ from lib.diagnosis.provenance import (
     maker,
     named,
     piece,
-    same_loop,
     through,
     titled,
 )
@@ -275,7 +274,8 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
         return False
     found = calls(frame.f_code)
     places = {place.line for _, event in takes if (place := place_of(event)) is not None}
-    return any(same_loop(found, frame.f_lineno, line) for line in places)
+    loops = [loop for call in found if call.line == frame.f_lineno for loop in call.loops]
+    return any(loop in call.loops for loop in loops for call in found if call.line in places)
 
 
 def pipelined(program: Running, grad: Any) -> str | None:

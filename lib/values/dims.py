@@ -127,7 +127,7 @@ _ROWS = (
         counted=True,
         alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
         "\nand a sum that goes round meets the same rows on each of them",
-        once="each rank has rows of its own, or batches of its own: is the shard its place in the group?",
+        once="each rank has rows of its own, or batches of its own: does it take them by its place in the group?",
         owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
     ),
     DimKind(

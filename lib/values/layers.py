@@ -92,6 +92,8 @@ class Shape:
     items: int
     descriptions: tuple[Layer, ...]
     kinds: Sequence[LayerKind]
+    operands: Sequence[tuple[int, ...]]
+    """The numbers of the two things that each layer takes: its input, and another activation or its weight."""
     usual: bool
     """Whether all layers are of the size that prices are said of."""
     activations: Sequence[Schema]
@@ -116,6 +118,7 @@ class Shape:
             described = described[:1]
         give(self, layers=layers, batches=batches, padding=padding, items=batches + padding if padding else batches)
         give(self, descriptions=described, _whole={})
+        give(self, operands=[(*self.of(number), number)[:2] for number in range(layers)])
         # One object for each dim of the step: parts are compared by identity first, and their tables lie with it.
         dim = cache(Dim)
         kinds, edges = self._made(dim)

@@ -57,9 +57,9 @@ def named_layer(shape: Shape, layer: Any, op: str) -> None:
         need_layer(shape, layer, op)
 
 
-def _on_layer(op: str, role: str, value: Value, layer: int) -> None:
+def _on_layer(op: str, role: str, value: Value, layer: int, taker: int | None = None) -> None:
     if value.layer != layer:
-        raise RuleError(facts.WrongLayer(op, role, value, layer))
+        raise RuleError(facts.WrongLayer(op, role, value, layer, layer if taker is None else taker))
 
 
 def load_weights(
@@ -137,7 +137,8 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
         need(Activation, inp, "input of forward", "forward")
     if type(other) is not OPERANDS[kind.takes]:
         _need_other("forward", shape, layer, other)
-    if inp.layer != layer or other is None or other.layer != layer:
+    first, second = shape.operands[layer]
+    if inp.layer != first or other is None or other.layer != second:
         _on_its_layers("forward", shape, layer, inp, other)
     try:
         # Places that were given once are right again, so most calls are one look-up and no rule.
@@ -160,11 +161,10 @@ def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
 
 def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None = None) -> None:
     """Check that the input, and what is given beside it, are those of a layer: activations those that it takes."""
-    of = shape.of(layer)
+    first, second = shape.operands[layer]
     if other is not None:
-        takes = shape.kinds[layer].takes
-        _on_layer(op, f"{takes} of {op}", other, layer if takes == "weight" else of[1])
-    _on_layer(op, f"input of {op}", inp, of[0])
+        _on_layer(op, f"{shape.kinds[layer].takes} of {op}", other, second, layer)
+    _on_layer(op, f"input of {op}", inp, first, layer)
 
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
@@ -207,7 +207,8 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
         or type(inp) is not Activation
         or type(grad) is not ActivationGrad
         or type(other) is not Weight
-        or not inp.layer == grad.layer == other.layer == layer
+        or not grad.layer == other.layer == layer
+        or inp.layer != shape.operands[layer][0]
         or shape.kinds[layer].takes != "weight"
     ):
         layer = _back("backward", shape, layer, inp, grad, other)

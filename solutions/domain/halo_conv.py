@@ -380,8 +380,8 @@ Model.check(out, puzzle="halo_conv")
 # ## What a machine pays
 #
 # Run your function on other parts. `computing` is how long the busiest rank computes, updates included, and `waiting` is
-# the rest of the step. Change the sizes and run it again. A rank at an end needs at least two rows: with one, the halo
-# of its neighbour would be all that it has.
+# the rest of the step. Change the sizes and run it again. A rank at an end needs at least two rows: with one, its
+# neighbour borrows all of it, and `forward` there computes that row of the output a second time.
 
 # %%
 PARTS = {

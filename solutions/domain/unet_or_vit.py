@@ -65,7 +65,7 @@ PRICES = Links(latency=0.02, forward=8, backward=8)
 # Exchange rows first. Now rank 1 has *its* row from rank 3. Then exchange columns, *with* the borrowed row: the corner
 # comes along.
 #
-# Here are two layers, there and back. (The code is folded: the puzzle asks for the like.)
+# Here are two layers, there and back. (The code is folded: a part of it is yours to write.)
 
 
 # %% jupyter={"source_hidden": true}

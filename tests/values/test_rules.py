@@ -14,6 +14,7 @@ from lib.values.layers import Layer, Shape
 from tests.support.said import Said
 
 SHAPE = Shape(layers=3, batches=4)
+FORKED = Shape(3, 4, [Layer("linear", 6, 6, 4), Layer("linear", 6, 6, 4, of=(0,)), Layer("add", 6, 6, 4, of=(2, 1))])
 ADDED = Shape(3, 4, [Layer("linear", 6, 6, 4), Layer("norm", 6, 6, 4), Layer("add", 6, 6, 4, of=(2, 1))])
 """With a weight of one dim, and a layer that has none."""
 LAST = Shape(1, 4, [Layer("cross_entropy", 8, 1, 4)])

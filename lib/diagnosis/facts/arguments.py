@@ -121,11 +121,11 @@ def NoLayer(layer: int, layers: int) -> Words:
 
 
 @fact
-def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int) -> Told:
-    """A value belongs to another layer than `layer`, the one that the operation needs in this role."""
+def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, taker: int) -> Told:
+    """A value belongs to another layer than `layer`, the one that an operation of layer `taker` needs in this role."""
     expected = definite(subject(value.kind, layer))
     what = f"the {role} belongs to another layer"
-    yield Words(what, expected, describe(value), _right_layer(op, role, value, layer))
+    yield Words(what, expected, describe(value), _right_layer(op, role, value, layer, taker))
     made, wanted = maker(value), definite(subject(value.kind, layer))
     if made is not None and made.op == "receive" and made.peer is not None:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
@@ -142,6 +142,10 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int) -
             yield f"{why} that of layer {layer} is not awaited yet:\nawait gathers in the order in which they are used"
         if not made.blocking and not is_there:
             yield f"{why} none of layer {layer} is on its way:\nstart gathers in the order in which they are used"
+    gave = [] if made is None else program.values_of(made.outputs)
+    layers = [one.layer for one in gave if isinstance(one, ActivationGrad)]
+    if made is not None and isinstance(value, ActivationGrad) and layer in layers:
+        yield f"{named(made)} gave two gradients, this and {wanted}: look at the order of the two"
     for number, other in [*enumerate(program.values)] if op == "loss" else ():
         if type(other) is Activation and other.layer == layer and is_held(program, number):
             keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
@@ -159,7 +163,7 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int) -
         yield line(program, "receive", f"{idea}, and comes here as a message", fix)
 
 
-def _right_layer(op: str, role: str, value: Value, layer: int) -> str:
+def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> str:
     """Tell what an operation works on instead of a value of another layer."""
     if op == "loss":
         return f"run forward up to layer {layer - 1} first"
@@ -169,15 +173,14 @@ def _right_layer(op: str, role: str, value: Value, layer: int) -> str:
         return f"hand it in as what it is: set_final_weight({value.layer}, ...)"
     if isinstance(value, Weight):
         return f"use the weight of layer {layer}, or run layer {value.layer}"
-    if op == "forward" and role.startswith("activation"):
-        return f"it takes two activations, the second is activation {layer}: look at the order of the two"
     if op == "forward":
         before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
-        return f"layer {layer} works on {before}"
+        second = "takes two activations: the second is" if role.startswith("activation") else "works on"
+        return f"layer {taker} {second} {before}"
     if op not in BY_INPUT | BY_WEIGHT:
         return f"{op}({layer}, ...) takes {definite(subject(value.kind, layer))}"
     if isinstance(value, Activation):
-        return f"use activation {layer}, the one that went into forward({layer}, ...)"
+        return f"use activation {layer}, the one that went into forward({taker}, ...)"
     if op != "backward" and value.layer == layer - 1:
         return f"both halves take the gradient of activation {layer + 1}: keep it until the weight half is done, too"
     if layer == value.layers - 1:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.analysis.feeding import feeds
 from lib.diagnosis.advice import Running, Told
-from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, titled
+from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import numbered, these
@@ -96,12 +96,14 @@ def Broken(_: object, op: str, role: str, value: Value, number: int, noun: str) 
         fix = f"cut along the {noun}s: into as many parts as divide their number"
         yield Words(what, f"the {things} of some of {number} {noun}s, each whole", got, fix)
         return
-    fix = f"gather the {things} first; or exchange parts: some {things} of everything for all {things} of some, "
-    what, fix = f"{op} got some of the {things}, and this layer mixes all of them", f"{fix}by an all-to-all"
+    what = f"{op} got some of the {things}, and this layer mixes all of them"
+    fix = f"gather the {things} first, or swap parts by an all-to-all, so that each rank has all {things} of a part"
     yield Words(what, f"all {value.place.named[role].dim.size} {things}", got, fix)
     if made is not None and made.op == "alltoall" and len(made.outputs) > 1:
         why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
         yield f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
+    if (swap := through(value, ("combine",))[0]) is not None and swap.op == "alltoall":
+        yield f"the all-to-all{line_of(swap)} gave {things} away that this layer still needs: swap them later"
 
 
 @fact
@@ -123,7 +125,7 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     got = f"{describe(one)}; {describe(other)}"
     yield Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
     for value in (one, other) if role in SPACE else ():
-        yield from _lacked_halo(value, role)
+        yield from lacked_halo(value, role)
     kinds, grad, heads = program.world.models[program.rank].shape.kinds, other, one.place.part("features")
     if heads and isinstance(grad, ActivationGrad) and isinstance(kinds[grad.layer], Attention):
         yield "this rank has all rows of some heads: swap the gradient for these, by an all-to-all"
@@ -145,8 +147,8 @@ def stencil_of(program: Running | None, made: Event | None, role: str) -> Stenci
     return kind.stencils.get(role) if isinstance(kind, Swept) else None
 
 
-def _lacked_halo(value: Value, role: str) -> Told:
-    """A convolution on the way to a value that took what the layer before gave as it was, and so gave less."""
+def lacked_halo(value: Value, role: str) -> Told:
+    """Find a convolution on the way to a value that took what the layer before gave as it was, and so gave less."""
     program, made, kind = home(value), maker(value), DIMS[role]
     while program is not None and made is not None and made.op == "forward":
         given, gave = program.values[made.inputs[0]], program.values[made.outputs[0]]
@@ -183,24 +185,24 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     if role in SPACE and whole and not parts[role].whole:
         fix = f'it has all of its {DIMS[whole[0]].plural}, and can be cut along those: dim="{whole[0]}"'
     yield Words(what, expected, got, fix)
+    if role in SPACE and low < high and (low < 0 or high > parts[role].dim.size):
+        inside = f"{DIMS[role].plural} 0 to {parts[role].dim.size - 1}"
+        yield f"there is nothing beyond the edges of the grid, {inside}: cut no further"
     made, program = maker(value), home(value)
     if made is None or program is None or role not in SPACE:
         return
     kind = DIMS[role]
     lacking = sorted({*range(low, high)} - {*value.place.named[role].pieces})
     if made.op == "combine" and lacking:
-        are = (
-            f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'} missing from what was put together"
-        )
-        yield f"{are}{line_of(made)}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
+        verb = "is" if len(lacking) == 1 else "are"
+        why = f"{numbered(kind.noun, lacking)} {verb} missing from what was put together{line_of(made)}"
+        yield f"{why}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
     if made.op == "halo":
         if value.place.batches != (mine := program.values_of(made.inputs)[0].place.batches):
             yield halo_of_other_batches(program, made, mine)
-        came = numbered(kind.noun, value.place.named[role].pieces)
-        yield (
-            f"the exchange{line_of(made)} brought {came}. Forward a neighbour lends the {kind.plural} at its edge, in "
-            f"backward it gives back\nthose of its halo: a gradient goes home to the rank that has the {kind.noun}"
-        )
+        came = f"the exchange{line_of(made)} brought {numbered(kind.noun, value.place.named[role].pieces)}"
+        why = f"{came}. Forward a neighbour lends the {kind.plural} at its edge, in backward it gives back"
+        yield f"{why}\nthose of its halo: a gradient goes home to the rank that has the {kind.noun}"
     stencil, inp = stencil_of(program, made, role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
         yield from _of_others(program, value, role, lacking)
@@ -209,6 +211,7 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     if made.op != "forward":
         if not stencil(RunSet.of(lacking)) & stencil(RunSet.of([lacking[0] - 1, lacking[-1] + 1])):
             yield f"layer {made.layer} needs no halo here, so there is none to give back: leave it out"
+        yield from lacked_halo(inp, role)
         why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
         yield f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
     needs = {*range(stencil.rows)}.intersection(stencil.needs(low))
@@ -241,10 +244,8 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
     for event in reversed(program.events):
         lent = program.values[event.inputs[0]] if event.op == "halo" and event.inputs else None
         if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
-            yield (
-                f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends:\nawait that, and put it "
-                "together with what is here, before you cut"
-            )
+            why = f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends"
+            yield f"{why}:\nawait that, and put it together with what is here, before you cut"
     why = f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
     yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange"
 

@@ -49,9 +49,11 @@ def tokens(place: Place, role: str, items: Iterable[int]) -> str:
 @fact
 def OtherKind(verb: str, first: Value, other: object) -> Words:
     """Two values of different kinds are to be put together (`verb`: gather or sum)."""
-    fix = "look at the stores that they come from: both values have to be of the same kind"
+    got, fix = describe(other), "look at the stores that they come from: both values have to be of the same kind"
+    if isinstance(other, list):
+        fix = "this is a list of values: take them one by one, or with a `*` in front of it, as in [own, *arrived]"
     what = f"cannot {verb} two different kinds of value"
-    return Words(what, f"another {first.kind}", describe(other), fix)
+    return Words(what, f"another {first.kind}", got, fix)
 
 
 @fact
@@ -105,6 +107,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
+        if field == "rows" and isinstance(first, WeightGrad) and first.place.batches != other.place.batches:
+            return "over these ranks each row of each batch counts once: which batches does each take, and which rows?"
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
         if field == "out":
@@ -221,9 +225,11 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
             f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
             f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
         )
+    if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
+        took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
+        yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"
     if made.op == "halo":
-        why = f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo is put together with the rest "
-        yield f"{why}once"
+        yield f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo joins the rest once"
     if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
         why = f"{named(made)} was given the gradient of {twice_there}, which has gone through another backward"
         yield f"{why}:\neach of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
@@ -274,7 +280,9 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = "the first and the last member of a group have one neighbour, and bring one edge"
+        fix = (
+            f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has there"
+        )
         return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"

@@ -33,6 +33,9 @@ def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> 
         yield "a call that gives nothing back stands on a line of its own, without a store before it"
     elif callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
         yield f"call it: {calls().get(called, f'{called}(...)')}"
+    pieces = cast("list[Any]", thing) if isinstance(thing, list) else []
+    if len({piece.layer if type(piece) is kind else None for piece in pieces} - {None}) == 1:
+        yield "these are pieces of one value: put them together first, value = value.combine(piece), piece by piece"
     if kind is WeightGrad and isinstance(thing, int | float) and not thing:
         yield "a sum of gradients begins with no 0: store the first gradient itself, and add the others to it"
     yield f"a store holds one value under each key, here {with_article(kind.kind)}"
@@ -135,7 +138,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if number > last:
         return f"there is no {name}: the last number is {last}"
     if last < layers and number >= 0 and kinds[number].weight is None:
-        return f"layer {number}, of the kind {kinds[number].name}, has no weight"
+        without = f"model.forward({number}, ...) and model.backward({number}, ...) take none"
+        return f"layer {number}, of the kind {kinds[number].name}, has no weight to load or update: {without}"
     what, mine = definite(name), layers_of(program)
     if store < 2:
         some = f": this rank has loaded {these('layer', mine)} only" if mine and not alone else ""
@@ -201,7 +205,11 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     yield None
     value, there, here = program.values[number], store_of(program, store), student_place()
     yield shared_key(program, store, key, number)
-    yield from _inside_my_stage(program, value)
+    first, passes = min(layers_of(program), default=None), here is not None and "pass_to(" in here.text
+    if passes and isinstance(value, ActivationGrad) and first is not None and value.layer + 1 > first:
+        used = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {_back(program)}"
+        why = f"{used}({value.layer}, ...):\nwhat the stage before waits for is"
+        yield f"{why} the gradient of this stage's input, activation {first}"
     yield from _without_a_part(STORES[store], key, there, value)
     if isinstance(value, WeightGrad):
         for under, other in there.items():
@@ -263,17 +271,6 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
             yield f"{why}, and after that it was deleted:\ngo back once for each batch"
     if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
         yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
-
-
-def _inside_my_stage(program: Running, value: Value | None) -> Told:
-    """A gradient that this rank made and used up itself, passed on although the stage before needs another."""
-    here, mine = student_place(), layers_of(program)
-    if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
-        return
-    if value.layer + 1 > min(mine):
-        by = f"{_back(program)} of layer {value.layer}"
-        why = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}"
-        yield f"{why}:\nwhat the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
 
 
 def shared_key(program: Running, store: int, key: object, number: int) -> str | None:

@@ -8,6 +8,7 @@ from typing import cast
 
 from lib.diagnosis import groups
 from lib.diagnosis.advice import Advice, Running, Told, line
+from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
 from lib.diagnosis.provenance import (
@@ -20,13 +21,14 @@ from lib.diagnosis.provenance import (
     line_of,
     maker,
     named,
+    through,
     titled,
 )
 from lib.errors.exceptions import Words, fact, put_await
 from lib.errors.wording import exact, plural, ranges, runs, these, with_article
 from lib.trace.event import STORE, STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES
-from lib.values.dims import AVERAGED, DIMS, REST, SPACE
+from lib.values.dims import AVERAGED, DIMS, OUTPUTS, REST, SPACE
 from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, UPDATES
 from lib.values.placement import Part, listed
@@ -56,6 +58,16 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
             rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
             got += f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
         yield Words(f"the {role} is only a part of a sum", whole, got, owed)
+        made = maker(value)
+        if made is None or program is None or not isinstance(value, ActivationGrad):
+            return
+        if lacks.dim.name == "uses":
+            takers = [layer for layer in range(value.layers) if value.layer + 1 in program.world.shape.of(layer)]
+            left = [layer for place, layer in enumerate(takers) if place not in lacks.pieces]
+            why = f"{these('layer', takers)} take activation {value.layer + 1}, and this lacks what backward of"
+            yield f"{why} {these('layer', left)} gives: add it"
+        for dim in (dim for dim in SPACE if OUTPUTS[dim] == lacks.dim.name):
+            yield from lacked_halo(program.values_of(made.inputs)[0], dim)
         return
     terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
     yield Words(
@@ -117,20 +129,6 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
             yield f"{titled(event)} was started, but its result was never awaited{call}"
-    yield from _sum_first(program, grad)
-
-
-def _kept(event: Event) -> str:
-    """A call that only lacks a name for its result."""
-    found = place_of(event)
-    if event.op == "allreduce_bucket":
-        return ":\nsums = await ... gives a list, and grad_weights[layer] = sums[i] takes a sum out of it"
-    if found is None or not re.match(rf"(await )?\w+\.{event.op}\(", found.text):
-        return ""
-    return f":\ngrad_weights[layer] = await {found.text.removeprefix('await ')}"
-
-
-def _sum_first(program: Running, grad: WeightGrad) -> Told:
     yield groups.never_read(program, grad.place.batches)
     layer, made = grad.layer, maker(grad)
     if made is not None and made.op == "shard":
@@ -183,6 +181,16 @@ def _sum_first(program: Running, grad: WeightGrad) -> Told:
         idea += "their gradients have to be summed before anyone updates"
     call = f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})"
     yield line(program, op, idea, f"sum the gradients of {whose} first:\n{call}")
+
+
+def _kept(event: Event) -> str:
+    """A call that only lacks a name for its result."""
+    found = place_of(event)
+    if event.op == "allreduce_bucket":
+        return ":\nsums = await ... gives a list, and grad_weights[layer] = sums[i] takes a sum out of it"
+    if found is None or not re.match(rf"(await )?\w+\.{event.op}\(", found.text):
+        return ""
+    return f":\ngrad_weights[layer] = await {found.text.removeprefix('await ')}"
 
 
 def _summed_alone(program: Running, layer: int) -> Event | None:
@@ -263,11 +271,13 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
                 f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone back "
                 "through all of them,\nwith the sum of what they give"
             )
-    summed = maker(grad)
-    if summed is None or summed.op not in COLLECTIVES or len(summed.group) == program.world.ranks:
-        return
-    why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
-    yield f"{why}{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
+    summed, back = maker(grad), through(grad, COLLECTIVES)[0]
+    if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
+        why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
+        why += f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
+        yield why
+    elif back is not None and back.op in BY_INPUT and part.dim.name in SPACE:
+        yield from lacked_halo(program.values_of(back.inputs)[0], part.dim.name)
 
 
 @fact
