@@ -568,17 +568,8 @@ def _round_at_once(run: Late) -> Iterator[str]:
 OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
-    *(
-        _whole_backward,
-        _weight_half_first,
-        _other_way_first,
-        _meanwhile,
-        _on_the_path,
-        _one_stage_each,
-        _neighbours,
-        _round_at_once,
-    ),
-    *(partial(_weight_half_first, several=True), _somehow),
+    *(_whole_backward, _weight_half_first, _other_way_first, _meanwhile, _on_the_path),
+    *(_one_stage_each, _neighbours, _round_at_once, partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),
