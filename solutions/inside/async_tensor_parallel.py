@@ -47,10 +47,10 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # ## The idea
 #
 # Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and needs all rows.
-# An all-gather is three shifts of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of
-# 0.05, four multiplications of 0.0625. The first multiplication needs no shift at all.
+# An all-gather takes 0.15, and then comes a multiplication of 0.25. Take both apart: three shifts of 0.05, four
+# multiplications of 0.0625. The first multiplication needs no shift at all.
 #
-# The first two of each. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
+# The first two chunks. Each rank sends its own off, multiplies it, and then multiplies the one that has arrived:
 
 
 # %%
