@@ -344,9 +344,9 @@ class Work(Generic[T]):
         return result
 
     def issued(self) -> tuple[str, Place | None, bool]:
-        """Return the operation whose call made it, where that stands, and whether the rank has done anything since."""
-        since = self._model is not None and len(self._model.program.rows) > self._index
-        return self._event.op, place_of(self._event), since
+        """Return the operation whose call made it, where that stands, and whether the rank has worked since."""
+        later = [] if self._model is None else self._model.program.events[self._index :]
+        return self._event.op, place_of(self._event), any(event.length for event in later)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
