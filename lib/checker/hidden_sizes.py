@@ -36,16 +36,14 @@ def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
     return replace(record, **size, costs=costs or record.costs, goals=goals, hidden=(), sent=None)
 
 
-def tried_elsewhere(
-    function: Callable[..., Any], record: Puzzle, verdict: Verdict
-) -> tuple[Verdict, PuzzleError | None]:
+def tried_elsewhere(answer: Callable[..., Any], record: Puzzle, verdict: Verdict) -> tuple[Verdict, PuzzleError | None]:
     """Run a function at each hidden size, and with the variants of its puzzle, in silence. Returns the verdict of its
     own run as it is then: what is too slow at a size does not reach the last goal. And the first mistake."""
     slow = ""
     for hidden in record.hidden:
         # Whatever it prints is of another run than the one that the student looks at.
         with redirect_stdout(io.StringIO()):
-            outcome = _tried_at(function, record, hidden)
+            outcome = _tried_at(answer, record, hidden)
         there = Task(replace(record, **hidden.given())).size()
         lists = [f"{name}={value}" for name in LISTS if (value := getattr(hidden.costs, name, ()))]
         there += f", with {' and '.join(lists)}" if lists else ""
@@ -56,7 +54,7 @@ def tried_elsewhere(
             slow = f"{verdict.goals[-1].name!r} has to hold at other sizes, too: at {there} yours ends at {end:g}, "
             ask = "Does it use layers and ranks both?" if lists else "Is there a number that fits this size alone?"
             slow += f"where {hidden.time:g} is possible. {ask}"
-    if (error := wrong_with(function, record)) is not None:
+    if (error := wrong_with(answer, record)) is not None:
         error.before = f"right at {record.size.words()}, but not {error.before}"
         return replace(verdict, correct=False, faults=(str(error),)), error
     verdict = replace(verdict, elsewhere=len(record.hidden) + sum("sizes" in one.arguments for one in record.variants))

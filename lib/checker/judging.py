@@ -100,9 +100,7 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
         rank=top.rank,
         faults=tuple(faults),
         notes=(*remarks, *notes),
-        goals=tuple(
-            goal._replace(reached=goal.allows(end, memory) and number < counting) for number, goal in enumerate(goals)
-        ),
+        goals=tuple(goal._replace(reached=goal.allows(end, memory) and n < counting) for n, goal in enumerate(goals)),
         puzzle=None if record is None else record.id,
         sent=sent,
     )

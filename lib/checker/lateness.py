@@ -476,7 +476,7 @@ def _on_the_path(run: Late) -> Iterator[str]:
 
 def _late_on_the_path(run: Late) -> Iterator[str]:
     """Sums of gradients at the end of the critical path of which one is called late or awaited early, else a rank on it
-    that waits until its own messages have arrived. They are long enough for a run to be as late as it is."""
+    that waits for its own messages, or slows them down. They are long enough for a run to be as late as it is."""
     if run.is_order:
         return
     path = critical_path(run.trace).chain
@@ -496,6 +496,13 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         got = f"rank {rank} waits {in_units(passed)} for its own messages to arrive, on the critical path"
         fix = "keep what pass_to gives, go on, and await it later: the message arrives while this rank computes"
         yield run.told(got, places([(rank, event)]), fix)
+    for rank, number, event in (at for at, *_ in path if at.event.op == "pass_to"):
+        mine = run.trace.programs[rank].events
+        beside = next((e for e in mine[number:] if e.op in COLLECTIVES and e.issued < (event.end or 0)), None)
+        if beside is not None and units(event.length - min(e.length for e in mine if e.op == "pass_to")) >= run.over:
+            title = f"the {COLLECTIVES[beside.op].title}{line_of(beside)}"
+            got = f"the message of rank {rank}{line_of(event)} and {title} share a link, and both take longer"
+            yield run.told(got, places([(rank, event)]), f"await the message before you call {title}")
 
 
 # -- orders of a pipeline -----------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ FORGET = (
 )
 """The same of activations that are all of the same batches, as no backward of another batch would free any."""
 ONE_BY_ONE = "take one batch at a time, forward and all the way back, so that only its activations are there"
+AGAIN = "of what came from other ranks keep no more than your own part, and get the rest again for backward"
 WAITING = "sums of gradients wait for the batches that are still to come: take more batches through a layer together"
 LOAD_LESS = (
     "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
@@ -77,7 +78,12 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
         got += f"\nin {', '.join(names)}{', ...' if len(found) > SHOWN else ''}"
         ((name, _), store), *_ = found.items()
         fix = f"{name} is a variable: put what it holds into a store, {store}[...], where you see it and can delete it"
-    return remark(what, got=got, where=places([(rank, alive.born) for rank, alive in hidden]), fix=fix)
+    where = places([(rank, alive.born) for rank, alive in hidden])
+    programs = [(rank, run.programs[rank], alive.value) for rank, alive in few.values()]
+    uses = [(rank, event) for rank, p, value in programs for event in p.events if value in p.values_of(event.inputs)]
+    if not found and (popped := [one for one in places(uses) if ".pop(" in one[1].text]):
+        where, fix = popped, "this call still needs what .pop has taken out of the store: delete it after this line"
+    return remark(what, got=got, where=where, fix=fix)
 
 
 def _variable(program: Program, alive: figures.Alive) -> Iterator[tuple[tuple[str, int], str]]:
@@ -149,10 +155,12 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     if gathered:
         rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
         fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
+    elif len(rounds := [one[:2] for one in sends if one[1].op in ("shift", "alltoall")]) > len(moving) // 2:
+        rank, event = rounds[-1]
+        fix = "send nothing twice, and nothing that this rank needs only for itself: work that out last, and add it"
     else:
         rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
-        if states:
-            fix = STAYS
+        fix = STAYS if states else fix
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     if event.op != "allreduce":
@@ -414,6 +422,8 @@ def _fewer(peak: Peak) -> str:
         if len({*batches}) > 1:
             return f"{len({*batches})} batches are in flight here:\n{LESS[kind]}"
         cut = any(isinstance(value, OptState) and not value.is_complete() for value in alive)
+        if kind == "activation" and peak.trace.batches == 1 and not peak.alone:
+            return AGAIN
         return LESS[kind] if cut or kind != "weight gradient" else LESS[kind].partition(";")[0]
     # One by one the gradients of all weights wait, as large as the weights, and the activations of one batch.
     whole = _sizes(alive)

@@ -464,7 +464,10 @@ def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str
         own, ranks = 'model.coord["data"]', str(count)
     several = f"range({own}, model.BATCHES, {ranks})"
     if singly and total > count:
-        return f"each rank works on batches of its own, one after the other: for b in {several}", True
+        named = _named_batches(total)
+        if named is None and mesh is not None and "expert" in mesh.axes:
+            return "each rank works on batches of its own: those alike along 'data' differ along 'expert'", True
+        return f"each rank works on batches of its own, one after the other: for b in {named or several}", True
     batches = _named_batches(total) or (several if total > count else f"[{own}]")
     apart = f"each rank works on batches of its own: {_data_call(program)}({batches})"
     if mesh is not None and "data" in mesh.axes and len(_taken(program)) == total:
@@ -474,8 +477,10 @@ def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str
 
 def _named_batches(total: int) -> str | None:
     """The name of the one range that the student's function has, of a part of the batches."""
-    frame = student_frame()
-    found = {} if frame is None else frame.f_locals
+    frame, found = student_frame(), dict[str, object]()
+    while frame is not None:
+        found |= frame.f_locals
+        frame = None if frame.f_back is None else student_frame(frame.f_back)
     names = [name for name, value in found.items() if type(value) is range and 1 < len(value) < total]
     return names[0] if len(names) == 1 else None
 

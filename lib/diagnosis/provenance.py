@@ -115,6 +115,12 @@ def alike(program: Running, value: Value) -> list[tuple[int, Any]]:
     return [(n, one) for n, one in reversed(mine) if type(one) is type(value) and one.layer == value.layer]
 
 
+def is_whole(value: Value, role: str) -> bool:
+    """Tell whether a value has all of a dim."""
+    part = value.place.part(role)
+    return part is None or part.whole
+
+
 def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
     """Return the batches of the values that one key of a store held one after the other without a `del` between them,
     those of the given one last."""

@@ -197,6 +197,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "async_generator" in text:
         made = None if place is None else re.search(r"\bawait (\w+\(.*\))$", place.text.strip())
         return f"a function with a `yield` in it is given turns: await in_turn([{made[1] if made else '...'}])"
+    if place is not None and "list" in text and (many := re.search(r"\bawait (\w+)\(", place.text)) is not None:
+        return f"{many[1]}(...) gives a list of calls: await each of them, or hand the list to a helper that does"
     bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
     kinds = "|".join(kind.__name__ for kind in KINDS.values())
     # Python 3.14 writes 'WeightGrad' object; before that it was object WeightGrad.

@@ -308,7 +308,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     code: CodeType | None = getattr(thing, "cr_code", None)
     frame = student_frame()
     here = where = None if frame is None else resolve(frame.f_code, frame.f_lasti)
-    call, got = "", "something that has to be awaited"
+    call, since, got = "", False, "something that has to be awaited"
     if code is not None:
         cast(Any, thing).close()
         call, got = code.co_name, f"a call of the async function {code.co_name}, not awaited yet"
@@ -318,12 +318,13 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
             here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
         where = here
     elif (issued := getattr(type(thing), "issued", None)) is not None:
-        call, where = issued(thing)
+        call, where, since = issued(thing)
         got = f"a call of model.{call}, not awaited yet"
     fix = put_await(call, where)
     fix += ",\nor keep the call in a variable or list and await it later" * bool(call and not code and here == where)
     if where is not None and here is not None and where.line != here.line:
-        fix += "\nor put `await` where the result is used, if other work should run in the meantime"
+        use = f"put `await` where the result is used, in line {here.line}: other work has run since the call"
+        fix = use if since else f"{fix}\nor put `await` where the result is used, if other work should run meanwhile"
         if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:
             fix = f"await it first: {where.function}, in line {where.line}, only starts it"
         elif where.text and f"{call}(" not in where.text:  # a helper that is given has started it
@@ -335,9 +336,8 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
 
 def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwait:
     """Return the error of the Work of a call that was used as its result: asked for an attribute, or as a value."""
-    here = student_place()
     fix = f"await it first, on a line of its own: result = await model.{call}(...)"
-    if where is not None and here is not None and where.line != here.line:
+    if where is not None and (here := student_place()) is not None and where.line != here.line:
         fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
     what = f"`.{name}` was asked of a call that was not awaited"
     what = "a call that was not awaited was used as a value" if name == "a value" else what

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.source_lines import MARK, student_frame
 from lib.record import record
 from lib.simulator import attached
 from lib.simulator.dist import SANDBOX, Dist, Group
@@ -501,8 +502,9 @@ class Model(Given):
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
         """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
-        frame = _frame(2)
-        program, dist = self.program, self.dist
+        frame, program, dist = _frame(2), self.program, self.dist
+        if frame.f_code.co_filename.startswith(MARK):  # a helper that is given: the line that calls it
+            frame = student_frame(frame) or frame
         source = (frame.f_code, frame.f_lasti)
         row = COLLECTIVES[op]
         said, arg = 0, ()

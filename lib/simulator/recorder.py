@@ -343,16 +343,17 @@ class Work(Generic[T]):
             program.clock = end
         return result
 
-    def issued(self) -> tuple[str, Place | None]:
-        """Return the operation whose call made it, and where that stands."""
-        return self._event.op, place_of(self._event)
+    def issued(self) -> tuple[str, Place | None, bool]:
+        """Return the operation whose call made it, where that stands, and whether the rank has worked since."""
+        later = [] if self._model is None else self._model.program.events[self._index :]
+        return self._event.op, place_of(self._event), any(event.length for event in later)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         from lib.errors.exceptions import used_before_await  # here and not above: only a mistake needs it
 
-        error = used_before_await(name, *self.issued())
+        error = used_before_await(name, *self.issued()[:2])
         if self._model is not None:
             error.at(self._model.rank)
         raise error

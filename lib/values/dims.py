@@ -169,8 +169,8 @@ _ROWS = (
     DimKind(
         "experts",
         counted=True,
-        alike="each rank has its own experts, which see the tokens of all ranks: what is of one expert is put "
-        "together,\nand of a weight's gradient there is nothing to add",
+        alike="these ranks have different experts, and an expert sees the tokens of all ranks: the gradient of its "
+        "weight\nis complete without a sum. Put together what is of one expert",
         once="each expert counts once: after an exchange a rank has its own experts and all tokens, or its own "
         "tokens\nand all experts",
         owed="results come home before they are combined, and gradients before they go on: exchange them, so "

@@ -47,10 +47,10 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # ## The idea
 #
 # Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and needs all rows.
-# An all-gather takes three steps of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of
-# 0.05, four multiplications of 0.0625. The first multiplication needs no shift at all.
+# An all-gather takes 0.15, and then comes a multiplication of 0.25. Take both apart: three shifts of 0.05, four
+# multiplications of 0.0625. The first multiplication needs no shift at all.
 #
-# Two steps of that. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
+# The first two chunks. Each rank sends its own off, multiplies it, and then multiplies the one that has arrived:
 
 
 # %%
@@ -124,7 +124,7 @@ except PuzzleError as error:
 # | `forward(model, layer, owner)` | makes `activations[layer + 1, owner]` from `activations[layer, owner]`, which stays for backward |
 # | `backward(model, layer, owner)` | makes `grad_activations[layer, owner]` from `grad_activations[layer + 1, owner]`, unless no layer reads it, and adds the gradient of the weight to `grad_weights[layer]` |
 # | `update(model, layer)` | updates a layer, and uses up the gradient of its weight |
-# | `await gather_and(work, layer, store, rows)` | the first half, as above: `work(model, layer, owner)` for one chunk after the other, while the next chunk of `store[rows, ...]` travels. Afterwards all of them are here. `work` is `forward` or `backward` |
+# | `await gather_and(work, layer, store, rows)` | the first half, as above: `work(model, layer, owner)` for one chunk after the other, while the next chunk of `store[rows, ...]` travels. Afterwards all of them are here. `work` is `forward` or `backward`, and `rows` is the number under which the chunks lie, such as 2 for activation 2 |
 #
 # Without `owner` the first three take all rows at once. `coming` lists the owners as `gather_and` takes them: your own
 # rows first, then those that arrive.
@@ -193,7 +193,7 @@ async def async_tensor_parallel(model: Model) -> None:
     @given
     async def gather_and(work, layer, store, rows):
         for owner in coming:
-            if rows > 0 and owner != me:  # of the data, all are here
+            if rows > 0 and owner != me:  # the data are all here
                 store[rows, owner] = await passing.pop("rows")
             if rows > 0 and owner != coming[-1]:
                 passing["rows"] = model.shift(store[rows, owner], rows)
@@ -268,10 +268,10 @@ Model.check(out, puzzle="async_tensor_parallel")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What a step costs
+# ## What a shift costs
 #
 # Until now a shift cost only what it moves. On real links each one has a start-up cost too, its **latency**. Here is
-# that run with more and more of it, beside a step that awaits everything.
+# that run with more and more of it, beside a training step that awaits everything.
 
 # %%
 run, _ = run_of("async_tensor_parallel")  # yours, once it is correct

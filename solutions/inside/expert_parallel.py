@@ -62,7 +62,7 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # ## The idea
 #
 # Four ranks, four experts, one on each rank. Each rank has its own batch of 256 tokens, and each token has chosen two
-# experts. An MoE layer has three steps, here three layers:
+# experts. An MoE layer does three things, here three layers:
 #
 # | layer | what forward gives | weight |
 # |---|---|---|
@@ -404,7 +404,7 @@ for capacity in (224, 192, 160, 128, 96):
 #
 # ```
 # one exchange, in elements sent        t·k·h·(n - 1)/n
-# a step                                 four exchanges a layer
+# a training step                        four exchanges a layer
 # weights and optimizer states          those of 1 expert in n, however many there are
 # all experts on all ranks               no exchange, n times the weights, and an all-reduce of all their gradients
 # ```

@@ -185,7 +185,7 @@ for model in stage:
 # layers, the batches of its pipeline, `mine`, its weights, and the functions above. Then `forward(b)`, which takes batch
 # *b* through the stage. It gets what the other stage has sent with `await model.receive(other)`, and calls a function
 # that you write: `await send(value)` sends a value to the other stage. Begin with `await model.pass_to(other, value)`,
-# which goes on when the value has arrived.
+# which goes on when the value has arrived. The `group` of a collective is an axis of the mesh, or a list of axes.
 #
 # **To do:** one training step, in three steps of yours.
 #
@@ -197,7 +197,8 @@ for model in stage:
 #
 # - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
 #   only the first goal counts. You may keep pending messages and sums in a dict or a list of your own.
-# - A rank sends one message at a time over a link, and a sum over the same link waits for it.
+# - A rank sends one message at a time. Messages and sums that travel at the same time share its link, and both take
+#   longer.
 # - `set_final_weight` gets the whole weight of the dense layer, and this rank's expert.
 
 # %% [markdown]

@@ -40,7 +40,7 @@ from math import exp
 from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.given import backward, forward, update
+from lib.schedules.given import backward, forward, given, update
 from lib.suite.course.solutions import run_of
 
 PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
@@ -225,6 +225,7 @@ async def ring_attention(model: Model) -> None:
 
     activations[1, 0] = model.forward(0, activations[0], weights[0])
 
+    @given
     def take_back(step):  # backward of attention, with keys that came `step` passes far
         grad_activations[1, step], _ = model.backward(
             1, activations[0], grad_activations[2], activations.pop((1, step))

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# In a ring, most keys and values of the text pass every rank: 75 % of them with 4 ranks, 98 % with 64.
+# In a ring, each rank gets nearly all keys and values of the text from others: 75 % of them with 4 ranks, 98 % with 64.
 # Add GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the time.
 #
 # DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link
@@ -162,7 +162,7 @@ except PuzzleError as error:
 #
 # | helper | what it does |
 # |---|---|
-# | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above: the first gives a list, of one |
+# | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above: the first gives a list, of one. Delete `value` after the call, not before |
 # | `await arrived(swaps)` | gives what a swap brings, or the swaps in a list, as one value |
 # | `attend(model, i)` | attention: `activations[3, i]` from the queries `activations[1, i]` and the keys `activations[2, i]` |
 # | `attend_back(model, i)` | uses up these two and `grad_activations[3, i]`; gives `grad_activations[1, i]` and `grad_activations[2, i]` |

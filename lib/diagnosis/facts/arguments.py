@@ -6,21 +6,10 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lib.diagnosis import provenance
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.facts.stores import shared_key
-from lib.diagnosis.provenance import (
-    came_of,
-    is_held,
-    layers_of,
-    line_of,
-    made_by,
-    maker,
-    named,
-    sent_in,
-    store_of,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import home, is_held, line_of, made_by, maker, named, sent_in, store_of, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
@@ -154,7 +143,7 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
         return
     kinds = program.world.models[program.rank].shape.kinds
     if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
-        if layer - 1 in layers_of(program):
+        if layer - 1 in provenance.layers_of(program):
             yield f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
         yield "only the ranks that have the last layer call loss: the others pass their activation on"
     if op == "forward" and made is not None and made.op == "get_activation":
@@ -306,14 +295,15 @@ def Unread(op: str) -> Words:
 def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
     """The input and the gradient that backward, or half of it (`op`), got are of different batches; or two activations
     that forward got (the second one is `grad`)."""
-    what = "gradient"
+    what, made, there = "gradient", maker(grad), home(grad)
+    came = there.values_of(made.inputs) if made and there and inp.place.batches < grad.place.batches else ()
     if isinstance(grad, Activation):
         what = "activation beside it"
         fix = "take both of the same batches, from under a key that says which these are"
     elif "experts" in inp.place.named:
         fix = "the gradient of a result goes to the rank whose expert made it, as the result came from there:\n"
         fix += "cut it along its experts, and exchange the parts: await model.alltoall(parts, layer)"
-    elif "experts" in grad.place.named:
+    elif any("experts" in one.place.named for one in (grad, *came)):
         fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
         fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
     else:
@@ -326,7 +316,7 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
         number = -1 if value.mark is None else value.mark[1]
         if is_held(program, number):
             yield shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
-    if (scattered := came_of(grad, "scatterreduce")) is not None:
+    if (scattered := provenance.came_of(grad, "scatterreduce")) is not None:
         left = these("batch", scattered[1].place.batches)
         why = f"{titled(scattered[0])} left this rank the sum of {left} alone"
         yield f"{why}:\nan all-reduce gives all of it to every rank"

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.analysis.feeding import feeds
 from lib.diagnosis.advice import Running, Told
-from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, through, titled
+from lib.diagnosis.provenance import alike, home, is_held, is_whole, line_of, made_by, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import numbered, these
@@ -16,7 +16,7 @@ from lib.values.dims import DIMS, SPACE, RunSet
 from lib.values.kinds.attention import Attention, NeighborhoodAttention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
-from lib.values.values import ActivationGrad, Value, describe
+from lib.values.values import ActivationGrad, Value, definite, describe, subject
 
 __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 
@@ -126,9 +126,11 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     yield Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
     for value in (one, other) if role in SPACE else ():
         yield from lacked_halo(value, role)
-    kinds, grad, heads = program.world.models[program.rank].shape.kinds, other, one.place.part("features")
-    if heads and isinstance(grad, ActivationGrad) and isinstance(kinds[grad.layer], Attention):
-        yield "this rank has all rows of some heads: swap the gradient for these, by an all-to-all"
+    kinds, lacks = program.world.models[program.rank].shape.kinds, one if is_whole(one, "features") else other
+    apart = is_whole(one, "features") is not is_whole(other, "features")
+    if apart and isinstance(kinds[max(one.layer, other.layer)], Attention):
+        what = "the gradient" if isinstance(lacks, ActivationGrad) else definite(subject(lacks.kind, lacks.layer))
+        yield f"this rank has all rows of some heads: swap {what} for these, by an all-to-all"
     for value, beside in ((one, other), (other, one)) if role == "rows" else ():
         wanted = beside.place.part("rows")
         for number, held in () if wanted is None else alike(program, value):

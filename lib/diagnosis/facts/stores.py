@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached
-from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, store_of, titled
+from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, sent_in, store_of, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import shown, these, with_article
@@ -30,6 +30,8 @@ def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> 
         here = student_place()
         if here is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
             yield f"None takes nothing out of a store: del {key[1]}"
+        if program.events[-1:] and (came := program.events[-1]).op == "receive":
+            yield f"rank {came.peer} passed None{sent_in(program, came)}: pass a value there"
         yield "a call that gives nothing back stands on a line of its own, without a store before it"
     elif callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
         yield f"call it: {calls().get(called, f'{called}(...)')}"

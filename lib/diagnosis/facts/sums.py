@@ -18,6 +18,7 @@ from lib.diagnosis.provenance import (
     home,
     in_turn,
     is_held,
+    is_whole,
     line_of,
     maker,
     named,
@@ -32,17 +33,7 @@ from lib.values.dims import AVERAGED, DIMS, OUTPUTS, REST, SPACE
 from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, UPDATES
 from lib.values.placement import Part, listed
-from lib.values.values import (
-    Activation,
-    ActivationGrad,
-    OptState,
-    Value,
-    Weight,
-    WeightGrad,
-    definite,
-    describe,
-    subject,
-)
+from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, definite, describe, subject
 
 __all__ = ["Lacks", "MeanOfMeans", "NoMean", "NoSum", "PartialSum", "Unsummed"]
 
@@ -58,6 +49,8 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
             rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
             got += f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
         yield Words(f"the {role} is only a part of a sum", whole, got, owed)
+        if program is not None and lacks.dim.name in ("keys", "queries"):
+            yield from _attention(program, value, lacks)
         made = maker(value)
         if made is None or program is None or not isinstance(value, ActivationGrad):
             return
@@ -101,6 +94,19 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
     call = f"{name}[{number}] = await model.{op}({name}[{number}], {number}{group}{cut})"
     fix = f"{idea}. Add it up with the ranks that have the other parts of the weight:\n{call}"
     yield line(program, op, f"{idea}: the ranks with the other parts of the weight have the rest", fix)
+
+
+def _attention(program: Running, value: Value, lacks: Part) -> Told:
+    """A part of what attention gives: the rest is of rows that no rank has worked on, or was overwritten."""
+    programs = [model.program for model in program.world.models.values()]
+    made = [one.values_of(event.outputs)[0] for one in programs for event in one.events if event.op == "forward"]
+    rows = [part for one in made if (part := one.place.part("rows")) is not None]
+    if never := {*range(lacks.dim.size)}.difference(*(part.pieces for part in rows)):
+        yield f"no rank has worked on {these('row', never)}: deal out all of the text, each row to one rank"
+    used = {number for event in program.events for number in event.inputs}
+    for number, other in alike(program, value) if type(value) is Activation else ():
+        if other is not value and number not in used and not is_held(program, number) and (made := maker(other)):
+            yield f"what {named(made)} gave before is in no sum and in no store: add the parts up, with +="
 
 
 @fact
@@ -266,7 +272,8 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
         if type(other) is WeightGrad and made.op in BY_WEIGHT:
             why = f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum"
             yield f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
-        if isinstance(other, Activation) and made.op != "halo":  # what neighbours lend is theirs to go back through
+        # What neighbours lend is theirs to go back through, and what was swapped for some heads is not this layer's.
+        if isinstance(other, Activation) and made.op != "halo" and is_whole(other, "features"):
             yield (
                 f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone back "
                 "through all of them,\nwith the sum of what they give"
@@ -286,7 +293,7 @@ def NoSum(_: object, thing: object) -> Told:
     what = f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed"
     expected = "a weight gradient: nothing else is summed over batches"
     fix = "take the weight gradient itself: grad_weights[layer]"
-    if isinstance(thing, Weight | OptState):
+    if isinstance(thing, Value) and thing.kind in ("weight", "optimizer state"):
         fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
         fix += "to put the shards of a weight together, use an all-gather"
     elif isinstance(thing, ActivationGrad) and not thing.is_complete():
