@@ -16,7 +16,7 @@ from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import Where, maker_of, more, places, remark
-from lib.checker.notes import STAYS
+from lib.checker.notes import STAYS, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, plural, these
@@ -31,6 +31,11 @@ START_EARLIER = (
     "what lies between the call and the await runs at the same time"
 )
 """How to spend less time in collectives."""
+TAKE_TURNS = (
+    "let passes of different microbatches take turns, each up to its next exchange:\n"
+    "while what the one has sent is on its way, the other computes"
+)
+"""The same where given code calls them."""
 ISSUE_EARLIER = (
     "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
     "and gather no stage again that could have stayed whole"
@@ -178,7 +183,8 @@ def _bare(run: Late) -> Iterator[str]:
         return
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
+    earlier = TAKE_TURNS if all(map(is_given, mine)) else START_EARLIER
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, earlier)
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
@@ -290,6 +296,25 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
                 title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
                 why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
                 yield f"{why}:\ncall that first, and do this while it travels"
+
+
+def _turned(run: Late) -> Iterator[str]:
+    """Work of a pass for whose exchange the rank waits, though the pass beside it had one to start before that work."""
+    events = run.program.events
+    for gap, call in ((gap, gap.before) for gap in run.gaps[:LOOKED_AT] if gap.before is not None):
+        work = next((e for e in reversed(events[: call.number]) if e.op in COMPUTE and e.length), None)
+        number = next((n for n, e in enumerate(events) if n > call.number and e.op in COLLECTIVES), None)
+        if number is None or work is None or call.event.op not in COLLECTIVES or not is_given(call.event):
+            continue
+        needed, made = {*events[number].inputs}, events[number]
+        for event in reversed(events[:number]):
+            if not made.length and needed & {*event.outputs}:
+                needed, made = needed | {*event.inputs}, event
+        if events[number].issued <= gap.start and made is not work:
+            title = f"the {COLLECTIVES[events[number].op].title} of layer {events[number].layer}"
+            run.gaps.insert(0, gap)
+            why = f"{operation(work)} comes before {title}, which can do without it"
+            yield f"{why}:\nlet the pass of the two begin that has something to send at once"
 
 
 def _one_by_one(run: Late) -> Iterator[str]:
@@ -565,7 +590,7 @@ def _round_at_once(run: Late) -> Iterator[str]:
             yield f"{why}. Take others through stage {first} meanwhile"
 
 
-OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
+OF_THE_WAIT: Fixes = (_cut_afterwards, _turned, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
     *(

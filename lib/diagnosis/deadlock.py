@@ -17,7 +17,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import counted, listed, these
-from lib.trace.event import Event
+from lib.trace.event import Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE
 from lib.values.values import Activation, ActivationGrad
@@ -379,6 +379,8 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
         why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
         yield f"{why},\nand takes its batches with get_activation instead"
     if kinds == {"receive"}:
+        if (event := waits[cycle[0]].event) and (place := place_of(event)) and "receive" not in place.text:
+            yield "each of them waits for a pass that the other has not come to: look at the order of the passes"
         yield f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
         yield from _too_far_ahead(dist, waits, cycle)
