@@ -35,7 +35,7 @@ TAKE_TURNS = (
     "let passes of different microbatches take turns, each up to its next exchange:\n"
     "while what the one has sent is on its way, the other computes"
 )
-"""The same where given code calls them."""
+"""The same where only given code calls them."""
 ISSUE_EARLIER = (
     "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
     "and gather no stage again that could have stayed whole"
@@ -183,8 +183,9 @@ def _bare(run: Late) -> Iterator[str]:
         return
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
-    earlier = TAKE_TURNS if all(map(is_given, mine)) else START_EARLIER
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, earlier)
+    own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
+    earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
@@ -556,6 +557,18 @@ def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
         yield f"{why}: do them earlier\nthere, where it waits. Later ranks have time for them at the end"
 
 
+def _down_too_early(run: Late) -> Iterator[str]:
+    """An input half on the way down of a V that waits for its gradient, before what could come up and go back."""
+    words = _words(run.program)
+    for place in (_waits_at(run.program, gap) for gap in run.gaps[:LOOKED_AT]):
+        waits = re.fullmatch(r"(\d+)I\d+", "" if place is None else place.text)
+        up = f"{2 * run.trace.ranks - 1 - int(waits[1])}F" if waits else "-"
+        after = next((word for word in words[words.index(waits[0]) :] if word.startswith(up)), None) if waits else None
+        if waits and after:
+            why = f"{waits[0]} waits for a gradient that comes down through all ranks, and {after} comes only after it"
+            yield f"{why}:\nuntil the first gradient is there, take microbatches up, and back at once"
+
+
 def _one_stage_each(run: Late) -> Iterator[str]:
     """One long stage a rank, whose messages do not keep anyone waiting."""
     ranks = run.trace.ranks
@@ -590,7 +603,7 @@ def _round_at_once(run: Late) -> Iterator[str]:
             yield f"{why}. Take others through stage {first} meanwhile"
 
 
-OF_THE_WAIT: Fixes = (_cut_afterwards, _turned, _called_late, _one_by_one, _sent_late, _in_the_way, _unevenly)
+OF_THE_WAIT: Fixes = (_cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _turned, _unevenly)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
     *(
@@ -603,7 +616,7 @@ OF_ORDERS: Fixes = (
         _neighbours,
         _round_at_once,
     ),
-    *(partial(_weight_half_first, several=True), _somehow),
+    *(_down_too_early, partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),

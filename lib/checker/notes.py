@@ -62,9 +62,10 @@ def other_costs(mine: float, judged: float) -> str:
     return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
 
 
-def is_given(event: Event) -> bool:
+def is_given(event: Event | None) -> bool:
     """Tell whether code that was given does this: the student's line does not name it."""
-    return (place := place_of(event)) is None or place.file in GIVEN or event.op not in place.text
+    place = place_of(event) if event is not None else None
+    return event is not None and (place is None or place.file in GIVEN or event.op not in place.text)
 
 
 def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool) -> str:
@@ -318,7 +319,8 @@ def _loose(peak: Peak) -> Iterator[str]:
     """Values in no store, by their variables or on their way, that are too much by themselves."""
     working = {id(peak.program.values[number]) for number in peak.now.inputs}  # what it works on hides nothing
     loose = [(one.value, one.born) for one in peak.top.alive if one.hidden and id(one.value) not in working]
-    loose = [(value, born) for value, born in loose if born is None or not is_given(born)]
+    passed = [_sent(peak, value) for value, _ in loose]
+    loose = [one for one, sent in zip(loose, passed, strict=True) if not is_given(sent[0] if sent else one[1])]
     if not loose or _total(loose) < peak.over:  # what is under way may well have to be
         return
     what, here = "are in no store, but still in use", None

@@ -149,14 +149,14 @@ class Call(NamedTuple):
 
 
 def calls(code: CodeType) -> list[Call]:
-    """Return the calls of methods, such as model.update(...), in the function of this code; none where its text is
-    unknown."""
+    """Return the calls in the function of this code, with the name of a method, such as model.update(...); none where
+    its text is unknown."""
 
     def found(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Call]:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node, ast.Call):
             loops = [one for one in around if isinstance(one, ast.For | ast.AsyncFor | ast.While)]
             optional = any(isinstance(one, ast.If | ast.IfExp) for one in around)
-            yield Call(node.func.attr, node.lineno, loops, optional)
+            yield Call(getattr(node.func, "attr", ""), node.lineno, loops, optional)
         for child in ast.iter_child_nodes(node):
             yield from found(child, (*around, node))
 

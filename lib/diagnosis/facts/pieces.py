@@ -106,10 +106,12 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
-        if field == "out":
+        whole = all(isinstance(v, WeightGrad) and len(v.batches) == v.total_batches for v in (first, other))
+        if field == "out" or (field == "shards" and whole and not first.place.first.dim.counted):
+            own = "columns" if field == "out" else "shard"
             return (
-                "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the "
-                'same\ncolumns and other batches, sum over those, such as group="data"'
+                f"each rank has the gradient of its own {own}, so there is nothing to add. If other ranks have the "
+                f'same\n{own} and other batches, sum over those, such as group="data"'
             )
         if field == "total" and first.is_complete() != other.is_complete():
             return "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
