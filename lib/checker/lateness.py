@@ -182,12 +182,21 @@ def _bare(run: Late) -> Iterator[str]:
     if length <= run.waiting:
         return
     lines = places([(program.rank, event) for event in mine])
-    asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
+    asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
+    asked = chain(asked, _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
+
+
+def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
+    """Collectives whose results no operation reads."""
+    read = {number for event in program.events for number in event.inputs}
+    if vain := [event for event in calls if read.isdisjoint(event.outputs)]:
+        which = f"{counted(len(vain), 'collective')}, such as {operation(vain[0])}{line_of(vain[0])}"
+        yield f"nothing reads the result of {which}: leave out such calls"
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
