@@ -16,7 +16,7 @@ from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import Where, maker_of, more, places, remark
-from lib.checker.notes import STAYS
+from lib.checker.notes import STAYS, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, plural, these
@@ -31,6 +31,11 @@ START_EARLIER = (
     "what lies between the call and the await runs at the same time"
 )
 """How to spend less time in collectives."""
+TAKE_TURNS = (
+    "let passes of different microbatches take turns, each up to its next exchange:\n"
+    "while what the one has sent is on its way, the other computes"
+)
+"""The same where only given code calls them."""
 ISSUE_EARLIER = (
     "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
     "and gather no stage again that could have stayed whole"
@@ -190,9 +195,11 @@ def _bare(run: Late) -> Iterator[str]:
     if units(sum(event.length for event in between)) >= run.over:
         mine, length, far = between, sum(event.length for event in between), " between hosts"
     lines = places([(program.rank, event) for event in mine])
-    asked = chain(_cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
-    asked = chain(asked, _beside(run, program, mine))
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
+    asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
+    own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
+    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else ())
+    earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
@@ -206,6 +213,14 @@ def _beside(run: Late, program: Program, calls: Sequence[Event]) -> Iterator[str
         call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
         words = (f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
         yield f"{' could run beside '.join(words)}:\nawait it after that"
+
+
+def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
+    """Collectives whose results no operation reads."""
+    read = {number for event in program.events for number in event.inputs}
+    if vain := [event for event in calls if read.isdisjoint(event.outputs)]:
+        which = f"{counted(len(vain), 'collective')}, such as {operation(vain[0])}{line_of(vain[0])}"
+        yield f"nothing reads the result of {which}: leave out such calls"
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
@@ -326,6 +341,25 @@ def _from_the_reader(run: Late) -> Iterator[str]:
     """Examples for which a rank waits longer than it has to for its first."""
     if sum(gap.length for gap in run.gaps if gap.kind == "reader") > run.first:
         yield "ask for one example at a time, and for the next one before you compute with this one"
+
+
+def _turned(run: Late) -> Iterator[str]:
+    """Work of a pass for whose exchange the rank waits, though the pass beside it had one to start before that work."""
+    events = run.program.events
+    for gap, call in ((gap, gap.before) for gap in run.gaps[:LOOKED_AT] if gap.before is not None):
+        work = next((e for e in reversed(events[: call.number]) if e.op in COMPUTE and e.length), None)
+        number = next((n for n, e in enumerate(events) if n > call.number and e.op in COLLECTIVES), None)
+        if number is None or work is None or call.event.op not in COLLECTIVES or not is_given(call.event):
+            continue
+        needed, made = {*events[number].inputs}, events[number]
+        for event in reversed(events[:number]):
+            if not made.length and needed & {*event.outputs}:
+                needed, made = needed | {*event.inputs}, event
+        if events[number].issued <= gap.start and made is not work:
+            title = f"the {COLLECTIVES[events[number].op].title} of layer {events[number].layer}"
+            run.gaps.insert(0, gap)
+            why = f"{operation(work)} comes before {title}, which can do without it"
+            yield f"{why}:\nlet the pass of the two begin that has something to send at once"
 
 
 def _one_by_one(run: Late) -> Iterator[str]:
@@ -579,6 +613,18 @@ def _short_group(run: Late) -> Iterator[str]:
         yield f"{why}: all wait until it has come round.\nLet no group have fewer microbatches than there are ranks"
 
 
+def _down_too_early(run: Late) -> Iterator[str]:
+    """An input half on the way down of a V that waits for its gradient, before what could come up and go back."""
+    words = _words(run.program)
+    for place in (_waits_at(run.program, gap) for gap in run.gaps[:LOOKED_AT]):
+        waits = re.fullmatch(r"(\d+)I\d+", "" if place is None else place.text)
+        up = f"{2 * run.trace.ranks - 1 - int(waits[1])}F" if waits else "-"
+        after = next((word for word in words[words.index(waits[0]) :] if word.startswith(up)), None) if waits else None
+        if waits and after:
+            why = f"{waits[0]} waits for a gradient that comes down through all ranks, and {after} comes only after it"
+            yield f"{why}:\nuntil the first gradient is there, take microbatches up, and back at once"
+
+
 def _one_stage_each(run: Late) -> Iterator[str]:
     """One long stage a rank, whose messages do not keep anyone waiting."""
     ranks = run.trace.ranks
@@ -610,11 +656,11 @@ def _round_at_once(run: Late) -> Iterator[str]:
             yield f"{why}. Take others through stage {first} meanwhile"
 
 
-OF_THE_WAIT: Fixes = (_from_the_reader, _cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way)
+OF_THE_WAIT: Fixes = (_from_the_reader, _cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _turned)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
     *(_whole_backward, _weight_half_first, _other_way_first, _short_group, _meanwhile, _on_the_path, _one_stage_each),
-    *(_neighbours, _round_at_once, partial(_weight_half_first, several=True), _somehow),
+    *(_neighbours, _round_at_once, _down_too_early, partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),

@@ -63,6 +63,12 @@ def other_costs(mine: float, judged: float) -> str:
     return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
 
 
+def is_given(event: Event | None) -> bool:
+    """Tell whether code that was given does this: the student's line does not name it."""
+    place = place_of(event) if event is not None else None
+    return event is not None and (place is None or place.file in GIVEN or event.op not in place.text)
+
+
 def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool) -> str:
     """Say which values are in no store, and in which variables. `judged`: there are several goals, and only the first
     counts for such a run."""
@@ -318,6 +324,8 @@ def _loose(peak: Peak) -> Iterator[str]:
     """Values in no store, by their variables or on their way, that are too much by themselves."""
     working = {id(peak.program.values[number]) for number in peak.now.inputs}  # what it works on hides nothing
     loose = [(one.value, one.born) for one in peak.top.alive if one.hidden and id(one.value) not in working]
+    passed = [_sent(peak, value) for value, _ in loose]
+    loose = [one for one, sent in zip(loose, passed, strict=True) if not is_given(sent[0] if sent else one[1])]
     if not loose or _total(loose) < peak.over:  # what is under way may well have to be
         return
     what, here = "are in no store, but still in use", None

@@ -375,6 +375,8 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
         why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
         yield f"{why},\nand takes its batches with get_activation instead"
     if kinds == {"receive"}:
+        if (event := waits[cycle[0]].event) and (place := place_of(event)) and "receive" not in place.text:
+            yield "each of them waits for a pass that the other has not come to: look at the order of the passes"
         yield f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
         yield from _too_far_ahead(dist, waits, cycle)

@@ -20,6 +20,7 @@ from lib.diagnosis.provenance import (
     maker,
     named,
     piece,
+    same_loop,
     through,
     titled,
 )
@@ -269,13 +270,22 @@ def _taken(program: Running) -> frozenset[int]:
 
 def _looping(takes: list[tuple[int, Event]]) -> bool:
     """Tell whether the line that failed stands in the loop in which batches are taken."""
-    frame = student_frame()
-    if frame is None:
-        return False
-    found = calls(frame.f_code)
-    places = {place.line for _, event in takes if (place := place_of(event)) is not None}
-    loops = [loop for call in found if call.line == frame.f_lineno for loop in call.loops]
-    return any(loop in call.loops for loop in loops for call in found if call.line in places)
+    frame, lines = student_frame(), {place.line for _, event in takes if (place := place_of(event)) is not None}
+    while frame is not None and lines:
+        found = calls(frame.f_code)
+        if any(same_loop(found, frame.f_lineno, line) for line in lines):
+            return True
+        inside = lines & {line for *_, line in frame.f_code.co_lines()}  # taken by a function: who calls it in a loop?
+        frame = student_frame(frame.f_back) if inside and frame.f_back is not None else None
+        lines = set[int]() if frame is None else {frame.f_lineno}
+    return False
+
+
+def in_the_loop(program: Running) -> bool:
+    """Tell whether the line that failed stands in the loop in which all ranks take the same batches."""
+    mine = _taken(program)
+    others = [_taken(model.program) for model in program.world.models.values()]
+    return _looping(_takes(program)) and all(some <= mine or mine <= some for some in others)
 
 
 def pipelined(program: Running, grad: Any) -> str | None:

@@ -155,18 +155,18 @@ class Call(NamedTuple):
 
 
 def calls(code: CodeType) -> list[Call]:
-    """Return the calls of methods, such as model.update(...), in the function of this code; none where its text is
-    unknown."""
+    """Return the calls in the function of this code, with the name of a method, such as model.update(...); none where
+    its text is unknown."""
 
     def found(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Call]:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node, ast.Call):
             loops = [one for one in around if isinstance(one, ast.For | ast.AsyncFor | ast.While)]
             optional = any(isinstance(one, ast.If | ast.IfExp) for one in around)
             inner = [one for one in around[1:] if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)][-1:]
             piece = [
                 f"{'await ' * isinstance(one, ast.AsyncFunctionDef)}{one.name}()" for one in inner if not one.args.args
             ]
-            yield Call(node.func.attr, node.lineno, loops, optional, "".join(piece))
+            yield Call(getattr(node.func, "attr", ""), node.lineno, loops, optional, "".join(piece))
         for child in ast.iter_child_nodes(node):
             yield from found(child, (*around, node))
 
@@ -179,3 +179,9 @@ def piece(program: Running, method: str) -> str | None:
     source = next((event.source for event in program.events if event.op == "load_weights"), None)
     found = () if source is None or isinstance(source, Place) else calls(source[0])
     return next((call.piece for call in found if call.name == method and call.piece), None)
+
+
+def same_loop(found: list[Call], first: int, other: int) -> bool:
+    """Tell whether the calls of two lines stand in one loop."""
+    here, there = ([call for call in found if call.line == line] for line in (first, other))
+    return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

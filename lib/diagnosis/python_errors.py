@@ -185,6 +185,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         what = "the function itself takes no turns, and what it gives does: call it, as in"
         what = what if "'function'" in text else "only calls of async functions take turns, and this is none:"
         return f"{what} in_turn(step(b) for b in ...)"
+    if "'async_generator' object is not iterable" in text:
+        return "an async function with a `yield` in it is gone through with `async for`"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
     if _in_given(error) is not None:

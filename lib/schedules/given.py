@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from functools import wraps
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from itertools import pairwise
-from types import CodeType, FunctionType
+from types import AsyncGeneratorType, CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
-from lib.errors.exceptions import PuzzleError
+from lib.errors.exceptions import PuzzleError, forgotten_await
 from lib.errors.source_lines import MARK, is_students
 from lib.simulator.model import Model
 from lib.simulator.simulator import simulate
@@ -26,6 +26,8 @@ Block = tuple[int, int]
 Pass = AsyncGenerator[Any, None] | Coroutine[Any, Any, Any]
 OVER = object()
 """What a pass gives that has no further turn."""
+V_PASSES = ("Fd", "Fu", "Bu", "Bd")
+"""Forward and backward, on the way down a V and up."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -102,19 +104,44 @@ def update(model: Model, layer: int) -> None:
     model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
 
 
+class _Call:
+    """A call that has to be awaited: before that it is neither true nor false."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, bool]) -> None:
+        self.coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, bool]:
+        return self.coroutine.__await__()
+
+    def __bool__(self) -> bool:
+        raise forgotten_await("without `await` no pass moves, and none is ever over", "True or False", self.coroutine)
+
+
+def _to_be_awaited(function: Callable[[Pass], Coroutine[Any, Any, bool]]) -> Callable[[Pass], Awaitable[bool]]:
+    return lambda one: _Call(function(one))
+
+
+@_to_be_awaited
+async def goes_on(one: Pass) -> bool:
+    """Run a pass up to its next `yield`; False once it is over."""
+    if isinstance(one, Coroutine):
+        await one
+        return False
+    return await anext(one, OVER) is not OVER
+
+
+async def alone(one: Pass) -> None:
+    """Run a pass to its end: it waits for each of its exchanges."""
+    while await goes_on(one):
+        pass
+
+
 async def in_turn(*passes: Pass | Iterable[Pass]) -> None:
     """Run passes, or lists of them, that take turns: each goes on to its next `yield`, one after the other, until all
     are over. One that has no `yield` runs to its end in its first turn."""
     going = [one for some in passes for one in ([some] if isinstance(some, AsyncGenerator | Coroutine) else some)]
     while going:
-        going = [one for one in going if await _goes_on(one)]
-
-
-async def _goes_on(one: Pass) -> bool:
-    if isinstance(one, Coroutine):
-        await one
-        return False
-    return await anext(one, OVER) is not OVER
+        going = [one for one in going if await goes_on(one)]
 
 
 def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, str]]) -> list[str]:
@@ -191,3 +218,118 @@ def summed(
                 piece = piece + more.cut(dim, first, after)
         pieces.append(piece)
     return joined(pieces)
+
+
+# -- a V of two places or more, each of several ranks that share its experts ---------------------------------------
+
+
+@given
+def start_exchange(model: Model, value: Any, dim: str, layer: int) -> Awaitable[list[Any]]:
+    """Cut a value along a dim, and start to send a part to each rank along "expert"."""
+    ranks = len(model.group("expert"))
+    return model.alltoall([model.shard(value, dim, rank, ranks) for rank in range(ranks)], layer, group="expert")
+
+
+@given
+def _called(model: Model, operation: str, *values: Any, **named: Any) -> Awaitable[Any]:
+    """Call what given code awaits: it has the learner's line."""
+    return getattr(model, operation)(*values, **named)
+
+
+def mail_of(model: Model) -> Sequence[Callable[..., Awaitable[None]]]:
+    """Return three functions: hand a value on to a stage, take what has come from one, and wait until all is sent.
+    Messages of both ways share a link, so they come in the order in which they were sent."""
+    ranks, sent = model.group("place"), list[Awaitable[None]]()
+    at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
+
+    async def hand_on(stage: int, store: str, key: Block, value: Any) -> None:
+        if stage < 0:
+            return  # nobody needs the gradient of the data
+        if stage == len(at) - 1:
+            store, value = "grad_activations", model.loss(value)
+        getattr(model, store)[key] = value
+        del value
+        if at[stage] == model.rank:
+            return  # it lies where that stage takes it from
+        if len(sent) == 4:  # no more than four in flight
+            await sent.pop(0)
+        sent.append(_called(model, "pass_to", at[stage], (store, key, getattr(model, store).pop(key))))
+
+    async def take(stage: int, store: str, key: Block) -> None:
+        if stage < 0:  # before the first one come the data
+            model.activations[key] = model.get_activation([key[1]])
+        while key not in getattr(model, store):
+            if at[stage] == model.rank:
+                made = "F" if store == "activations" or stage == len(at) - 1 else "B"
+                made += "d" if stage == model.coord["place"] else "u"
+                raise PuzzleError(
+                    f"rank {model.rank}: {store}[{key[0]}, {key[1]}] is not there yet",
+                    expected=f"that the {made} of microbatch {key[1]} is over, which makes it",
+                    fix="look at your phases: run that before the pass that needs it,\nand not in a pair with it",
+                ).here()
+            name, of, value = await _called(model, "receive", at[stage])
+            getattr(model, name)[of] = value
+
+    async def all_sent() -> None:
+        for one in sent:
+            await one
+
+    return hand_on, take, all_sent
+
+
+@given
+def load_v(model: Model) -> None:
+    """Load the weights of the two stages of a rank: dense layers whole, and its experts."""
+    for stage in (model.coord["place"], model.LAYERS // 4 - 1 - model.coord["place"]):
+        for layer, which, of in ((4 * stage, 0, 1), (4 * stage + 2, model.coord["expert"], len(model.group("expert")))):
+            model.weights[layer], model.opt_states[layer] = model.load_weights(layer, which, of)
+
+
+async def update_v(model: Model) -> None:
+    """Sum the gradients of the dense layers, which all ranks of a place have, and update all."""
+    dense = [layer for layer in model.weights if layer % 4 == 0]
+    grads = [model.grad_weights.pop(layer) for layer in dense]
+    sums = await _called(model, "allreduce_bucket", grads, group="expert")
+    del grads
+    model.grad_weights.update(zip(dense, sums, strict=True))
+    for layer in [*dense, *(layer + 2 for layer in dense)]:
+        update(model, layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
+async def run_phases(model: Model, passes_of: Any, phases: Iterable[tuple[int, str]], together: Any) -> None:
+    """Run the phases of a rank; (3, "Fd Fu+Bd") is three times these words. `together` runs a pair."""
+    forward, backward, finish = passes_of(model)
+    place, done = model.coord["place"], Counter[str]()
+    stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
+    mine = range(model.coord["expert"], model.BATCHES, len(model.group("expert")))
+    for times, words in phases:
+        for word in words.split() * times:
+            passes = list[AsyncGeneratorType[None, None]]()
+            for part in word.split("+"):
+                if part not in V_PASSES:
+                    raise PuzzleError(
+                        f"rank {model.rank}: {part!r} is no pass, in {words!r}",
+                        expected="Fd, Fu, Bu and Bd, where B is a whole backward",
+                        fix="write a pair of them without blanks, such as Fd+Bu",
+                    ).here()
+                if done[part] < len(mine):
+                    passes.append((forward if part[0] == "F" else backward)(stages[part[1]], mine[done[part]]))
+                done[part] += 1
+            if len(passes) == 2:
+                await together(*passes)
+                if any(one.ag_frame for one in passes):  # the frame of a pass is gone once it is over
+                    raise PuzzleError(
+                        f"rank {model.rank}: a pass of {word!r} is not over",
+                        expected="`together` runs both to their end",
+                        fix="let each of them go on until `goes_on` says False of it",
+                    ).here()
+            elif passes:
+                await alone(*passes)
+    for part in (part for part in V_PASSES if done[part] < len(mine)):
+        raise PuzzleError(
+            f"rank {model.rank}, of place {place}, runs {part} {done[part]} times",
+            expected=f"{len(mine)} times: it has {len(mine)} microbatches",
+            fix=f"add a phase to the end, such as (batches, {part!r})",
+        ).here()
+    await finish()

@@ -119,8 +119,8 @@ print(f"all words at once: {every:.4f}   own words only: {own:.4f}")
 # </details>
 #
 # In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of
-# the words they are for, and gives just what a rank brings: a part of a sum. (Where the answer has a sum that may be too
-# large for a float, it brings the *logarithm*, and the all-reduce knows how to add those up.) Rank 1 of four, with one
+# the words they are for, and gives just what a rank brings: a part of a sum. (A sum of exponentials may be too large for
+# a float. So a rank brings its *logarithm*, and the all-reduce knows how to add those up.) Rank 1 of four, with one
 # batch, in a model of just these two layers: its logits, what the loss makes of them, the sum over all ranks:
 
 
@@ -162,8 +162,8 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Then backward. The gradient of a logit is the probability of its word, `exp(logit) / sum of all exponentials`, minus 1
-# if it is the right word. What does a rank need from the others for that? And what leaves the output layer, at the
-# other end?
+# if it is the right word. What does a rank need from the others for that? And what does backward of the
+# output layer leave?
 #
 # ## The puzzle
 #
@@ -385,7 +385,8 @@ draw_curves(
         for name, found in measured.items()
     },
     across="words in the vocabulary",
-    title="Elements that a rank holds after it",
+    up="elements",
+    title="What a rank holds after it",
 )
 
 # %% [markdown]

@@ -112,6 +112,10 @@ except PuzzleError as error:
 #
 # **To do:** one training step in which all ranks work on all batches. The data come whole to each rank.
 #
+# 1. One batch at a time, and keep what was gathered. That is a correct step.
+# 2. Keep your rows, let go of the gathered input as soon as forward has used it, and gather it again for backward.
+# 3. That second gather needs nothing but rows that you have. When could you call it?
+#
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a collective will bring takes memory from its start on.
@@ -136,8 +140,7 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, with no more memory than tensor parallelism on all batches at once. For the second,
-# hold less: keep nothing whole that stands between the blocks. Saving costs time. For the third goal, win that time
-# back.
+# hold fewer batches at once. For the third, keep nothing whole between the blocks, and let that cost no time.
 
 
 # %%
@@ -240,7 +243,7 @@ Model.check(out, puzzle="sequence_parallel")
 # %%
 run, _ = run_of("sequence_parallel")  # yours, once it is correct
 before, _ = run_of("tensor_parallel")
-compare({"tensor parallel": before, "sequence parallel": run})
+compare({"tensor parallel": before, "sequence parallel": run}) if out else None
 
 # %% [markdown]
 # <!-- part: review -->
@@ -275,7 +278,7 @@ draw_curves(
 # <details><summary>Open this when your solution passes</summary>
 #
 # **Sequence parallelism** as Megatron-LM has it, on top of tensor parallelism. With *n* ranks, *B* batches, *L = 2K*
-# layers, and *g* for the gather of a batch (a scatter takes as long):
+# layers, *u* for an update, and *g* for the gather of a batch (a scatter takes as long):
 #
 # ```
 # kept gathered      collectives: 4K - 2    kept of a batch: K + K/n activations    as tensor parallel, in everything

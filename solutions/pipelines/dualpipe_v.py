@@ -42,13 +42,23 @@ from lib import (
     Layer,
     Mesh,
     Model,
-    PuzzleError,
     goal,
     predict,
     route_by_loads,
     simulate,
 )
-from lib.schedules.given import accumulate, given, joined, update
+from lib.schedules.given import (
+    accumulate,
+    alone,
+    given,
+    goes_on,
+    joined,
+    load_v,
+    mail_of,
+    run_phases,
+    start_exchange,
+    update_v,
+)
 
 FAIR = route_by_loads([1, 1])  # each of two experts gets half of the tokens
 BLOCK = [
@@ -74,170 +84,10 @@ draw_mesh(MESH)
 # sends tokens away (1), computes its expert (1), and sends results home (1): 4, and half of it is waiting. Backward
 # takes the same way in the other direction, and computing takes twice as long: 6, with 2 of waiting.
 #
-# What carries values from stage to stage, runs phases, and ends the step is in the next cell, which is folded. You need
-# not read it; messages show your line that calls it.
-
-
-# %% jupyter={"source_hidden": true}
-@given
-def start_exchange(model: Model, value, dim: str, layer: int):
-    """Cuts a value along a dim, and starts to send a part to each rank along
-    "expert"."""
-    ranks = len(model.group("expert"))
-    parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
-    return model.alltoall(parts, layer, group="expert")
-
-
-@given
-def mail_of(model: Model):
-    """Three functions: hand a value on to a stage, take what has come from one, and
-    wait until all is sent. Messages of both ways share a link, so they come in the
-    order in which they were sent."""
-    ranks, sent = model.group("place"), []
-    at = [*ranks, *reversed(ranks), ranks[0]]  # the rank of each stage, and of the loss
-
-    async def hand_on(stage: int, store: str, key, value) -> None:
-        if stage < 0:
-            return  # nobody needs the gradient of the data
-        if stage == len(at) - 1:
-            store, value = "grad_activations", model.loss(value)
-        getattr(model, store)[key] = value
-        del value
-        if at[stage] == model.rank:
-            return  # it lies where that stage takes it from
-        if len(sent) == 4:  # no more than four in flight
-            await sent.pop(0)
-        value = getattr(model, store).pop(key)
-        sent.append(model.pass_to(at[stage], (store, key, value)))
-
-    async def take(stage: int, store: str, key) -> None:
-        if stage < 0:  # before the first one come the data
-            model.activations[key] = model.get_activation([key[1]])
-        while key not in getattr(model, store):
-            if at[stage] == model.rank:
-                is_forward = store == "activations" or stage == len(at) - 1
-                way = "d" if stage == model.coord["place"] else "u"
-                made = f"the {'F' if is_forward else 'B'}{way} of microbatch {key[1]}"
-                raise PuzzleError(
-                    f"rank {model.rank}: {store}[{key[0]}, {key[1]}] is not there yet",
-                    expected=f"that {made} is over, which makes it",
-                    fix="look at your phases: run that before the pass that needs it,\n"
-                    "and not in a pair with it",
-                )
-            name, of, value = await model.receive(at[stage])
-            getattr(model, name)[of] = value
-
-    async def all_sent() -> None:
-        for one in sent:
-            await one
-
-    return hand_on, take, all_sent
-
-
-@given
-def load(model: Model) -> None:
-    """The weights of this rank's two stages: dense layers whole, and its experts."""
-    shard = model.coord["expert"], len(model.group("expert"))
-    for stage in (model.coord["place"], model.LAYERS // 4 - 1 - model.coord["place"]):
-        for layer, part in ((4 * stage, ()), (4 * stage + 2, shard)):
-            model.weights[layer], model.opt_states[layer] = model.load_weights(
-                layer, *part
-            )
-
-
-@given
-async def update_all(model: Model) -> None:
-    """Sums the gradients of the dense layers, which all ranks have, and updates all."""
-    dense = [layer for layer in model.weights if layer % 4 == 0]
-    sums = await model.allreduce_bucket(
-        [model.grad_weights.pop(layer) for layer in dense], group="expert"
-    )
-    model.grad_weights.update(zip(dense, sums, strict=True))
-    for layer in [*dense, *(layer + 2 for layer in dense)]:
-        update(model, layer)
-        model.set_final_weight(layer, model.weights[layer])
-
-
-class Call:
-    """A call that has to be awaited: before that it is neither true nor false."""
-
-    def __init__(self, coroutine) -> None:
-        self.coroutine = coroutine
-
-    def __await__(self):
-        return self.coroutine.__await__()
-
-    def __bool__(self) -> bool:
-        from lib.errors.exceptions import forgotten_await
-
-        what = "without `await` no pass moves, and none is ever over"
-        raise forgotten_await(what, "True or False", self.coroutine)
-
-
-def to_be_awaited(function):
-    return lambda *given: Call(function(*given))
-
-
-@to_be_awaited
-@given
-async def goes_on(one) -> bool:
-    """Runs a pass up to its next `yield`; False once it is over."""
-    try:
-        await anext(one)
-    except StopAsyncIteration:
-        return False
-    return True
-
-
-@given
-async def in_phases(model: Model, phases, together) -> None:
-    """Runs the phases of a rank; (3, "Fd Fu+Bd") is three times these words."""
-    forward, backward, finish = passes_of(model)
-    place = model.coord["place"]
-    stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
-    pipelines, done = len(model.group("expert")), {}
-    mine = range(model.coord["expert"], model.BATCHES, pipelines)
-    for times, words in phases:
-        for word in words.split() * times:
-            passes = []
-            for part in word.split("+"):
-                if part not in ("Fd", "Fu", "Bu", "Bd"):
-                    raise PuzzleError(
-                        f"rank {model.rank}: {part!r} is no pass, in {words!r}",
-                        expected="Fd, Fu, Bu and Bd, where B is a whole backward",
-                        fix="write a pair of them without blanks, such as Fd+Bu",
-                    )
-                kind, way = part
-                number = done[part] = done.get(part, -1) + 1
-                if number < len(mine):
-                    run = forward if kind == "F" else backward
-                    passes.append(run(stages[way], mine[number]))
-            if len(passes) == 2:
-                await together(*passes)
-                # The frame of a pass is gone once it is over.
-                if any(one.ag_frame for one in passes):
-                    raise PuzzleError(
-                        f"rank {model.rank}: a pass of {word!r} is not over",
-                        expected="`together` runs both to their end",
-                        fix="let each of them go on until `goes_on` says False of it",
-                    )
-            elif passes:
-                await alone(*passes)
-    for part in ("Fd", "Fu", "Bu", "Bd"):
-        times = done.get(part, -1) + 1
-        if times < len(mine):
-            raise PuzzleError(
-                f"rank {model.rank}, of place {place}, runs {part} {times} times",
-                expected=f"{len(mine)} times: it has {len(mine)} microbatches",
-                fix=f"add a phase to the end, such as (batches, {part!r})",
-            )
-    await finish()
-
-
-# %% [markdown]
-# And here are the passes. You have written them in puzzle $number_expert_parallel; new is `yield`. Both are **async
-# generators**: at `yield` a pass stops, and does not go on before it is asked to. It stops right after it has started
-# an exchange. When its turn comes again, it awaits what arrives.
+# Here are its two passes, as you wrote them in puzzle $number_expert_parallel. `take` and `hand_on` carry a value from
+# stage to stage, and `start_exchange` starts an all-to-all. New is `yield`: both passes are **async generators**. At
+# `yield` a pass stops, right after it has started an exchange, and does not go on before it is asked to. When its turn
+# comes again, it awaits what arrives.
 
 
 # %%
@@ -246,7 +96,7 @@ def passes_of(model: Model):
     """Forward and backward of a microbatch on a stage, and what ends the step."""
     weights, _, activations, grad_activations, _ = model.storage()
     hand_on, take, all_sent = mail_of(model)
-    load(model)
+    load_v(model)
 
     async def forward(stage: int, b: int):
         dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)
@@ -285,26 +135,24 @@ def passes_of(model: Model):
 
     async def finish() -> None:
         await all_sent()
-        await update_all(model)
+        await update_v(model)
 
     return forward, backward, finish
 
 
 # %% [markdown]
-# `await goes_on(one)` runs a pass until it has started its next exchange, and says False once it is over. A pass that
-# runs alone goes on at once, so it waits for each of its exchanges:
-
-
-# %%
-@given
-async def alone(one) -> None:
-    while await goes_on(one):
-        pass
-
-
-# %% [markdown]
+# `await goes_on(one)` runs a pass until it has started its next exchange, and says False once it is over. `await
+# alone(one)` asks it to go on at once, again and again, so it waits for each of its exchanges:
+#
+# ```python
+# async def alone(one):
+#     while await goes_on(one):
+#         pass
+# ```
+#
 # A V on a single place: stage 0 is layers 0 to 3, stage 1 is layers 4 to 7. A rank has two microbatches. From time 8
-# it does a backward on the way up (of the first), and from 14 a forward on the way down (of the second):
+# it does a backward on the way up (of the first), and from 14 a forward on the way down (of the second). AA is an
+# all-to-all, an exchange:
 
 
 # %%
@@ -340,16 +188,17 @@ draw(
 # |---|---|---|---|---|---|---|
 # | 4 | place 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
 #
-# The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: `"Fd+Bu"` hands both
-# passes to your `together`, in this order. When one of the two has no microbatch left, the other one runs alone.
+# The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: for `"Fd+Bu"` your
+# `together` is awaited with both passes, in this order. When one of the two has no microbatch left, the other one runs
+# alone.
 #
 # **Given:** all of the above, and the place of this rank: `place` of `places` along the pipeline, which has `batches`
 # microbatches.
 #
 # **To do:** `together`, and the phases of this place, in three steps of yours.
 #
-# 1. A `together` that awaits `alone` for the one and then for the other, and four phases: all passes of a kind, and
-#    then all of the next. That is a correct step, and a slow one.
+# 1. An `async def together(one, other)` that awaits `alone` for the one and then for the other, and four phases: all
+#    passes of a kind, and then all of the next. That is a correct step, and a slow one.
 # 2. The phases of a V, with pairs from the first gradient on, and a `together` in which the two take turns.
 # 3. Which of a pair is named first?
 #
@@ -404,7 +253,7 @@ async def dualpipe_v(model: Model) -> None:
     ]
     # --- end of your code ---
 
-    await in_phases(model, phases, together)
+    await run_phases(model, passes_of, phases, together)
 
 
 # %%

@@ -294,11 +294,14 @@ def stage_ids_accepts(answer, rank, ranks, stages, style):
         return False
     rounds = stages // ranks
     if len(answer) != rounds:
-        return f"{counted(stages, 'stage')} on {counted(ranks, 'rank')} are {rounds} each; this has {len(answer)}"
+        made = f"{counted(stages, 'stage')} on {counted(ranks, 'rank')}: {counted(rounds, 'round')}"
+        return f"{made}, so every rank has {counted(rounds, 'stage')}; this has {len(answer)}"
     if sorted(answer) == expected:
         return "the right stages, and the smallest comes first"
     turn = next(turn for turn in range(rounds) if answer[turn] != expected[turn])
     there = [*range(turn * ranks, (turn + 1) * ranks)]
+    if ranks == 1:
+        return f"round {turn} has one stage, {expected[turn]}, and one rank is there to have it"
     if style == "v" and turn % 2:
         return (
             f"round {turn} has the stages {listed(there)}, and in a V it goes backwards, from rank {ranks - 1} to rank 0: "

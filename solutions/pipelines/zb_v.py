@@ -108,7 +108,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# A step passes if it is neither slower nor larger than interleaved 1F1B: 57, and 3,670,016 elements. In the last goal
+# A step passes if it needs no more time and memory than interleaved 1F1B: 57, and 3,670,016 elements. In the last goal
 # the last rank never waits, whatever the number of ranks: the check tries other sizes.
 
 # %%

@@ -263,7 +263,8 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         )
     taken = [event.batches for event in program.events if event.op == "get_activation"]
     if len(taken) == batches == min(wrong):
-        yield f"this rank has taken all {batches} batches already: what asks for more has to stop at model.BATCHES"
+        taken = f"all {batches} batches" if batches > 1 else "its only batch"
+        yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"
     if ranks > batches:
         yield "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 

@@ -111,9 +111,11 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             return "over these ranks each row of each batch counts once: which batches does each take, and which rows?"
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
-        if field == "out":
-            why = "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the "
-            return f'{why}same\ncolumns and other batches, sum over those, such as group="data"'
+        whole = all(isinstance(v, WeightGrad) and len(v.batches) == v.total_batches for v in (first, other))
+        if field == "out" or (field == "shards" and whole and not first.place.first.dim.counted):
+            own = "columns" if field == "out" else "shard"
+            why = f"each rank has the gradient of its own {own}, so there is nothing to add. If other ranks have the "
+            return f'{why}same\n{own} and other batches, sum over those, such as group="data"'
         if field == "total" and first.is_complete() != other.is_complete():
             why = "one is a shard of a sum, the other is whole: keep the sum under another key until that one is"
             return f"{why}\nreduce-scattered too, and then add the shards"

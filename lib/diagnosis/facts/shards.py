@@ -96,7 +96,7 @@ def NoShard(program: Running | None, shard: Any, total: Any, loads: bool) -> Tol
         yield CUT_ALIKE + shard_call(program, total if isinstance(total, int) else None)
     fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
     if total == 0:
-        fix = "first which shard, and then of how many: value.shard(model.rank, model.RANKS)"
+        fix = "first which shard, and then of how many: model.rank, model.RANKS"
     yield Words(what, expected, fix=fix)
 
 

@@ -140,8 +140,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if number > last:
         return f"there is no {name}: the last number is {last}"
     if last < layers and number >= 0 and kinds[number].weight is None:
-        without = f"model.forward({number}, ...) and model.backward({number}, ...) take none"
-        return f"layer {number}, of the kind {kinds[number].name}, has no weight to load or update: {without}"
+        how = f"call model.forward({number}, ...), or model.backward({number}, ...), without one"
+        how = how if kind is Weight else "leave this layer out"
+        return f"layer {number}, of the kind {kinds[number].name}, has no weight: {how}"
     what, mine = definite(name), layers_of(program)
     if store < 2:
         some = f": this rank has loaded {these('layer', mine)} only" if mine and not alone else ""

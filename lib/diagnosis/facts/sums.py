@@ -152,6 +152,8 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         yield f"{titled(made)} sums nothing: it brings what one rank has. Sum with an all-reduce"
     if len(here) == grad.total_batches or (len(back) > 1 and not grad.batches >= here):
         yield _add_up(program, here, grad, summed)
+    if program.world.ranks > 1 and groups.in_the_loop(program):
+        yield "the loop over the batches is not over: update once, after it, with the sum of all gradients"
     if program.world.ranks == 1:
         yield groups.not_taken(program) or "update once, after the last batch, with the sum of all gradients"
     yield groups.not_back(program, grad) or groups.not_reached(program, layer) or groups.pipelined(program, grad)
@@ -342,6 +344,9 @@ def NoSum(_: object, thing: object) -> Told:
             f"forward{line_of(made)} was given all rows, so there is nothing to add. Where ranks share the rows, each\n"
             'takes its own from the beginning: data.cut("rows", low, high)'
         )
+    if made is not None and made.op == "forward" and kinds[made.layer or 0].name == "cross_entropy":
+        why = f"forward{line_of(made)} was given the logits of all words, so there is nothing to add"
+        yield f"{why}. Give it this rank's own logits, and sum what it gives"
     why = f"activations stay on the rank that has their batch, here {these('batch', value.batches)}"
     yield f"{why};\nwhat is summed over the ranks is the gradient of a weight: grad_weights[layer]"
 

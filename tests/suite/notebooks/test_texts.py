@@ -274,8 +274,8 @@ def known_before(puzzle: str) -> set[Key]:
 
 
 WITHOUT_NEW_CALLS = ("gpipe", "checkpointing", "ulysses", "neighborhood_attention", "zero_bubble", "zb_v")
-"""Puzzles whose answers put known calls, and those of given helpers, into another order, or words for them; but for those
-that ask for no call at all."""
+"""Puzzles whose answers put known calls, and those of given helpers, into another order, or write words for them; but
+for those that ask for no call at all."""
 
 
 @pytest.mark.parametrize("puzzle", SCHEDULES)
