@@ -29,7 +29,7 @@ TURNS_EACH = 1000
 class Signal:
     """Something that happens once. `subject` is what is told when it never does: itself, or what it was made for.
 
-    What waits for it is a coroutine that the engine steps, or something of others' that wants to be `signalled`.
+    What waits for it is a coroutine that the engine steps, or what others want to be called then.
     """
 
     __slots__ = ("_made_for", "fired", "value", "waiters")
@@ -160,7 +160,7 @@ class Engine:
                 self._ready.extend(waiters)
             else:
                 for waiter in waiters:
-                    waiter.signalled()
+                    waiter()
             signal.waiters = []
 
     def parked(self) -> list[tuple[int, Signal]]:

@@ -10,7 +10,6 @@ import gc
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -31,27 +30,6 @@ garbage. With Python's own 700 a large world takes twice as long."""
 _running: WeakSet[asyncio.Task[Any]] = WeakSet()
 # How often the collector looks where none runs.
 _usual: list[int] = []
-
-
-@dataclass(slots=True, eq=False)
-class _Future:
-    """A future that a signal brings to its end."""
-
-    driver: RunningLoop
-    future: asyncio.Future[None]
-
-    def signalled(self) -> None:
-        """The signal has fired."""
-        self.end(None)
-
-    def end(self, error: BaseException | None) -> None:
-        """Wakes the task that waits, with an error if there is one."""
-        if not self.future.done():
-            self.driver.waking += 1
-            if error is None:
-                self.future.set_result(None)
-            else:
-                self.future.set_exception(error)
 
 
 class RunningLoop:
@@ -76,7 +54,16 @@ class RunningLoop:
         engine = self.engine
         self.adopt_current(name)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        signal.waiters.append(_Future(self, future))
+
+        def end(error: BaseException | None = None) -> None:
+            if not future.done():
+                self.waking += 1
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+        signal.waiters.append(end)
         here = (name, signal)
         engine.waiting[here] = None
         engine.moves += 1
@@ -149,8 +136,8 @@ class RunningLoop:
         elif engine.waiting and (make := engine.on_stuck()) is not None:
             # Each once, in the order of the waits: several ranks wait for one collective.
             for signal in {signal: None for _, signal in engine.waiting}:
-                for waiter in signal.waiters:
-                    waiter.end(make())
+                for end in signal.waiters:
+                    end(make())
         else:
             self._look_around()
 

@@ -24,26 +24,6 @@ from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
 
 
-class Communicators:
-    """Numbers process groups. Groups of the same ranks have one number, in whatever order they name them: the same
-    links carry what they send, one collective after the other.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[int, ...], int]] = {}
-        self._numbers: dict[tuple[int, ...], int] = {}
-
-    def __call__(self, group: tuple[int, ...]) -> int:
-        """The number of a group."""
-        known = self._known.get(id(group))
-        if known is None:
-            number = self._numbers.setdefault(tuple(sorted(group)), len(self._numbers))
-            # The group is kept, so that no other one gets its id. Equal groups of many ranks are one object mostly, and
-            # a hash of all its ranks for each event would cost more than everything else.
-            known = self._known[id(group)] = (group, number)
-        return known[1]
-
-
 def awaited_at_once(run: Trace, program: Program, number: int) -> bool:
     """Tell whether a rank waits for a communication where it is called, and does nothing else meanwhile.
 
@@ -65,23 +45,11 @@ class Passage(NamedTuple):
 @kept
 def messages(run: Trace) -> list[Passage]:
     """Return all messages of a run, in the order of their senders' programs."""
-    received: dict[tuple[int, int], list[int]] = defaultdict(list)
-    if not any("pass_to" in map(attrgetter("op"), program.events) for program in run.programs):
-        return []  # most runs pass none: found out without a step of ours for each event
-    for program in run.programs:
-        for number, event in enumerate(program.events):
-            if event.op == "receive" and event.peer is not None and event.start is not None:
-                received[event.peer, program.rank].append(number)
-    count: dict[tuple[int, int], int] = defaultdict(int)
+    events, first, *_, passed = order(run)
     passages: list[Passage] = []
-    for program in run.programs:
-        for number, event in enumerate(program.events):
-            if event.op == "pass_to" and event.peer is not None:
-                # The n-th message of a pair is for its n-th receive: messages have no tags, and none overtakes another.
-                pair = program.rank, event.peer
-                taken, place = received.get(pair, ()), count[pair]
-                count[pair] = place + 1
-                passages.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
+    for (source, sent), (target, received) in sorted(passed.items()):
+        taken = None if received is None or events[received].start is None else received - first[target]
+        passages.append(Passage(source, sent - first[source], target, taken))
     return passages
 
 
@@ -98,19 +66,10 @@ class Joined(NamedTuple):
 @kept
 def collectives(run: Trace) -> list[Joined]:
     """Return who calls which collective with whom; those of one group in their order."""
-    communicator = Communicators()
-    joined: dict[tuple[int, int], Joined] = {}
-    for program in run.programs:
-        count: dict[int, int] = defaultdict(int)
-        for number, event in enumerate(program.events):
-            if event.op in COLLECTIVES:
-                group = communicator(event.group)
-                key = group, count[group]
-                count[group] += 1
-                if key not in joined:
-                    joined[key] = Joined(group, [])
-                joined[key].calls.append((program.rank, number))
-    return list(joined.values())
+    _, first, *_, joined, _ = order(run)
+    every = [(group, sorted(calls.items())) for (group, _), calls in joined.items()]
+    found = [Joined(group, [(rank, number - first[rank]) for rank, number in calls]) for group, calls in every]
+    return sorted(found, key=attrgetter("calls"))
 
 
 @kept
@@ -183,12 +142,15 @@ Events have numbers through all programs, one rank after the other.
 
 class Order(NamedTuple):
     """All events of a run, the number of each rank's first one and how many there are in all, the steps, and who could
-    not reach the end of their programs."""
+    not reach the end of their programs. `joined` has who calls each collective in which event, by its group and its
+    number there, and `passed` to whom each message goes, and which event receives it, by its sender and event."""
 
     events: list[Event]
     first: list[int]
     steps: list[Step]
     stuck: TraceError | None
+    joined: dict[tuple[int, int], dict[int, int]]
+    passed: dict[tuple[int, int], tuple[int, int | None]]
 
 
 @kept
@@ -197,7 +159,7 @@ def order(run: Trace) -> Order:
     walk = _Walk(run)
     while walk.ready:
         walk.advance(walk.ready.popleft())
-    return Order(walk.events, walk.first, walk.steps, walk.stuck())
+    return Order(walk.events, walk.first, walk.steps, walk.stuck(), walk.joined, walk.passed)
 
 
 class _Walk:
@@ -214,9 +176,14 @@ class _Walk:
         self.complete = bytearray(len(self.events))
         # Calls are matched by count and messages by pair, so any order of ranks gives the same meetings.
         self.ready = deque(range(run.ranks))
-        self.communicator = Communicators()
+        # Groups of the same ranks have one number, in whatever order they name them: the same links carry what they
+        # send. And each group by its id, with what keeps that its own: equal ones are one object mostly, and a hash of
+        # all ranks for each event would cost more than everything else.
+        self.groups: dict[tuple[int, ...], int] = {}
+        self.known: dict[int, tuple[tuple[int, ...], int]] = {}
         self.count: dict[tuple[int, int], int] = defaultdict(int)
-        self.open: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        self.joined: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        self.passed: dict[tuple[int, int], tuple[int, int | None]] = {}
         self.sent: dict[tuple[int, int], deque[int]] = defaultdict(deque)
         self.wanted: dict[tuple[int, int], deque[int]] = defaultdict(deque)
         self.queues: dict[int, deque[tuple[int, int]]] | None = None
@@ -256,14 +223,16 @@ class _Walk:
     def issue(self, rank: int, number: int, event: Event) -> None:
         """Bring about what a call does."""
         if event.op in COLLECTIVES:
-            group = self.communicator(event.group)
+            if (known := self.known.get(id(event.group))) is None:
+                number_of = self.groups.setdefault(tuple(sorted(event.group)), len(self.groups))
+                known = self.known[id(event.group)] = event.group, number_of
+            group = known[1]
             # By count, as NCCL matches collectives: a call has no name, so members in different orders meet wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
-            joined = self.open[group, place]
+            joined = self.joined[group, place]
             joined[rank] = number
             if len(joined) == len(event.group):
-                del self.open[group, place]
                 if self.run.error is not None and self.differ(joined.values()):
                     return  # that is where the run failed: it never took place
                 numbers = tuple([joined[member] for member in event.group])
@@ -274,6 +243,7 @@ class _Walk:
             self.serve(rank)
         elif event.op == "pass_to" and event.peer is not None:
             self.sent[rank, event.peer].append(number)
+            self.passed[rank, number] = event.peer, None
             self.match(rank, event.peer)
         elif event.peer is not None:
             self.wanted[event.peer, rank].append(number)
@@ -303,6 +273,7 @@ class _Walk:
         if sent and wanted:
             first, second = sent.popleft(), wanted.popleft()
             self.steps.append(("pass", target, second, (first,)))
+            self.passed[source, first] = target, second
             self.finish(source, first)
             self.finish(target, second)
         # Its room is what the simulator's channels have: one message for each pair of ranks.

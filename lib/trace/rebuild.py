@@ -271,7 +271,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     """
     state = _Rebuild(run, timed)
     plan = state.plan
-    events, (_, _, steps, stuck) = plan.events, plan.order
+    events, steps, stuck = plan.events, plan.order.steps, plan.order.stuck
     who, event = 0, None
     try:
         for kind, rank, number, others in steps:

@@ -18,11 +18,11 @@ from lib.cluster.reader import Readers, process_of
 from lib.errors.exceptions import TraceError
 from lib.record import record, replace
 from lib.trace.event import Event, Program
-from lib.trace.order import Step, meetings, messages, order
+from lib.trace.order import Step, order
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.operations import OPERATIONS, READS
+from lib.values.operations import COMMUNICATION, OPERATIONS, READS
 from lib.values.values import Value
 
 R = TypeVar("R", bound=Trace)
@@ -69,11 +69,10 @@ def alone(run: Trace) -> dict[tuple[int, int], int]:
     so scaled."""
     if not run.costs.shared:
         return {}
-    first, lengths = plan_of(run).first, _lengths(run)
-    ends = [one for members in meetings(run) for one in members]
-    for source, sent, target, received in messages(run):
-        ends += [(source, sent)] if received is None else [(source, sent), (target, received)]
-    return {(rank, number): lengths[first[rank] + number] for rank, number in ends}
+    # What never took place has no length; a wait takes what is left, and a reader times its own.
+    lengths, talks = iter(_lengths(run)), COMMUNICATION - READS
+    every = [((p.rank, i), event.op, next(lengths)) for p in run.programs for i, event in enumerate(p.events)]
+    return {where: length for where, op, length in every if length >= 0 and op in talks}
 
 
 @kept
