@@ -200,8 +200,8 @@ class Plan:
             return lengths
         for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
             event = self.events[number]
-            # The others have no price: a wait takes what is left, and a reader times its own.
-            if kind not in ("do", "meet", "pass") and (kind != "issue" or event.op != "pass_to"):
+            # Each once: where it is issued, or takes place. A wait takes what is left, and a reader times its own.
+            if kind == "done" or (kind == "issue" and event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
             # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
