@@ -48,6 +48,7 @@ class LogEvent:
 
 
 ANOTHER = "make another world: simulate(..., {}=...)"
+HAND_IN = "model.set_final_weight(layer, weights[layer])"
 _HELD = {
     "rank": ("which rank this is", "the Models of the other ranks are theirs: simulate runs the function once on each"),
     "RANKS": ("the number of ranks of the world", ANOTHER.format("ranks")),
@@ -58,10 +59,7 @@ _HELD = {
     "program": ("the record of what this rank did", "call operations: they are recorded"),
     "shape": ("the size of the training step", "make another world: simulate(..., layers=..., batches=...)"),
     "sandbox": SANDBOX,
-    "final_weights": (
-        "what this rank has handed in",
-        "hand in a weight: model.set_final_weight(layer, weights[layer])",
-    ),
+    "final_weights": ("what this rank has handed in", f"hand in a weight: {HAND_IN}"),
     **{
         name: (f"the store of this rank's {kind}s", f"store a value: model.{name}[layer] = ...")
         for name, kind in zip(STORES, KINDS, strict=True)
@@ -514,7 +512,11 @@ class Model(Given):
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
-                v = self._list(row, v, layer, members)
+                if type(v) not in (list, tuple) and isinstance(v, list | tuple):
+                    # Of a class of the student's own, which may say anything of its length.
+                    v = list(islice(cast("Iterable[Any]", v), len(members.ranks) + 1))
+                rules.bring(row, v, layer, len(members.ranks), members.position[self.rank])
+                v = list(v)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
                 # A bucket has no layer of its own: the first names it, and all are in the argument.
@@ -555,14 +557,6 @@ class Model(Given):
             return NAMES.index(root)
         tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
         raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
-
-    def _list(self, row: Collective, brought: Any, layer: Any, members: Group) -> list[Any]:
-        """The values that a rank brings to a collective of many, if it may."""
-        if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
-            # Of a class of the student's own, which may say anything of its length.
-            brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
-        rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
-        return list(brought)
 
     # -- what became of it --------------------------------------------------------------------------------------
 

@@ -105,13 +105,7 @@ class Recorder(Program):
         self._asked = len(rows)
         return rows
 
-    @events.setter
-    def events(self, events: list[Event]) -> None:
-        self.rows = events  # pyright: ignore[reportGeneralTypeIssues]
-
-    @events.deleter
-    def events(self) -> None:
-        del self.rows
+    events = events.setter(rows.__set__).deleter(rows.__delete__)  # type: ignore[attr-defined]
 
     @property
     def moves(self) -> list[Move]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -122,9 +116,7 @@ class Recorder(Program):
         self._told += len(new)
         return self._moves
 
-    @moves.setter
-    def moves(self, moves: list[Move]) -> None:
-        self._moves = moves  # pyright: ignore[reportGeneralTypeIssues]
+    moves = moves.setter(_moves.__set__)  # type: ignore[attr-defined]
 
     def id(self, value: Value, source: Source = None) -> int:
         """Return the id of a value on this rank. One that was not made here is adopted, which check will not accept."""
