@@ -45,20 +45,17 @@ def written(item: object) -> str:
 class Given:
     """Something with names that are given with it: everybody reads them, and only its __init__ sets them.
 
-    `given` has what each of them is, and what to do instead of setting it.
+    `given` has what each of them is, and what to do instead of setting it. The first is set last: then it is made.
     """
 
     __slots__ = ()
     given: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    def _give(self, **values: object) -> None:
-        """Sets names that nobody else sets: what __init__ does."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
     def __setattr__(self, name: str, value: object) -> None:
+        given = self.given
         # `model.weights |= {...}` changes the store, and then sets it to itself.
-        if name in self.given and not (isinstance(value, dict) and getattr(self, name, None) is value):
+        itself = name in given and isinstance(value, dict) and getattr(self, name, None) is value
+        if name in given and not itself and hasattr(self, next(iter(given))):
             raise self._fixed(name, "set")
         object.__setattr__(self, name, value)
 

@@ -90,21 +90,6 @@ class Model(Given):
     """
 
     given = _GIVEN
-    rank: int
-    RANKS: int
-    LAYERS: int
-    BATCHES: int
-    PADDING: int
-    dist: Dist
-    program: Recorder
-    shape: rules.Shape
-    sandbox: bool
-    final_weights: dict[int, Weight]
-    weights: Store[Weight]
-    opt_states: Store[OptState]
-    activations: Store[Activation]
-    grad_activations: Store[ActivationGrad]
-    grad_weights: Store[WeightGrad]
     __slots__ = ("__dict__", "__weakref__", "_backward", "_costs", "_forward", "_update", *_HELD)
 
     def __init__(
@@ -130,22 +115,18 @@ class Model(Given):
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
         program = Recorder(rank, dist, dist.budget)
-        self._give(
-            rank=rank,
-            RANKS=dist.ranks,
-            LAYERS=layers,
-            BATCHES=batches,
-            PADDING=padding,
-            dist=dist,
-            program=program,
-            shape=dist.enter(self, rank, layers, batches, padding, sandbox=sandbox),
-            sandbox=dist.sandbox,
-            final_weights={},
-            **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
-        )
+        self.RANKS, self.LAYERS, self.BATCHES, self.PADDING = dist.ranks, layers, batches, padding
+        self.dist, self.program = dist, program
+        self.shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
+        self.sandbox = dist.sandbox
+        self.final_weights: dict[int, Weight] = {}
+        self.weights, self.opt_states = Store[Weight](program, 0), Store[OptState](program, 1)
+        self.activations, self.grad_activations = Store[Activation](program, 2), Store[ActivationGrad](program, 3)
+        self.grad_weights = Store[WeightGrad](program, 4)
         # Attributes of its own for what each operation asks for: two look-ups less, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
+        self.rank = rank
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
