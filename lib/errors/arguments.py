@@ -35,8 +35,7 @@ def name_of(item: Any) -> Any:
 
 
 def written(item: object) -> str:
-    """Return a thing as a message shows it: Python refuses to write very long numbers, and nobody wants to read
-    them."""
+    """Return a thing as a message shows it: Python refuses to write very long numbers."""
     if type(item) is int and item.bit_length() > 100:
         return f"{'-' if item < 0 else ''}2**{item.bit_length() - 1} or more"
     return repr(item)
@@ -71,8 +70,7 @@ class Given:
 
 
 def described(thing: object, describe: Callable[[object], str]) -> str:
-    """Describe in few words what stands where a value belongs: a whole store would fill the screen. `describe` has
-    words for what is in a list."""
+    """Describe in few words what stands where a value belongs. `describe` has words for what is in a list."""
     if isinstance(thing, int | float) and not isinstance(thing, bool):
         return f"the number {written(thing)}"
     if isinstance(thing, tuple | list):

@@ -26,8 +26,7 @@ def shown(key: Any) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an error says; nothing where it cannot say it, such as one about a number that is too long to
-    write."""
+    """Return what an error says; nothing where it cannot say it, such as a number that is too long to write."""
     try:
         return str.__str__(str(error))
     except Exception:  # of a class of the student's own, it may raise anything
@@ -75,8 +74,7 @@ def counted(number: int, noun: str, form: str = "") -> str:
 
 
 def runs(items: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]. A set that knows its runs is
-    asked for them."""
+    """Return numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
     if (known := getattr(items, "runs", None)) is not None:
         return [*known]
     found: list[tuple[int, int]] = []

@@ -42,8 +42,7 @@ class Signal:
 
     @property
     def subject(self) -> Any:
-        """Return what to tell of it. Nothing refers to itself, so that it goes when it is over: a run collects no
-        garbage."""
+        """Return what to tell of it. Nothing refers to itself: a run collects no garbage."""
         return self if self._made_for is None else self._made_for
 
 
@@ -77,8 +76,7 @@ class Patience:
         self._seen: int | None = None
 
     def exhausted(self, moves: int, tasks: int, turns: int = 1) -> bool:
-        """Count turns of one of so many tasks, at a time when there have been so many moves; return whether it has run
-        out."""
+        """Count turns of one of so many tasks after so many moves; return whether it has run out."""
         if moves != self.moves:
             self.moves, self._turns, self._seen = moves, 0, None
             return False

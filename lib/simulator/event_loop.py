@@ -156,8 +156,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Choose what happens before a pass of the loop: `timeout` is 0 where somebody is ready, None where nobody will
-        be."""
+        """Choose what happens before a pass. `timeout` is 0 where somebody is ready, None where nobody will be."""
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
@@ -177,7 +176,6 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return []
 
     def _next(self) -> float:
-        """Return when the next timer is due."""
         timers: Any = self
         return timers._scheduled[0].when()
 

@@ -66,8 +66,7 @@ class Receive(Signal):
 
 
 class Channel:
-    """The way from one rank to another: room for one message, and a queue of those that wait for room. Its two ends are
-    streams."""
+    """The way from one rank to another: room for one message, and a queue for room. Its two ends are streams."""
 
     __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
 

@@ -164,8 +164,7 @@ class Recorder(Program):
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> None:
-        """Write down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
-        and move the clock on."""
+        """Write down an operation on the rank's own clock, with its line and what it made, and move the clock on."""
         now, rows = self.clock, self.rows
         # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before

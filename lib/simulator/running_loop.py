@@ -109,7 +109,7 @@ class RunningLoop:
             diagnosis.on_failed(self.dist, name, error)
         self.watch()
 
-    def watch(self) -> None:
+    def watch(self, _: object = None) -> None:
         """Start ticking until a full pass of the loop has moved nobody."""
         if not self._ticking and (self.engine.waiting or self.tasks):
             import asyncio
@@ -144,19 +144,15 @@ class RunningLoop:
     # -- tasks that take turns without end -----------------------------------------------------------------------
 
     def _look_around(self) -> None:
-        """Nobody moved, but somebody may: looks for tasks that run without getting on, and wakes with those that
-        wait for something of their own."""
+        """Nobody moved, but somebody may: look for tasks that run without getting on, and wake with those that wait."""
         parked = {self.tasks.get(name) for name, _ in self.engine.waiting}
         running = [item for item in self.tasks.items() if not item[1].done() and item[1] not in parked]
         self._spinners = [item for item in running if is_ready(item[1])]
         waiters = [waiter for _, task in running if (waiter := getattr(task, "_fut_waiter", None)) is not None]
         for waiter in waiters:  # who sleeps may move when he wakes, and may take his time
-            waiter.add_done_callback(self._again)
+            waiter.add_done_callback(self.watch)
         if self._spinners and not waiters:
             self._spin()
-
-    def _again(self, _: object) -> None:
-        self.watch()
 
     def _spin(self) -> None:
         count = len(self._spinners)

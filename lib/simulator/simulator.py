@@ -202,8 +202,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
 def _attempt(
     function: Callable[[Model], Any], dist: Dist, models: Sequence[Model], drive: Callable[..., None], order: Any
 ) -> PuzzleError | None:
-    """Runs a function on all ranks of a world to their end. What a student did wrong, if anything; what made it is its
-    cause."""
+    """Runs a function on all ranks to their end. Returns what a student did wrong, if anything, with its cause."""
     failure: PuzzleError | None = None
     with Printed(sys.stdout, dist) as printed, _dropped(dist) as dropped:
         coroutines = [function(model) for model in models]

@@ -193,8 +193,7 @@ def _with_stores(program: Program, used: Uses) -> Lifetimes:
 
 
 def handed_in(event: Event) -> Sequence[int]:
-    """Return what an event hands in as its rank's result: with the new states, what the next training step begins
-    with."""
+    """Return what an event hands in: with the new states, what the next training step begins with."""
     return event.inputs if event.op in HANDS_IN else ()
 
 

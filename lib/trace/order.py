@@ -74,8 +74,7 @@ def collectives(run: Trace) -> list[Joined]:
 
 @kept
 def meetings(run: Trace) -> list[list[tuple[int, int]]]:
-    """Return the collectives that took place: for each the rank and the event of its members, in the order of the
-    group."""
+    """Return the collectives that took place: rank and event of the members, in the order of the group."""
     found: list[list[tuple[int, int]]] = []
     for _, calls in collectives(run):
         rank, number = calls[0]
@@ -100,8 +99,7 @@ def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
-    """Return what members bring to a collective (see `Collective`), in the order of the group, and the place of its
-    root."""
+    """Return what members bring to a collective, in the order of the group, and the place of its root."""
     rank, number = members[0]
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
@@ -110,8 +108,7 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """Return what each member of a collective gets for the values that they bring, in values of its own. PuzzleError
-    where they break a rule."""
+    """Return what each member gets, in values of its own. PuzzleError where they break a rule."""
     brought: list[Member] = []
     for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
@@ -221,7 +218,6 @@ class _Walk:
         self.ready.append(rank)
 
     def issue(self, rank: int, number: int, event: Event) -> None:
-        """Bring about what a call does."""
         if event.op in COLLECTIVES:
             if (known := self.known.get(id(event.group))) is None:
                 number_of = self.groups.setdefault(tuple(sorted(event.group)), len(self.groups))
@@ -267,8 +263,7 @@ class _Walk:
         return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
 
     def match(self, source: int, target: int) -> None:
-        """A message goes to its receive, if both are there. Of those that wait, the first has room: its sender may go
-        on."""
+        """A message goes to its receive, if both are there. The first that waits has room: its sender may go on."""
         sent, wanted = self.sent[source, target], self.wanted[source, target]
         if sent and wanted:
             first, second = sent.popleft(), wanted.popleft()

@@ -42,8 +42,7 @@ _Thing = tuple[int, str, int]
 
 
 class Rebuilt(NamedTuple):
-    """A run with its values and times made anew, the flaw of each value by (rank, id), and the final weights by (rank,
-    layer)."""
+    """A run made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
 
     run: Trace
     flaws: dict[tuple[int, int], Flaw]
@@ -132,7 +131,6 @@ class _Rebuild:
         )
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
-        """The first flaw among the inputs of an event."""
         return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
     def give(self, rank: int, event: Event, values: Sequence[Value], flaws: Sequence[Flaw | None]) -> None:
@@ -187,8 +185,7 @@ class _Rebuild:
             self.plan.do(rank, number, event, values)
 
     def issue(self, rank: int, number: int, event: Event) -> None:
-        """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
-        are not believed."""
+        """Says anew what a communication is about, by what it sends: times depend on that, so it is not believed."""
         if event.op == "receive" or event.op in READS:
             return
         sent = self.inputs(rank, event)

@@ -124,8 +124,7 @@ class _Timed(Program):
 
 @kept
 def plan_of(run: Trace) -> Plan:
-    """Return what the times of a run follow from, under whatever costs. Kept with it, and with its copies of other
-    times."""
+    """Return what the times of a run follow from, under whatever costs. Its copies of other times keep it too."""
     plan, values_of = Plan(run), [program.values_of for program in run.programs]
     events = plan.events
     for kind, rank, number, others in plan.order.steps:
@@ -302,8 +301,7 @@ class _Partners(NamedTuple):
 
 
 def _known(length: int, rank: int, event: Event) -> int:
-    """Return what a communication takes. TraceError where a value was never made that it sends, as in a run that
-    failed."""
+    """Return what a communication takes. TraceError where a value was never made that it sends."""
     if length < 0:
         raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
     return length

@@ -45,7 +45,9 @@ _REST = (
     r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
     r"(?:%(?P<group>[\d.]+))?(?P<later>~)?(?:/(?P<inputs>[\d,]+))?(?:>(?P<outputs>[\d,]+))?"
 )
-_ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)(?P<rest>(;[a-z]+=[\d,-]*/\d+)*)>(?P<output>\d+)", re.ASCII)
+_ELSEWHERE = re.compile(
+    r"Q(?P<kind>[0-4])(?P<fields>(?:;[\d,-]*)*)(?P<rest>(;[a-z]+=[\d,-]*/\d+)*)>(?P<output>\d+)", re.ASCII
+)
 _MOVE = re.compile(r"(?P<sign>[+-])(?P<store>[woagd])(?P<value>\d+)", re.ASCII)
 _HEAD = re.compile(r"llm-training-puzzles 1 layers=(\d{1,7}) batches=(\d{1,7}) ranks=(\d{1,7})( sandbox)?", re.ASCII)
 
@@ -200,10 +202,7 @@ class _Reader:
         match = _ELSEWHERE.fullmatch(word)
         if match is None:
             return None
-        kind, *fields = match["fields"].split(";")
-        if not kind.isdigit() or len(kind) > 1 or int(kind) >= len(KINDS):
-            return None
-        cls = list(KINDS.values())[int(kind)]
+        cls, (_, *fields) = list(KINDS.values())[int(match["kind"])], match["fields"].split(";")
         made = [
             field if name in ("batches", "shards") else _integer(field)
             for name, field in zip(cls.__match_args__, fields, strict=False)

@@ -39,8 +39,7 @@ TABLES = {"calls", "values", "sets", "unit"}
 EVENT_COLUMNS = ("calls", "layers", "batches", "places", "issued", "start", "length")
 COLUMNS = (*EVENT_COLUMNS, "inputs", "outputs", "values", "of", "before", "store", "stored")
 PADDING, DESCRIPTIONS = "padding", "layer_descriptions"
-"""What a file may have besides: how many batches after the last one are padding, and layers that are not the usual
-ones."""
+"""What a file may have besides: batches of padding, and layers that are not the usual ones."""
 FROM_ELSEWHERE = frozenset(name for name in LOCAL if OPERATIONS[name].rule is None)
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
@@ -234,7 +233,6 @@ class _Reader:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
 
     def table(self, name: str) -> Iterator[tuple[str, Any]]:
-        """The rows of a table, each with the place to be named."""
         names = self.names.get(name)
         for i, row in enumerate(self.list(name, self.top[name])):
             yield f"{name}[{i}]" if names is None else names[i], row
@@ -441,7 +439,6 @@ class _Reader:
         return _Call(op, arg, ranks, peer, blocking, inputs, outputs, members)
 
     def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterator[Event]:
-        """The events of a rank."""
         columns = [data[name] for name in EVENT_COLUMNS]
         calls, layers, batches, places, issued, _, length = cast("list[list[int]]", columns)
         start = cast("list[int | None]", data["start"])
