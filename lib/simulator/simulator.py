@@ -220,7 +220,7 @@ def _attempt(
                     coroutine.close()
         if failure is NEEDED:
             # The attempt counts for nothing, so neither does what it printed: the second one prints it again.
-            printed.forget()
+            printed.kept.clear()
             dropped.clear()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
         failure = dropped[0]
@@ -289,7 +289,7 @@ class Printed:
     def __init__(self, stream: TextIO, dist: Dist) -> None:
         self._stream = stream
         self._dist = dist
-        self._kept: list[tuple[tuple[int, int], str]] = []
+        self.kept: list[tuple[tuple[int, int], str]] = []
         self._room = MOST_KEPT
 
     def __enter__(self) -> Self:
@@ -309,7 +309,7 @@ class Printed:
         if rank is None or self._room < 0:
             self.release()
             return self._stream.write(text)
-        self._kept.append(((self._dist.models[rank].program.clock, rank), text))
+        self.kept.append(((self._dist.models[rank].program.clock, rank), text))
         self._room -= len(text)
         if self._room < 0:
             self.release()
@@ -325,16 +325,12 @@ class Printed:
 
     def release(self) -> None:
         """Show what was kept; where a rank failed, up to that moment, as its picture does."""
-        kept, self._kept = self._kept, []
+        kept, self.kept = self.kept, []
         if (until := self._dist.until) is not None:
             kept = [one for one in kept if one[0][0] <= until[0]]
         if kept:
             self._stream.write("".join([text for _, text in sorted(kept, key=itemgetter(0))]))
         self._stream.flush()
-
-    def forget(self) -> None:
-        """Drop what was kept: the run begins anew."""
-        self._kept.clear()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -9,7 +9,7 @@ take these steps.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -229,8 +229,9 @@ class _Walk:
             joined = self.joined[group, place]
             joined[rank] = number
             if len(joined) == len(event.group):
-                if self.run.error is not None and self.differ(joined.values()):
-                    return  # that is where the run failed: it never took place
+                calls = [self.events[call] for call in joined.values()] if self.run.error is not None else ()
+                if len({(call.op, call.layer, call.arg, call.group) for call in calls}) > 1:
+                    return  # that is where the run failed: they did not agree, and it never took place
                 numbers = tuple([joined[member] for member in event.group])
                 self.steps.append(("meet", group, numbers[0], numbers))
                 for member, own in zip(event.group, numbers, strict=True):
@@ -256,11 +257,6 @@ class _Walk:
             number = self.first[reader] + place
             self.steps.append(("read", reader, number, ()))
             self.finish(reader, number)
-
-    def differ(self, joined: Iterable[int]) -> bool:
-        """Tell whether those who joined did not all call the same collective."""
-        events = [self.events[number] for number in joined]
-        return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
 
     def match(self, source: int, target: int) -> None:
         """A message goes to its receive, if both are there. The first that waits has room: its sender may go on."""
