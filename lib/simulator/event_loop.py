@@ -58,14 +58,12 @@ class Stop(NamedTuple):
     error: BaseException
 
 
-class Elsewhere:
+class Elsewhere(NamedTuple):
     """A wait of a rank for something that is not ours: for a deadlock to be told, as `dist` has it."""
 
-    kind = "elsewhere"
-
-    def __init__(self, thing: str, where: Place | None) -> None:
-        self.thing = thing
-        self.where = where
+    thing: str
+    where: Place | None
+    kind: str = "elsewhere"
 
     def awaits(self, rank: int) -> list[int]:
         """Nobody knows which rank would do it."""

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the channel:
-    its place in simulated time. `length` is what it takes where it has its links for itself. Most find room at once;
-    what others wait for is `room`."""
+    """Something on its way. `over` is when its sender is through with it, `posted` when it found room: its place in
+    time. `length` is what it takes alone on its links. Most find room at once; what others wait for is `room`."""
 
     kind = "pass"
     __slots__ = ("event", "length", "load", "over", "posted", "room")

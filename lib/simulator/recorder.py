@@ -67,9 +67,8 @@ class Recorder(Program):
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and rows that are to become Events: (operation, layer, inputs, first of its outputs, how many, start,
-    length, code, instruction, arg). Its batches are those of its first output: without them a row is the same on all
-    ranks of a run like DDP."""
+    """Events, and rows that are to become Events: (operation, layer, inputs, first output, how many, start, length,
+    code, instruction, arg). Its batches are those of its first output: so all ranks of a DDP have the same rows."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:

@@ -205,9 +205,8 @@ def _has_buffer(work: Event) -> bool:
 
 
 def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_left) -> int:
-    """Return the last event of its sender at whose start a message is the sender's: the last that begins before the
-    receive is issued. That of the send itself, where the receive was there before; past the end, where nobody receives
-    it."""
+    """Return the last event of its sender that begins before a message's receive is issued: until then it is the
+    sender's. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
     events = run.programs[passage.source].events
     if passage.received is None:
         return len(events)

@@ -260,9 +260,8 @@ def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
-    """Make all values anew, and all times with the costs of the run. PuzzleError (with rank and source line) where a
-    rule is broken, TraceError where the Trace is not a program at all. A run that failed is rebuilt as far as it
-    went.
+    """Make all values anew, and all times with the costs of the run, as far as it went. PuzzleError (with rank and
+    source line) where a rule is broken, TraceError where the Trace is not a program at all.
 
     Where it is not `timed`, times stay what the run says: that is enough to judge whether it is right.
     """

@@ -64,9 +64,8 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
 
 @kept
 def alone(run: Trace) -> dict[tuple[int, int], int]:
-    """Return what each communication that took place takes where it has all links for itself, by its rank and
-    number. Empty where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is
-    so scaled."""
+    """Return what each communication that took place takes where it has all links for itself, by rank and number,
+    scaled as the run is. Empty where links are not shared, and nothing can take longer."""
     if not run.costs.shared:
         return {}
     # What never took place has no length; a wait takes what is left, and a reader times its own.
@@ -289,9 +288,8 @@ class Plan:
 
 
 class _Partners(NamedTuple):
-    """The steps of each rank by itself; of a member of a collective that takes place the number of its group, and all
-    members; the receive of each message by its send, and the other way round; and what is read by each process, in its
-    order."""
+    """The steps of each rank by itself; of a member of a collective the number of its group, and all members; the
+    receive of each message by its send, and the other way round; and what is read by each process, in its order."""
 
     own: list[list[Step]]
     meetings: dict[int, tuple[int, tuple[int, ...]]]

@@ -278,9 +278,8 @@ class Trace:
 
     @kept
     def rebuilt(self) -> Rebuilt:
-        """Return the run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or
-        TraceError where that cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is
-        kept."""
+        """Return the run worked out anew (see `lib.trace.rebuild`). PuzzleError or TraceError where that cannot be. A
+        check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
         from lib.trace.rebuild import rebuild
 
         return rebuild(self)
