@@ -51,10 +51,9 @@ class Given:
     given: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __setattr__(self, name: str, value: object) -> None:
-        given = self.given
+        made = name in self.given and hasattr(self, next(iter(self.given)))
         # `model.weights |= {...}` changes the store, and then sets it to itself.
-        itself = name in given and isinstance(value, dict) and getattr(self, name, None) is value
-        if name in given and not itself and hasattr(self, next(iter(given))):
+        if made and not (isinstance(value, dict) and getattr(self, name, None) is value):
             raise self._fixed(name, "set")
         object.__setattr__(self, name, value)
 
