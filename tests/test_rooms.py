@@ -40,7 +40,7 @@ BUDGETS = {
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_590,
     "lib/suite/submissions": 2_250,
-    "lib/trace": 3_010,
+    "lib/trace": 3_050,
     "lib/values": 4_250,
     "tests": 44_200,
 }

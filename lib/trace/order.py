@@ -9,7 +9,7 @@ take these steps.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -22,6 +22,26 @@ from lib.values.collectives import COLLECTIVES, Collective, values_in
 from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
+
+
+class Communicators:
+    """Numbers process groups. Groups of the same ranks have one number, in whatever order they name them: the same
+    links carry what they send, one collective after the other.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    def __call__(self, group: tuple[int, ...]) -> int:
+        """The number of a group."""
+        known = self._known.get(id(group))
+        if known is None:
+            number = self._numbers.setdefault(tuple(sorted(group)), len(self._numbers))
+            # The group is kept, so that no other one gets its id. Equal groups of many ranks are one object mostly, and
+            # a hash of all its ranks for each event would cost more than everything else.
+            known = self._known[id(group)] = (group, number)
+        return known[1]
 
 
 def awaited_at_once(run: Trace, program: Program, number: int) -> bool:
@@ -45,11 +65,23 @@ class Passage(NamedTuple):
 @kept
 def messages(run: Trace) -> list[Passage]:
     """Return all messages of a run, in the order of their senders' programs."""
-    events, first, *_, passed = order(run)
+    received: dict[tuple[int, int], list[int]] = defaultdict(list)
+    if not any("pass_to" in map(attrgetter("op"), program.events) for program in run.programs):
+        return []  # most runs pass none: found out without a step of ours for each event
+    for program in run.programs:
+        for number, event in enumerate(program.events):
+            if event.op == "receive" and event.peer is not None and event.start is not None:
+                received[event.peer, program.rank].append(number)
+    count: dict[tuple[int, int], int] = defaultdict(int)
     passages: list[Passage] = []
-    for (source, sent), (target, received) in sorted(passed.items()):
-        taken = None if received is None or events[received].start is None else received - first[target]
-        passages.append(Passage(source, sent - first[source], target, taken))
+    for program in run.programs:
+        for number, event in enumerate(program.events):
+            if event.op == "pass_to" and event.peer is not None:
+                # The n-th message of a pair is for its n-th receive: messages have no tags, and none overtakes another.
+                pair = program.rank, event.peer
+                taken, place = received.get(pair, ()), count[pair]
+                count[pair] = place + 1
+                passages.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
     return passages
 
 
@@ -66,15 +98,25 @@ class Joined(NamedTuple):
 @kept
 def collectives(run: Trace) -> list[Joined]:
     """Return who calls which collective with whom; those of one group in their order."""
-    _, first, *_, joined, _ = order(run)
-    every = [(group, sorted(calls.items())) for (group, _), calls in joined.items()]
-    found = [Joined(group, [(rank, number - first[rank]) for rank, number in calls]) for group, calls in every]
-    return sorted(found, key=attrgetter("calls"))
+    communicator = Communicators()
+    joined: dict[tuple[int, int], Joined] = {}
+    for program in run.programs:
+        count: dict[int, int] = defaultdict(int)
+        for number, event in enumerate(program.events):
+            if event.op in COLLECTIVES:
+                group = communicator(event.group)
+                key = group, count[group]
+                count[group] += 1
+                if key not in joined:
+                    joined[key] = Joined(group, [])
+                joined[key].calls.append((program.rank, number))
+    return list(joined.values())
 
 
 @kept
 def meetings(run: Trace) -> list[list[tuple[int, int]]]:
-    """Return the collectives that took place: rank and event of the members, in the order of the group."""
+    """Return the collectives that took place: for each the rank and the event of its members, in the order of the
+    group."""
     found: list[list[tuple[int, int]]] = []
     for _, calls in collectives(run):
         rank, number = calls[0]
@@ -99,7 +141,8 @@ def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
-    """Return what members bring to a collective, in the order of the group, and the place of its root."""
+    """Return what members bring to a collective (see `Collective`), in the order of the group, and the place of its
+    root."""
     rank, number = members[0]
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
@@ -108,7 +151,8 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """Return what each member gets, in values of its own. PuzzleError where they break a rule."""
+    """Return what each member of a collective gets for the values that they bring, in values of its own. PuzzleError
+    where they break a rule."""
     brought: list[Member] = []
     for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
@@ -139,15 +183,12 @@ Events have numbers through all programs, one rank after the other.
 
 class Order(NamedTuple):
     """All events of a run, the number of each rank's first one and how many there are in all, the steps, and who could
-    not reach the end of their programs. `joined` has who calls each collective in which event, by its group and its
-    number there, and `passed` to whom each message goes, and which event receives it, by its sender and event."""
+    not reach the end of their programs."""
 
     events: list[Event]
     first: list[int]
     steps: list[Step]
     stuck: TraceError | None
-    joined: dict[tuple[int, int], dict[int, int]]
-    passed: dict[tuple[int, int], tuple[int, int | None]]
 
 
 @kept
@@ -156,7 +197,7 @@ def order(run: Trace) -> Order:
     walk = _Walk(run)
     while walk.ready:
         walk.advance(walk.ready.popleft())
-    return Order(walk.events, walk.first, walk.steps, walk.stuck(), walk.joined, walk.passed)
+    return Order(walk.events, walk.first, walk.steps, walk.stuck())
 
 
 class _Walk:
@@ -173,14 +214,9 @@ class _Walk:
         self.complete = bytearray(len(self.events))
         # Calls are matched by count and messages by pair, so any order of ranks gives the same meetings.
         self.ready = deque(range(run.ranks))
-        # Groups of the same ranks have one number, in whatever order they name them: the same links carry what they
-        # send. And each group by its id, with what keeps that its own: equal ones are one object mostly, and a hash of
-        # all ranks for each event would cost more than everything else.
-        self.groups: dict[tuple[int, ...], int] = {}
-        self.known: dict[int, tuple[tuple[int, ...], int]] = {}
+        self.communicator = Communicators()
         self.count: dict[tuple[int, int], int] = defaultdict(int)
-        self.joined: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        self.passed: dict[tuple[int, int], tuple[int, int | None]] = {}
+        self.open: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         self.sent: dict[tuple[int, int], deque[int]] = defaultdict(deque)
         self.wanted: dict[tuple[int, int], deque[int]] = defaultdict(deque)
         self.queues: dict[int, deque[tuple[int, int]]] | None = None
@@ -218,20 +254,18 @@ class _Walk:
         self.ready.append(rank)
 
     def issue(self, rank: int, number: int, event: Event) -> None:
+        """Bring about what a call does."""
         if event.op in COLLECTIVES:
-            if (known := self.known.get(id(event.group))) is None:
-                number_of = self.groups.setdefault(tuple(sorted(event.group)), len(self.groups))
-                known = self.known[id(event.group)] = event.group, number_of
-            group = known[1]
+            group = self.communicator(event.group)
             # By count, as NCCL matches collectives: a call has no name, so members in different orders meet wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
-            joined = self.joined[group, place]
+            joined = self.open[group, place]
             joined[rank] = number
             if len(joined) == len(event.group):
-                calls = [self.events[call] for call in joined.values()] if self.run.error is not None else ()
-                if len({(call.op, call.layer, call.arg, call.group) for call in calls}) > 1:
-                    return  # that is where the run failed: they did not agree, and it never took place
+                del self.open[group, place]
+                if self.run.error is not None and self.differ(joined.values()):
+                    return  # that is where the run failed: it never took place
                 numbers = tuple([joined[member] for member in event.group])
                 self.steps.append(("meet", group, numbers[0], numbers))
                 for member, own in zip(event.group, numbers, strict=True):
@@ -240,7 +274,6 @@ class _Walk:
             self.serve(rank)
         elif event.op == "pass_to" and event.peer is not None:
             self.sent[rank, event.peer].append(number)
-            self.passed[rank, number] = event.peer, None
             self.match(rank, event.peer)
         elif event.peer is not None:
             self.wanted[event.peer, rank].append(number)
@@ -258,13 +291,18 @@ class _Walk:
             self.steps.append(("read", reader, number, ()))
             self.finish(reader, number)
 
+    def differ(self, joined: Iterable[int]) -> bool:
+        """Tell whether those who joined did not all call the same collective."""
+        events = [self.events[number] for number in joined]
+        return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
+
     def match(self, source: int, target: int) -> None:
-        """A message goes to its receive, if both are there. The first that waits has room: its sender may go on."""
+        """A message goes to its receive, if both are there. Of those that wait, the first has room: its sender may go
+        on."""
         sent, wanted = self.sent[source, target], self.wanted[source, target]
         if sent and wanted:
             first, second = sent.popleft(), wanted.popleft()
             self.steps.append(("pass", target, second, (first,)))
-            self.passed[source, first] = target, second
             self.finish(source, first)
             self.finish(target, second)
         # Its room is what the simulator's channels have: one message for each pair of ranks.
