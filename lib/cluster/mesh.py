@@ -48,10 +48,6 @@ class Mesh(Given):
         "processes": ("which devices each process owns", ANOTHER),
     }
     __slots__ = ("__dict__", "_several", "axes", "host_size", "ranks")
-    axes: Mapping[str, int]
-    ranks: tuple[int, ...]
-    host_size: int | None
-    _several: tuple[tuple[int, ...], ...] | None
 
     def __init__(
         self,
@@ -66,8 +62,9 @@ class Mesh(Given):
         host_size = host_size if isinstance(host_size, bool) else plain(host_size)
         if host_size is not None and (type(host_size) is not int or host_size < 1):
             raise ValueError(f"a host has at least one rank; got host_size={host_size!r}")
-        self._give(axes=MappingProxyType(sizes), ranks=order, host_size=host_size)
+        self.ranks, self.host_size = order, host_size
         self._several = None if processes is None else _owned(processes, len(order), host_size)
+        self.axes = MappingProxyType(sizes)
 
     def __reduce__(self) -> tuple[object, ...]:
         # A mappingproxy cannot be pickled; and made anew it is checked anew.

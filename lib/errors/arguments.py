@@ -35,8 +35,7 @@ def name_of(item: Any) -> Any:
 
 
 def written(item: object) -> str:
-    """Return a thing as a message shows it: Python refuses to write very long numbers, and nobody wants to read
-    them."""
+    """Return a thing as a message shows it: Python refuses to write very long numbers."""
     if type(item) is int and item.bit_length() > 100:
         return f"{'-' if item < 0 else ''}2**{item.bit_length() - 1} or more"
     return repr(item)
@@ -45,20 +44,16 @@ def written(item: object) -> str:
 class Given:
     """Something with names that are given with it: everybody reads them, and only its __init__ sets them.
 
-    `given` has what each of them is, and what to do instead of setting it.
+    `given` has what each of them is, and what to do instead of setting it. The first is set last: then it is made.
     """
 
     __slots__ = ()
     given: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    def _give(self, **values: object) -> None:
-        """Sets names that nobody else sets: what __init__ does."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
     def __setattr__(self, name: str, value: object) -> None:
+        made = name in self.given and hasattr(self, next(iter(self.given)))
         # `model.weights |= {...}` changes the store, and then sets it to itself.
-        if name in self.given and not (isinstance(value, dict) and getattr(self, name, None) is value):
+        if made and not (isinstance(value, dict) and getattr(self, name, None) is value):
             raise self._fixed(name, "set")
         object.__setattr__(self, name, value)
 
@@ -74,8 +69,7 @@ class Given:
 
 
 def described(thing: object, describe: Callable[[object], str]) -> str:
-    """Describe in few words what stands where a value belongs: a whole store would fill the screen. `describe` has
-    words for what is in a list."""
+    """Describe in few words what stands where a value belongs. `describe` has words for what is in a list."""
     if isinstance(thing, int | float) and not isinstance(thing, bool):
         return f"the number {written(thing)}"
     if isinstance(thing, tuple | list):

@@ -39,8 +39,7 @@ def say(text: str, *, passed: bool) -> None:
 
 
 def say_unsolved(error: NotSolved) -> None:
-    """Print that a function holds its stub still. Where that is graded it is raised, unless a cell failed of it
-    before."""
+    """Print that a function is unsolved. Where that is graded it is raised, unless a cell failed of it before."""
     if is_on() and error.puzzle not in _stubs:
         raise error
     print(error)

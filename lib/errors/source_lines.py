@@ -123,8 +123,7 @@ def resolve(code: CodeType, instruction: int) -> Place | None:
 
 
 def function_of(code: CodeType) -> "ast.FunctionDef | ast.AsyncFunctionDef | None":
-    """Return the function of this code as it was written, with the lines that Python leaves out; None where it is
-    unknown."""
+    """Return the function of this code as it was written; None where that is unknown."""
     import ast  # here and not above: only a mistake needs it
     import linecache
 
@@ -151,8 +150,7 @@ def line_calling(code: CodeType, name: str) -> Place | None:
 
 
 def innermost(error: BaseException) -> tuple[FrameType, int] | None:
-    """Return the innermost frame of a traceback that is neither the library's own nor Python's, and the instruction
-    there."""
+    """Return the innermost frame of a traceback that is the student's, and the instruction there."""
     found = None
     trace = error.__traceback__
     while trace is not None:

@@ -26,8 +26,7 @@ def shown(key: Any) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an error says; nothing where it cannot say it, such as one about a number that is too long to
-    write."""
+    """Return what an error says; nothing where it cannot say it, such as a number that is too long to write."""
     try:
         return str.__str__(str(error))
     except Exception:  # of a class of the student's own, it may raise anything
@@ -75,8 +74,7 @@ def counted(number: int, noun: str, form: str = "") -> str:
 
 
 def runs(items: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]. A set that knows its runs is
-    asked for them."""
+    """Return numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
     if (known := getattr(items, "runs", None)) is not None:
         return [*known]
     found: list[tuple[int, int]] = []
@@ -102,13 +100,12 @@ def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
 
 def ranges(items: Iterable[int]) -> str:
     """Return a set of numbers in order, with runs shortened; of very many their beginning and end: 0, 2-5."""
-    return _ranges(runs(items))
+    return _some([*run_words(runs(items))])
 
 
-def _ranges(found: Iterable[tuple[int, int]]) -> str:
-    parts = list(run_words(found))
-    if len(parts) > MOST_NUMBERS:
-        parts[MOST_NUMBERS // 2 : -1] = ["..."]
+def _some(parts: list[str], most: int = MOST_NUMBERS) -> str:
+    if len(parts) > most:
+        parts[most // 2 : -1] = ["..."]
     return ", ".join(parts)
 
 
@@ -119,21 +116,18 @@ def numbers(items: Iterable[int]) -> str:
 
 def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
     """Return a list of numbers in the order that it has, of a long one its beginning and end: [0, 2, ..., 98]."""
-    parts = [str(item) for item in items]
-    if len(parts) > most:
-        parts[most // 2 : -1] = ["..."]
-    return f"[{', '.join(parts)}]"
+    return f"[{_some([*map(str, items)], most)}]"
 
 
 def these(noun: str, items: Iterable[int]) -> str:
     """Numbered things in a sentence: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
     found = runs(items)
     count = sum(after - first for first, after in found)
-    words = f"{found[0][0]} and {found[-1][1] - 1}" if count == 2 else _ranges(found)
+    words = f"{found[0][0]} and {found[-1][1] - 1}" if count == 2 else _some([*run_words(found)])
     return f"{plural(noun, count)} {words}"
 
 
 def numbered(noun: str, items: Iterable[int]) -> str:
     """Numbered things as a label: "rank 0", "ranks 0, 1", "batches 0, 2-5"."""
     found = runs(items)
-    return f"{plural(noun, sum(after - first for first, after in found))} {_ranges(found)}"
+    return f"{plural(noun, sum(after - first for first, after in found))} {_some([*run_words(found)])}"

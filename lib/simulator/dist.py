@@ -140,13 +140,6 @@ class Dist(Given):
         "sandbox": SANDBOX,
     }
     __slots__ = ("__dict__", "__weakref__", *given)
-    ranks: int
-    mesh: Mesh | None
-    costs: Costs
-    budget: int
-    models: dict[int, Model]
-    engine: Engine
-    streams: Streams
     shape: Shape
     sandbox: bool
 
@@ -170,8 +163,10 @@ class Dist(Given):
             costs = replace(UNIT)  # what a world has is its own: changed by hand, it changes no other
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
-        engine = Engine(self._on_stuck, self._progress)
-        self._give(ranks=total, mesh=mesh, costs=costs, budget=budget, models={}, engine=engine, streams=Streams())
+        self.mesh, self.costs, self.budget = mesh, costs, budget
+        self.models: dict[int, Model] = {}
+        self.engine, self.streams = Engine(self._on_stuck, self._progress), Streams()
+        self.ranks = total
         self.failure: PuzzleError | None = None
         # Whether somebody made this world and its Models themselves, as the original's notebook does.
         self.by_hand = True
@@ -213,7 +208,8 @@ class Dist(Given):
             # Nobody else's: a student may reach them. What is no Layer is for the Shape to refuse.
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
-            self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
+            object.__setattr__(self, "shape", Shape(layers, batches, own, padding))
+            object.__setattr__(self, "sandbox", sandbox)
             # Saves a million look-ups. Costs of a student's own class may answer anything, so these are asked.
             if self.shape.usual and type(self.prices).compute is Costs.compute:
                 flat = [self.prices.compute(OPERATIONS[op], 0, 0, 1) for op in ("forward", "backward", "update")]

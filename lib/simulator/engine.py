@@ -29,7 +29,7 @@ TURNS_EACH = 1000
 class Signal:
     """Something that happens once. `subject` is what is told when it never does: itself, or what it was made for.
 
-    What waits for it is a coroutine that the engine steps, or something of others' that wants to be `signalled`.
+    What waits for it is a coroutine that the engine steps, or what others want to be called then.
     """
 
     __slots__ = ("_made_for", "fired", "value", "waiters")
@@ -42,8 +42,7 @@ class Signal:
 
     @property
     def subject(self) -> Any:
-        """Return what to tell of it. Nothing refers to itself, so that it goes when it is over: a run collects no
-        garbage."""
+        """Return what to tell of it. Nothing refers to itself: a run collects no garbage."""
         return self if self._made_for is None else self._made_for
 
 
@@ -77,8 +76,7 @@ class Patience:
         self._seen: int | None = None
 
     def exhausted(self, moves: int, tasks: int, turns: int = 1) -> bool:
-        """Count turns of one of so many tasks, at a time when there have been so many moves; return whether it has run
-        out."""
+        """Count turns of one of so many tasks after so many moves; return whether it has run out."""
         if moves != self.moves:
             self.moves, self._turns, self._seen = moves, 0, None
             return False
@@ -160,7 +158,7 @@ class Engine:
                 self._ready.extend(waiters)
             else:
                 for waiter in waiters:
-                    waiter.signalled()
+                    waiter()
             signal.waiters = []
 
     def parked(self) -> list[tuple[int, Signal]]:

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from math import isfinite, ulp
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from lib import diagnosis
@@ -51,25 +51,6 @@ _THINGS = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """A task that awaits a signal, and the event that tells when the wait is over."""
-
-    loop: OwnLoop
-    name: int
-    event: Event
-    index: int
-    future: asyncio.Future[None]
-
-    def signalled(self) -> None:
-        """The signal has fired."""
-        self.loop.due.setdefault(self.name, []).append(self)
-
-    def order(self) -> tuple[int, int]:
-        """Its place among the waiters of one coroutine: who is over first goes on first."""
-        return self.event.end or 0, self.index
-
-
 class Stop(NamedTuple):
     """Why a run ended before its end: what a rank raised, or where it is None, why nobody can move."""
 
@@ -77,14 +58,12 @@ class Stop(NamedTuple):
     error: BaseException
 
 
-class Elsewhere:
+class Elsewhere(NamedTuple):
     """A wait of a rank for something that is not ours: for a deadlock to be told, as `dist` has it."""
 
-    kind = "elsewhere"
-
-    def __init__(self, thing: str, where: Place | None) -> None:
-        self.thing = thing
-        self.where = where
+    thing: str
+    where: Place | None
+    kind: str = "elsewhere"
 
     def awaits(self, rank: int) -> list[int]:
         """Nobody knows which rank would do it."""
@@ -99,10 +78,11 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         super().__init__()
         self.models = dist.models
         self.engine = engine = dist.engine
-        # Nobody's, to watch: this loop knows when a task ends.
+        # Nobody's, to watch: this loop knows when a task ends. And those that run the function of a rank.
         self.tasks: dict[int, asyncio.Task[Any]] = {}
-        # The waits of each rank whose signal has fired.
-        self.due: dict[int, list[_Turn]] = {}
+        self.runs: dict[int, asyncio.Task[Any]] = {}
+        # The waits of each rank whose signal has fired: when it did, the order of the calls, and who goes on.
+        self.due: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self.now = 0.0
         # BaseEventLoop asks its selector before every pass: for us a hook for when nobody is ready.
         self._selector = self
@@ -126,16 +106,20 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         """
         engine = self.engine
         # Its own future for each wait: several tasks of a rank may wait for one signal, and go on one at a time.
-        turn = _Turn(self, name, event, index, self.create_future())
+        future = self.create_future()
+
+        def over() -> None:
+            self.due.setdefault(name, []).append((event.end or 0, index, future))
+
         if signal.fired:
-            turn.signalled()
+            over()
         else:
-            signal.waiters.append(turn)
+            signal.waiters.append(over)
         here = (name, signal)
         engine.waiting[here] = None
         engine.moves += 1
         try:
-            yield from turn.future
+            yield from future
         finally:
             engine.waiting.pop(here, None)
             engine.moves += 1
@@ -145,10 +129,10 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         woken = False
         # By rank, and in a rank by time; never by who was woken first, which is an accident of our own order.
         for name in sorted(self.due):
-            waiting = sorted((turn for turn in self.due[name] if not turn.future.done()), key=_Turn.order)
+            waiting = sorted((turn for turn in self.due[name] if not turn[2].done()), key=itemgetter(0, 1))
             if waiting:
                 # One for each rank: what it does next may decide what the others of that rank do.
-                waiting[0].future.set_result(None)
+                waiting[0][2].set_result(None)
                 woken = True
             self.due[name] = waiting[1:]
         self.due = {name: waiting for name, waiting in self.due.items() if waiting}
@@ -170,8 +154,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Choose what happens before a pass of the loop: `timeout` is 0 where somebody is ready, None where nobody will
-        be."""
+        """Choose what happens before a pass. `timeout` is 0 where somebody is ready, None where nobody will be."""
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
@@ -191,7 +174,6 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return []
 
     def _next(self) -> float:
-        """Return when the next timer is due."""
         timers: Any = self
         return timers._scheduled[0].when()
 
@@ -231,6 +213,11 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     def _ended(self, rank: int, task: asyncio.Task[Any]) -> None:
         mine = self.under_way[rank]
         del mine[task]
+        if task is self.runs.get(rank):
+            if task.cancelled():
+                self._stop(rank, asyncio.CancelledError("this rank was cancelled"))
+            elif (error := task.exception()) is not None and not isinstance(error, Halted):
+                self._fail(rank, error)
         # Whether somebody has asked for its error, or will, shows when the run is over.
         if not task.cancelled() and cast(Any, task)._exception is not None:
             self.failed.append((rank, task))
@@ -243,17 +230,6 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     def is_over(self) -> bool:
         """Tell whether all tasks of all ranks have ended."""
         return not self.under_way
-
-    def began(self, rank: int, task: asyncio.Task[Any]) -> None:
-        """End the run when the task that runs the function of a rank has failed."""
-
-        def ended(task: asyncio.Task[Any]) -> None:
-            if task.cancelled():
-                self._stop(rank, asyncio.CancelledError("this rank was cancelled"))
-            elif (error := task.exception()) is not None and not isinstance(error, Halted):
-                self._fail(rank, error)
-
-        task.add_done_callback(ended)
 
     def unheard(self) -> Stop | None:
         """Return the first task that failed without anybody's having awaited it."""
@@ -386,7 +362,7 @@ def run(
                 # A task copies the context that it is made in, so all tasks of a rank inherit the number.
                 token = RANK.set(rank)
                 try:
-                    loop.began(rank, loop.create_task(coroutines[rank]))
+                    loop.runs[rank] = loop.create_task(coroutines[rank])
                 finally:
                     RANK.reset(token)
             if not loop.is_over():

@@ -49,7 +49,6 @@ def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], erro
 
 
 def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleError:
-    """Return what a rank that raised tells the student."""
     if isinstance(cause, KeyboardInterrupt):
         raise diagnosis.interrupted(rank, cause) from None
     done = (event.op for model in dist.models.values() for event in model.program.events)
@@ -98,8 +97,7 @@ class Failure(NamedTuple):
 
 
 def moment_of(failed: Failed, models: Mapping[int, Any]) -> Failure:
-    """Return the failure of a rank. Members that disagree fail together, when the last of them comes, whoever that
-    is."""
+    """Return the failure of a rank. Members that disagree fail together, when the last of them comes."""
     cause = failed.__cause__
     time, rank = models[failed.name].program.clock, failed.name
     if isinstance(cause, PuzzleError) and cause.time is not None:

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the channel:
-    its place in simulated time. `length` is what it takes where it has its links for itself. Most find room at once;
-    what others wait for is `room`."""
+    """Something on its way. `over` is when its sender is through with it, `posted` when it found room: its place in
+    time. `length` is what it takes alone on its links. Most find room at once; what others wait for is `room`."""
 
     kind = "pass"
     __slots__ = ("event", "length", "load", "over", "posted", "room")
@@ -66,8 +65,7 @@ class Receive(Signal):
 
 
 class Channel:
-    """The way from one rank to another: room for one message, and a queue of those that wait for room. Its two ends are
-    streams."""
+    """The way from one rank to another: room for one message, and a queue for room. Its two ends are streams."""
 
     __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
 

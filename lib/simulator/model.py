@@ -49,6 +49,7 @@ class LogEvent:
 
 
 ANOTHER = "make another world: simulate(..., {}=...)"
+HAND_IN = "model.set_final_weight(layer, weights[layer])"
 _HELD = {
     "rank": ("which rank this is", "the Models of the other ranks are theirs: simulate runs the function once on each"),
     "RANKS": ("the number of ranks of the world", ANOTHER.format("ranks")),
@@ -59,10 +60,7 @@ _HELD = {
     "program": ("the record of what this rank did", "call operations: they are recorded"),
     "shape": ("the size of the training step", "make another world: simulate(..., layers=..., batches=...)"),
     "sandbox": SANDBOX,
-    "final_weights": (
-        "what this rank has handed in",
-        "hand in a weight: model.set_final_weight(layer, weights[layer])",
-    ),
+    "final_weights": ("what this rank has handed in", f"hand in a weight: {HAND_IN}"),
     **{
         name: (f"the store of this rank's {kind}s", f"store a value: model.{name}[layer] = ...")
         for name, kind in zip(STORES, KINDS, strict=True)
@@ -93,21 +91,6 @@ class Model(Given):
     """
 
     given = _GIVEN
-    rank: int
-    RANKS: int
-    LAYERS: int
-    BATCHES: int
-    PADDING: int
-    dist: Dist
-    program: Recorder
-    shape: rules.Shape
-    sandbox: bool
-    final_weights: dict[int, Weight]
-    weights: Store[Weight]
-    opt_states: Store[OptState]
-    activations: Store[Activation]
-    grad_activations: Store[ActivationGrad]
-    grad_weights: Store[WeightGrad]
     __slots__ = ("__dict__", "__weakref__", "_backward", "_costs", "_forward", "_update", *_HELD)
 
     def __init__(
@@ -133,22 +116,18 @@ class Model(Given):
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
         program = Recorder(rank, dist, dist.budget)
-        self._give(
-            rank=rank,
-            RANKS=dist.ranks,
-            LAYERS=layers,
-            BATCHES=batches,
-            PADDING=padding,
-            dist=dist,
-            program=program,
-            shape=dist.enter(self, rank, layers, batches, padding, sandbox=sandbox),
-            sandbox=dist.sandbox,
-            final_weights={},
-            **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
-        )
+        self.RANKS, self.LAYERS, self.BATCHES, self.PADDING = dist.ranks, layers, batches, padding
+        self.dist, self.program = dist, program
+        self.shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
+        self.sandbox = dist.sandbox
+        self.final_weights: dict[int, Weight] = {}
+        self.weights, self.opt_states = Store[Weight](program, 0), Store[OptState](program, 1)
+        self.activations, self.grad_activations = Store[Activation](program, 2), Store[ActivationGrad](program, 3)
+        self.grad_weights = Store[WeightGrad](program, 4)
         # Attributes of its own for what each operation asks for: two look-ups less, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
+        self.rank = rank
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
@@ -516,7 +495,11 @@ class Model(Given):
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
-                v = self._list(row, v, layer, members)
+                if type(v) not in (list, tuple) and isinstance(v, list | tuple):
+                    # Of a class of the student's own, which may say anything of its length.
+                    v = list(islice(cast("Iterable[Any]", v), len(members.ranks) + 1))
+                rules.bring(row, v, layer, len(members.ranks), members.position[self.rank])
+                v = list(v)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
                 # A bucket has no layer of its own: the first names it, and all are in the argument.
@@ -557,14 +540,6 @@ class Model(Given):
             return NAMES.index(root)
         tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
         raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
-
-    def _list(self, row: Collective, brought: Any, layer: Any, members: Group) -> list[Any]:
-        """The values that a rank brings to a collective of many, if it may."""
-        if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
-            # Of a class of the student's own, which may say anything of its length.
-            brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
-        rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
-        return list(brought)
 
     # -- what became of it --------------------------------------------------------------------------------------
 

@@ -67,9 +67,8 @@ class Recorder(Program):
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and rows that are to become Events: (operation, layer, inputs, first of its outputs, how many, start,
-    length, code, instruction, arg). Its batches are those of its first output: without them a row is the same on all
-    ranks of a run like DDP."""
+    """Events, and rows that are to become Events: (operation, layer, inputs, first output, how many, start, length,
+    code, instruction, arg). Its batches are those of its first output: so all ranks of a DDP have the same rows."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
@@ -105,13 +104,7 @@ class Recorder(Program):
         self._asked = len(rows)
         return rows
 
-    @events.setter
-    def events(self, events: list[Event]) -> None:
-        self.rows = events  # pyright: ignore[reportGeneralTypeIssues]
-
-    @events.deleter
-    def events(self) -> None:
-        del self.rows
+    events = events.setter(rows.__set__).deleter(rows.__delete__)  # type: ignore[attr-defined]
 
     @property
     def moves(self) -> list[Move]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -122,9 +115,7 @@ class Recorder(Program):
         self._told += len(new)
         return self._moves
 
-    @moves.setter
-    def moves(self, moves: list[Move]) -> None:
-        self._moves = moves  # pyright: ignore[reportGeneralTypeIssues]
+    moves = moves.setter(_moves.__set__)  # type: ignore[attr-defined]
 
     def id(self, value: Value, source: Source = None) -> int:
         """Return the id of a value on this rank. One that was not made here is adopted, which check will not accept."""
@@ -172,8 +163,7 @@ class Recorder(Program):
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> None:
-        """Write down an operation that runs on the rank's own clock, with its line and the numbers of what it made,
-        and move the clock on."""
+        """Write down an operation on the rank's own clock, with its line and what it made, and move the clock on."""
         now, rows = self.clock, self.rows
         # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before

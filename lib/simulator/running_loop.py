@@ -10,7 +10,6 @@ import gc
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -31,27 +30,6 @@ garbage. With Python's own 700 a large world takes twice as long."""
 _running: WeakSet[asyncio.Task[Any]] = WeakSet()
 # How often the collector looks where none runs.
 _usual: list[int] = []
-
-
-@dataclass(slots=True, eq=False)
-class _Future:
-    """A future that a signal brings to its end."""
-
-    driver: RunningLoop
-    future: asyncio.Future[None]
-
-    def signalled(self) -> None:
-        """The signal has fired."""
-        self.end(None)
-
-    def end(self, error: BaseException | None) -> None:
-        """Wakes the task that waits, with an error if there is one."""
-        if not self.future.done():
-            self.driver.waking += 1
-            if error is None:
-                self.future.set_result(None)
-            else:
-                self.future.set_exception(error)
 
 
 class RunningLoop:
@@ -76,7 +54,16 @@ class RunningLoop:
         engine = self.engine
         self.adopt_current(name)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        signal.waiters.append(_Future(self, future))
+
+        def end(error: BaseException | None = None) -> None:
+            if not future.done():
+                self.waking += 1
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+        signal.waiters.append(end)
         here = (name, signal)
         engine.waiting[here] = None
         engine.moves += 1
@@ -122,7 +109,7 @@ class RunningLoop:
             diagnosis.on_failed(self.dist, name, error)
         self.watch()
 
-    def watch(self) -> None:
+    def watch(self, _: object = None) -> None:
         """Start ticking until a full pass of the loop has moved nobody."""
         if not self._ticking and (self.engine.waiting or self.tasks):
             import asyncio
@@ -149,27 +136,23 @@ class RunningLoop:
         elif engine.waiting and (make := engine.on_stuck()) is not None:
             # Each once, in the order of the waits: several ranks wait for one collective.
             for signal in {signal: None for _, signal in engine.waiting}:
-                for waiter in signal.waiters:
-                    waiter.end(make())
+                for end in signal.waiters:
+                    end(make())
         else:
             self._look_around()
 
     # -- tasks that take turns without end -----------------------------------------------------------------------
 
     def _look_around(self) -> None:
-        """Nobody moved, but somebody may: looks for tasks that run without getting on, and wakes with those that
-        wait for something of their own."""
+        """Nobody moved, but somebody may: look for tasks that run without getting on, and wake with those that wait."""
         parked = {self.tasks.get(name) for name, _ in self.engine.waiting}
         running = [item for item in self.tasks.items() if not item[1].done() and item[1] not in parked]
         self._spinners = [item for item in running if is_ready(item[1])]
         waiters = [waiter for _, task in running if (waiter := getattr(task, "_fut_waiter", None)) is not None]
         for waiter in waiters:  # who sleeps may move when he wakes, and may take his time
-            waiter.add_done_callback(self._again)
+            waiter.add_done_callback(self.watch)
         if self._spinners and not waiters:
             self._spin()
-
-    def _again(self, _: object) -> None:
-        self.watch()
 
     def _spin(self) -> None:
         count = len(self._spinners)

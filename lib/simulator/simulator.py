@@ -202,8 +202,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
 def _attempt(
     function: Callable[[Model], Any], dist: Dist, models: Sequence[Model], drive: Callable[..., None], order: Any
 ) -> PuzzleError | None:
-    """Runs a function on all ranks of a world to their end. What a student did wrong, if anything; what made it is its
-    cause."""
+    """Runs a function on all ranks to their end. Returns what a student did wrong, if anything, with its cause."""
     failure: PuzzleError | None = None
     with Printed(sys.stdout, dist) as printed, _dropped(dist) as dropped:
         coroutines = [function(model) for model in models]
@@ -221,7 +220,7 @@ def _attempt(
                     coroutine.close()
         if failure is NEEDED:
             # The attempt counts for nothing, so neither does what it printed: the second one prints it again.
-            printed.forget()
+            printed.kept.clear()
             dropped.clear()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
         failure = dropped[0]
@@ -290,7 +289,7 @@ class Printed:
     def __init__(self, stream: TextIO, dist: Dist) -> None:
         self._stream = stream
         self._dist = dist
-        self._kept: list[tuple[tuple[int, int], str]] = []
+        self.kept: list[tuple[tuple[int, int], str]] = []
         self._room = MOST_KEPT
 
     def __enter__(self) -> Self:
@@ -310,7 +309,7 @@ class Printed:
         if rank is None or self._room < 0:
             self.release()
             return self._stream.write(text)
-        self._kept.append(((self._dist.models[rank].program.clock, rank), text))
+        self.kept.append(((self._dist.models[rank].program.clock, rank), text))
         self._room -= len(text)
         if self._room < 0:
             self.release()
@@ -326,16 +325,12 @@ class Printed:
 
     def release(self) -> None:
         """Show what was kept; where a rank failed, up to that moment, as its picture does."""
-        kept, self._kept = self._kept, []
+        kept, self.kept = self.kept, []
         if (until := self._dist.until) is not None:
             kept = [one for one in kept if one[0][0] <= until[0]]
         if kept:
             self._stream.write("".join([text for _, text in sorted(kept, key=itemgetter(0))]))
         self._stream.flush()
-
-    def forget(self) -> None:
-        """Drop what was kept: the run begins anew."""
-        self._kept.clear()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -87,8 +87,7 @@ class Program:
 
     @classmethod
     def of(cls, program: Program) -> Program:
-        """Return a copy of a program as it is now, which nobody goes on writing. One that was touched up is left for
-        its readers to refuse."""
+        """Return a copy that nobody goes on writing. One that was touched up is left for its readers to refuse."""
         try:
             return cls(program.rank, tuple(program.events), tuple(program.values), tuple(program.moves))
         except Exception:  # what stands in its place may be anything

@@ -81,8 +81,7 @@ class Numbers:
 
 
 def _row(value: Value) -> list[Any]:
-    """The kind of a value and its fields but for the layer, as a file has them. What it is cut along besides comes
-    last."""
+    """The kind of a value and its fields but for the layer; what it is cut along besides comes last."""
     made: list[Any] = [value.kind]
     for field in fields_of(value)[1:]:
         if isinstance(field, tuple):
@@ -173,7 +172,6 @@ class _Writer:
         return unit, programs
 
     def data(self) -> dict[str, Any]:
-        """All of the file."""
         run = self.run
         unit, programs = self.programs()
         data: dict[str, Any] = {
@@ -197,14 +195,12 @@ class _Writer:
 
 @without_collector()
 def encode(run: Trace, *, lines: bool = True) -> dict[str, Any]:
-    """Return the run as JSON data, with or without its lines of source. Equal runs give equal data, whatever order they
-    were stepped in."""
+    """Return the run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
     return _Writer(run, lines).data()
 
 
 def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
-    """Return the same run, whose events are at these lines of source, a list for each rank. Values and moves are
-    shared."""
+    """Return the same run with these lines of source, a list for each rank. Values and moves are shared."""
     programs = [Program(p.rank, [event.copy() for event in p.events], p.values, p.moves) for p in run.programs]
     for program, own in zip(programs, places, strict=True):
         for event, place in zip(program.events, own, strict=True):
@@ -243,8 +239,7 @@ def write(run: Trace, path: str | Path) -> None:
 
 @without_collector()
 def read(path: str | Path) -> Trace:
-    """Return the run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be
-    opened."""
+    """Return the run in a file. TraceError where it is damaged, NoTraceFile where it cannot be opened."""
     path = _path(path, "load")
     try:
         if path.exists() and not path.is_file():  # who opens a pipe may wait for ever

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from lib.errors.exceptions import PuzzleError
 from lib.record import record, replace
@@ -91,15 +91,13 @@ class Uses(Lifetimes):
     talks: list[int]
 
 
-_done: Final = attrgetter("op", "inputs", "outputs", "arg", "blocking")
-
-
 @kept
 def twins(run: Trace) -> list[int]:
     """Return for each rank the first that does the same as it does, to values of the same classes."""
     first: dict[object, int] = {}
+    done = attrgetter("op", "inputs", "outputs", "arg", "blocking")
     return [
-        first.setdefault((tuple(map(_done, p.events)), tuple(p.moves), tuple(map(type, p.values))), rank)
+        first.setdefault((tuple(map(done, p.events)), tuple(p.moves), tuple(map(type, p.values))), rank)
         for rank, p in enumerate(run.programs)
     ]
 
@@ -134,7 +132,7 @@ def own_uses(program: Program) -> Uses:
             issued = event.arg[0]
             for value in program.events[issued].outputs:
                 maker[value], born[value] = issued, index
-        # Its outputs are born at the wait, or at the call where they have a buffer: `_with_buffers` says which.
+        # Its outputs are born at the wait, or at the call where they have a buffer: `own_lifetimes` says which.
         elif op in COMMUNICATION and not event.blocking:
             talks.append(index)
         else:
@@ -150,14 +148,10 @@ def own_uses(program: Program) -> Uses:
     return Uses(program.values, born, last, maker, loaded, talks)
 
 
-def own_lifetimes(program: Program) -> Lifetimes:
-    """Return how long a rank's values live by what it does itself, communication under way included."""
-    return _with_buffers(program, own_uses(program))
-
-
-def _with_buffers(program: Program, used: Uses) -> Lifetimes:
-    """The same lives where a communication under way needs its input, and owns the memory of its output."""
-    events = program.events
+def own_lifetimes(program: Program, used: Uses | None = None) -> Lifetimes:
+    """Return how long a rank's values live by what it does itself, also where a communication under way needs its
+    input, and owns the memory of its output. `used` are the uses of its values, where they are known."""
+    used, events = used or own_uses(program), program.events
     born, last = [*used.born], [*used.last]
     under_way: set[int] = set()
     for index in used.talks:
@@ -182,7 +176,7 @@ def _with_buffers(program: Program, used: Uses) -> Lifetimes:
 
 def _with_stores(program: Program, used: Uses) -> Lifetimes:
     """The same where what is loaded was there before the step, and what is stored lives in a variable until then."""
-    lives = _with_buffers(program, used)
+    lives = own_lifetimes(program, used)
     for value in used.loaded:
         if used.last[value] >= 0:
             lives.born[value] = -1
@@ -193,8 +187,7 @@ def _with_stores(program: Program, used: Uses) -> Lifetimes:
 
 
 def handed_in(event: Event) -> Sequence[int]:
-    """Return what an event hands in as its rank's result: with the new states, what the next training step begins
-    with."""
+    """Return what an event hands in: with the new states, what the next training step begins with."""
     return event.inputs if event.op in HANDS_IN else ()
 
 
@@ -212,9 +205,8 @@ def _has_buffer(work: Event) -> bool:
 
 
 def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_left) -> int:
-    """Return the last event of its sender at whose start a message is the sender's: the last that begins before the
-    receive is issued. That of the send itself, where the receive was there before; past the end, where nobody receives
-    it."""
+    """Return the last event of its sender that begins before a message's receive is issued: until then it is the
+    sender's. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
     events = run.programs[passage.source].events
     if passage.received is None:
         return len(events)

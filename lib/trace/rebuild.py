@@ -42,8 +42,7 @@ _Thing = tuple[int, str, int]
 
 
 class Rebuilt(NamedTuple):
-    """A run with its values and times made anew, the flaw of each value by (rank, id), and the final weights by (rank,
-    layer)."""
+    """A run made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
 
     run: Trace
     flaws: dict[tuple[int, int], Flaw]
@@ -132,7 +131,6 @@ class _Rebuild:
         )
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
-        """The first flaw among the inputs of an event."""
         return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
     def give(self, rank: int, event: Event, values: Sequence[Value], flaws: Sequence[Flaw | None]) -> None:
@@ -187,8 +185,7 @@ class _Rebuild:
             self.plan.do(rank, number, event, values)
 
     def issue(self, rank: int, number: int, event: Event) -> None:
-        """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
-        are not believed."""
+        """Says anew what a communication is about, by what it sends: times depend on that, so it is not believed."""
         if event.op == "receive" or event.op in READS:
             return
         sent = self.inputs(rank, event)
@@ -263,15 +260,14 @@ def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
-    """Make all values anew, and all times with the costs of the run. PuzzleError (with rank and source line) where a
-    rule is broken, TraceError where the Trace is not a program at all. A run that failed is rebuilt as far as it
-    went.
+    """Make all values anew, and all times with the costs of the run, as far as it went. PuzzleError (with rank and
+    source line) where a rule is broken, TraceError where the Trace is not a program at all.
 
     Where it is not `timed`, times stay what the run says: that is enough to judge whether it is right.
     """
     state = _Rebuild(run, timed)
     plan = state.plan
-    events, (_, _, steps, stuck) = plan.events, plan.order
+    events, steps, stuck = plan.events, plan.order.steps, plan.order.stuck
     who, event = 0, None
     try:
         for kind, rank, number, others in steps:

@@ -18,11 +18,11 @@ from lib.cluster.reader import Readers, process_of
 from lib.errors.exceptions import TraceError
 from lib.record import record, replace
 from lib.trace.event import Event, Program
-from lib.trace.order import Step, meetings, messages, order
+from lib.trace.order import Step, order
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.operations import OPERATIONS, READS
+from lib.values.operations import COMMUNICATION, OPERATIONS, READS
 from lib.values.values import Value
 
 R = TypeVar("R", bound=Trace)
@@ -64,16 +64,14 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
 
 @kept
 def alone(run: Trace) -> dict[tuple[int, int], int]:
-    """Return what each communication that took place takes where it has all links for itself, by its rank and
-    number. Empty where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is
-    so scaled."""
+    """Return what each communication that took place takes where it has all links for itself, by rank and number,
+    scaled as the run is. Empty where links are not shared, and nothing can take longer."""
     if not run.costs.shared:
         return {}
-    first, lengths = plan_of(run).first, _lengths(run)
-    ends = [one for members in meetings(run) for one in members]
-    for source, sent, target, received in messages(run):
-        ends += [(source, sent)] if received is None else [(source, sent), (target, received)]
-    return {(rank, number): lengths[first[rank] + number] for rank, number in ends}
+    # What never took place has no length; a wait takes what is left, and a reader times its own.
+    lengths, talks = iter(_lengths(run)), COMMUNICATION - READS
+    every = [((p.rank, i), event.op, next(lengths)) for p in run.programs for i, event in enumerate(p.events)]
+    return {where: length for where, op, length in every if length >= 0 and op in talks}
 
 
 @kept
@@ -125,8 +123,7 @@ class _Timed(Program):
 
 @kept
 def plan_of(run: Trace) -> Plan:
-    """Return what the times of a run follow from, under whatever costs. Kept with it, and with its copies of other
-    times."""
+    """Return what the times of a run follow from, under whatever costs. Its copies of other times keep it too."""
     plan, values_of = Plan(run), [program.values_of for program in run.programs]
     events = plan.events
     for kind, rank, number, others in plan.order.steps:
@@ -201,8 +198,8 @@ class Plan:
             return lengths
         for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
             event = self.events[number]
-            # The others have no price: a wait takes what is left, and a reader times its own.
-            if kind not in ("do", "meet", "pass") and (kind != "issue" or event.op != "pass_to"):
+            # Each once: where it is issued, or takes place. A wait takes what is left, and a reader times its own.
+            if kind == "done" or (kind == "issue" and event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
             # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
@@ -291,9 +288,8 @@ class Plan:
 
 
 class _Partners(NamedTuple):
-    """The steps of each rank by itself; of a member of a collective that takes place the number of its group, and all
-    members; the receive of each message by its send, and the other way round; and what is read by each process, in its
-    order."""
+    """The steps of each rank by itself; of a member of a collective the number of its group, and all members; the
+    receive of each message by its send, and the other way round; and what is read by each process, in its order."""
 
     own: list[list[Step]]
     meetings: dict[int, tuple[int, tuple[int, ...]]]
@@ -303,8 +299,7 @@ class _Partners(NamedTuple):
 
 
 def _known(length: int, rank: int, event: Event) -> int:
-    """Return what a communication takes. TraceError where a value was never made that it sends, as in a run that
-    failed."""
+    """Return what a communication takes. TraceError where a value was never made that it sends."""
     if length < 0:
         raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
     return length

@@ -45,7 +45,9 @@ _REST = (
     r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
     r"(?:%(?P<group>[\d.]+))?(?P<later>~)?(?:/(?P<inputs>[\d,]+))?(?:>(?P<outputs>[\d,]+))?"
 )
-_ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)(?P<rest>(;[a-z]+=[\d,-]*/\d+)*)>(?P<output>\d+)", re.ASCII)
+_ELSEWHERE = re.compile(
+    r"Q(?P<kind>[0-4])(?P<fields>(?:;[\d,-]*)*)(?P<rest>(;[a-z]+=[\d,-]*/\d+)*)>(?P<output>\d+)", re.ASCII
+)
 _MOVE = re.compile(r"(?P<sign>[+-])(?P<store>[woagd])(?P<value>\d+)", re.ASCII)
 _HEAD = re.compile(r"llm-training-puzzles 1 layers=(\d{1,7}) batches=(\d{1,7}) ranks=(\d{1,7})( sandbox)?", re.ASCII)
 
@@ -141,8 +143,9 @@ def from_text(source: str) -> Trace:
             raise TraceError(f"the line of {name} is not JSON: {error}") from None
     if len(rest) != ranks:
         raise TraceError(f"the heading promises {ranks} ranks, the text has {len(rest)} lines of them")
-    state = _Reader(data, layers, ranks)
+    state = _Reader(ranks)
     data["programs"] = [state.program(rank, line) for rank, line in enumerate(rest)]
+    data["groups"] = [*map(list, state.groups)]
     run = decode(data, whole=False)
     try:
         rebuilt = rebuild(run).run
@@ -162,11 +165,9 @@ def from_text(source: str) -> Trace:
 class _Reader:
     """Turns words into the JSON form of events. Errors show the line up to the word, as `<-- here`."""
 
-    def __init__(self, data: dict[str, Any], layers: int, ranks: int) -> None:
-        self.layers = layers
+    def __init__(self, ranks: int) -> None:
         self.everybody = list(range(min(ranks, 10**6)))
-        self.groups: list[list[int]] = data["groups"]
-        self.known: dict[tuple[int, ...], int] = {}
+        self.groups: dict[tuple[int, ...], int] = {}
         # What is stated with all its fields has a form of its own, and no word here.
         stated = [row for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"]
         self.operations = {row.word: row.name for row in (*stated, *COLLECTIVES.values())}
@@ -201,10 +202,7 @@ class _Reader:
         match = _ELSEWHERE.fullmatch(word)
         if match is None:
             return None
-        kind, *fields = match["fields"].split(";")
-        if not kind.isdigit() or len(kind) > 1 or int(kind) >= len(KINDS):
-            return None
-        cls = list(KINDS.values())[int(kind)]
+        cls, (_, *fields) = list(KINDS.values())[int(match["kind"])], match["fields"].split(";")
         made = [
             field if name in ("batches", "shards") else _integer(field)
             for name, field in zip(cls.__match_args__, fields, strict=False)
@@ -232,18 +230,13 @@ class _Reader:
         elif op == "wait":
             arg, layer = ([] if layer is None else [layer]), None
         if op in COLLECTIVES:
-            group = self.group(members or self.everybody)
+            group = self.groups.setdefault(tuple(members or self.everybody), len(self.groups))
         elif match["group"] or (match["later"] and not talks):
             return None
         blocking = talks and match["later"] is None
         # Whatever has a time of its own gets one from the costs; a start that is stated would only be in the way.
         start = None if talks else 0
         return [op, layer, match["batches"] or "", inputs, outputs, 0, start, 0, -1, arg, group, peer, blocking]
-
-    def group(self, ranks: list[int]) -> int:
-        number = self.known.setdefault(tuple(ranks), len(self.groups))
-        self.groups += [ranks] if number == len(self.groups) else []
-        return number
 
 
 def _integer(text: str) -> int:

@@ -87,8 +87,7 @@ def look_for_garbage() -> None:
 
 
 def absent(models: object) -> str | None:
-    """Say why there is no run in what simulate was to return: it is not solved, or it failed. None where there is
-    one."""
+    """Say why there is no run in what simulate returned: not solved, or failed. None where there is one."""
     if not isinstance(models, list | tuple) or models:
         return None
     puzzle = getattr(cast("object", models), "puzzle", None)  # a list without Models knows which one is not solved
@@ -110,8 +109,7 @@ def made_by_hand(run: object) -> bool:
 
 
 def trace_of(run: object, who: str) -> Trace:
-    """Return the Trace of a Trace, a Model, or the Models of a run. TypeError says what else it is, for `who` was given
-    it."""
+    """Return the Trace of a Trace, a Model, or the Models of a run. TypeError says that `who` got something else."""
     if isinstance(run, Trace):
         return run
     models = list(cast("Sequence[object]", run)) if isinstance(run, list | tuple) else [run]
@@ -280,9 +278,8 @@ class Trace:
 
     @kept
     def rebuilt(self) -> Rebuilt:
-        """Return the run worked out anew from its operations and its costs (see `lib.trace.rebuild`). PuzzleError or
-        TraceError where that cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is
-        kept."""
+        """Return the run worked out anew (see `lib.trace.rebuild`). PuzzleError or TraceError where that cannot be. A
+        check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
         from lib.trace.rebuild import rebuild
 
         return rebuild(self)
@@ -324,8 +321,7 @@ class Trace:
 
     @classmethod
     def parse(cls, source: str) -> Trace:
-        """Return the Trace that `text` printed, with the times that its costs give. TraceError says where it is
-        wrong."""
+        """Return the Trace that `text` printed, with the times that its costs give. TraceError says what is wrong."""
         from lib.trace.text_format import from_text
 
         if not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -39,8 +39,7 @@ TABLES = {"calls", "values", "sets", "unit"}
 EVENT_COLUMNS = ("calls", "layers", "batches", "places", "issued", "start", "length")
 COLUMNS = (*EVENT_COLUMNS, "inputs", "outputs", "values", "of", "before", "store", "stored")
 PADDING, DESCRIPTIONS = "padding", "layer_descriptions"
-"""What a file may have besides: how many batches after the last one are padding, and layers that are not the usual
-ones."""
+"""What a file may have besides: batches of padding, and layers that are not the usual ones."""
 FROM_ELSEWHERE = frozenset(name for name in LOCAL if OPERATIONS[name].rule is None)
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
@@ -111,8 +110,7 @@ def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None 
     version = top.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:
         raise TraceError(f"this Trace has version {version!r}, and this library reads versions 1 and {VERSION}")
-    fields = FIELDS | CONTENTS
-    fields |= TABLES if version > 1 else set[str]()
+    fields = FIELDS | CONTENTS | (TABLES if version > 1 else set[str]())
     if set(top) - {DESCRIPTIONS, PADDING} != fields:
         raise TraceError(f"a Trace has exactly the fields {sorted(fields)}; got {sorted(map(str, top))}")
     if version > 1:
@@ -218,10 +216,8 @@ class _Reader:
         return item
 
     def place(self, where: str, item: Any) -> Line:
-        file, line, function, text = self.list(where, item, 4)
-        return Line(
-            self.text(where, file), self.number(where, line), self.text(where, function), self.text(where, text)
-        )
+        file, line, *rest = self.list(where, item, 4)
+        return Line(self.text(where, file), self.number(where, line), *[self.text(where, one) for one in rest])
 
     def group(self, where: str, item: Any) -> tuple[tuple[int, ...], frozenset[int]]:
         ranks = self.numbers(where, item, 0, self.ranks - 1)
@@ -237,7 +233,6 @@ class _Reader:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
 
     def table(self, name: str) -> Iterator[tuple[str, Any]]:
-        """The rows of a table, each with the place to be named."""
         names = self.names.get(name)
         for i, row in enumerate(self.list(name, self.top[name])):
             yield f"{name}[{i}]" if names is None else names[i], row
@@ -328,9 +323,7 @@ class _Reader:
         # Each different one once, in the order of the file: an error names the first that is wrong.
         for pair in dict.fromkeys(every):
             if pair not in self.known:
-                self.known[pair] = (
-                    None if pair[0] < 0 else self.value(lambda p=pair: f"{where}[{every.index(p)}]", *pair)
-                )
+                self.known[pair] = None if pair[0] < 0 else self.value(f"{where}[{every.index(pair)}]", *pair)
         return [*map(self.known.__getitem__, every)]
 
     def moves(self, where: str, columns: tuple[list[Any], ...], events: int, last: int) -> list[Move]:
@@ -357,17 +350,17 @@ class _Reader:
                 self.number(f"{where}[{columns[at].index(number)}]", number, 0, most)
         return found
 
-    def value(self, where: Callable[[], str], row: int, layer: int) -> Value:
+    def value(self, where: str, row: int, layer: int) -> Value:
         """The value of a row and a layer. Its place is worked out once for all layers of one kind."""
         if row not in self.stated:
-            self.stated[row] = self.fields(where(), self.rows[row][1], layer)
+            self.stated[row] = self.fields(where, self.rows[row][1], layer)
         cls, home, fields, more = self.stated[row]
         schema = home.schema_of(cls.tensor, layer)
         if schema is None:
-            raise TraceError(f"{where()}: layer {layer} has no weight")
+            raise TraceError(f"{where}: layer {layer} has no weight")
         place = self.made.get((row, id(schema)))
         if place is None:
-            rest = self.rest(where(), schema, more) if more else []
+            rest = self.rest(where, schema, more) if more else []
             place = self.made[row, id(schema)] = value_of(cls, home, layer, *fields.values(), rest).place
         return made(cls, layer, fields["layers"], place, fields.get("step", 0))
 
@@ -446,7 +439,6 @@ class _Reader:
         return _Call(op, arg, ranks, peer, blocking, inputs, outputs, members)
 
     def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterator[Event]:
-        """The events of a rank."""
         columns = [data[name] for name in EVENT_COLUMNS]
         calls, layers, batches, places, issued, _, length = cast("list[list[int]]", columns)
         start = cast("list[int | None]", data["start"])
