@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_630,
     "lib/checker": 2_190,
     "lib/cluster": 1_490,
-    "lib/diagnosis": 3_660,
+    "lib/diagnosis": 3_670,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,

@@ -210,8 +210,8 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     yield shared_key(program, store, key, number)
     first, passes = min(layers_of(program), default=None), here is not None and "pass_to(" in here.text
     if passes and isinstance(value, ActivationGrad) and first is not None and value.layer + 1 > first:
-        used = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {_back(program)}"
-        why = f"{used}({value.layer}, ...):\nwhat the stage before waits for is"
+        used = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {_back(program)} of layer"
+        why = f"{used} {value.layer}:\nwhat the stage before waits for is"
         yield f"{why} the gradient of this stage's input, activation {first}"
     yield from _without_a_part(STORES[store], key, there, value)
     if isinstance(value, WeightGrad):
