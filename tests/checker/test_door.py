@@ -61,7 +61,7 @@ def moves_from_nowhere(models: list[Model]) -> None:
 
 
 def no_events(models: list[Model]) -> None:
-    del models[0].program.events
+    del models[0].program.events  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def moves_of_what_is_not_there(models: list[Model]) -> None:

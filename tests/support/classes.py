@@ -14,7 +14,7 @@ from typing import Any
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, simulate
 from lib.puzzles.goals import Hidden, Size
 from lib.suite.course.solutions import files_of
-from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student, schedule_of
+from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student, Traces, schedule_of
 from lib.suite.submissions.load import load_function
 from lib.trace.validation import decode
 from tests.diagnosis import corpus
@@ -26,7 +26,7 @@ MISTAKES = 6
 
 
 @dataclass(frozen=True)
-class InMemory:
+class InMemory(Traces):
     """Schedules by their digests, as `lib.suite.grade.gradebook` keeps them in a folder."""
 
     packed: Mapping[str, bytes]
