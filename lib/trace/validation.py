@@ -321,9 +321,9 @@ class _Reader:
         self.within(lambda i: f"{where}[{i}] layer", layers, -1, MAX_COUNT)
         every = [*zip(rows, layers, strict=True)]
         # Each different one once, in the order of the file: an error names the first that is wrong.
-        for pair in dict.fromkeys(every):
+        for number, pair in enumerate(every):  # not every.index(pair): a rank may have as many values as events
             if pair not in self.known:
-                self.known[pair] = None if pair[0] < 0 else self.value(f"{where}[{every.index(pair)}]", *pair)
+                self.known[pair] = None if pair[0] < 0 else self.value(f"{where}[{number}]", *pair)
         return [*map(self.known.__getitem__, every)]
 
     def moves(self, where: str, columns: tuple[list[Any], ...], events: int, last: int) -> list[Move]:
