@@ -1,12 +1,13 @@
 """What the check says of a Trace, bare and against a made-up puzzle of its size; and whether the oracle agrees."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
+from lib.puzzles import records
 from lib.puzzles.goals import Goal, Size
 from lib.puzzles.puzzle import Puzzle
 from lib.trace.json_format import decode
@@ -38,13 +39,8 @@ def puzzle_of(trace: Trace) -> Iterator[str]:
         mesh=trace.mesh,
         costs=trace.costs,
     )
-    module: Any = sys.modules["lib.puzzles.records"]
-    before = module.PUZZLES
-    module.PUZZLES = {PUZZLE: record}
-    try:
+    with patch.object(records, "PUZZLES", {PUZZLE: record}):
         yield PUZZLE
-    finally:
-        module.PUZZLES = before
 
 
 def judged(trace: Trace, puzzle: Trace | None = None) -> Verdict:
