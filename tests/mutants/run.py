@@ -15,13 +15,21 @@ ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
 TESTS = {
     "checker.checker": ("checker/checker", "checker/door", "errors/misuse"),
-    "checker.faults": ("checker/final_weights", "checker/readiness", "checker/checker", "checker/cheats"),
-    "checker.judging": ("checker/checker", "checker/door", "checker/cheats", "checker/readiness"),
+    "checker.faults": (
+        *("checker/final_weights", "checker/readiness", "checker/checker", "checker/cheats", "diagnosis/mistakes"),
+    ),
+    "checker.judging": (
+        *("checker/checker", "checker/door", "checker/cheats", "checker/readiness", "checker/graded"),
+        "diagnosis/mistakes",
+    ),
     "cluster.costs": ("cluster/costs", "trace/retiming", "simulator/overlap", "errors/misuse"),
     "errors.wording": ("errors/wording", "errors/errors", "values/values"),
-    "schedules.pipelines.action": ("schedules/orders",),
-    "schedules.pipelines.legality": ("schedules/legality", "schedules/said"),
-    "schedules.pipelines.program": ("schedules/orders", "checker/published_figures", "analysis/bounds/optima"),
+    "schedules.pipelines.action": ("schedules/orders", "schedules/order_files"),
+    "schedules.pipelines.legality": ("schedules/legality", "schedules/said", "diagnosis/mistakes"),
+    "schedules.pipelines.program": (
+        *("schedules/orders", "schedules/said", "checker/published_figures", "analysis/bounds/optima"),
+        "diagnosis/mistakes",
+    ),
     "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "adversary/honest"),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),
     "trace.rebuild": ("trace/rebuild", "checker/cheats", "checker/checker", "adversary/forgeries"),
