@@ -168,7 +168,9 @@ def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> st
     if op not in BY_INPUT | BY_WEIGHT:
         return f"{op}({layer}, ...) takes {definite(subject(value.kind, layer))}"
     if isinstance(value, Activation):
-        return f"use activation {layer}, the one that went into forward({taker}, ...)"
+        into = f"activation {layer}, the one that went into forward({taker}, ...)"
+        two = f"{op}({taker}, input, gradient, other) takes two activations: other is {into}"
+        return two if role.startswith("activation") else f"use {into}"
     if op != "backward" and value.layer == layer - 1:
         return f"both halves take the gradient of activation {layer + 1}: keep it until the weight half is done, too"
     if layer == value.layers - 1:
