@@ -248,12 +248,12 @@ def NotBatches(batches: object) -> Words:
 @fact
 def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Told:
     """Some of the batches that are named are not there, nor among the `padding` after them."""
-    expected = f"batches from 0 to {batches - 1}"
-    fix = "batches are counted from 0; the last one is model.BATCHES - 1"
+    expected, fix = f"batches from 0 to {batches - 1}", "batches are counted from 0; the last one is model.BATCHES - 1"
     if padding:
         expected += f", and {batches} to {batches + padding - 1} for padding"
         fix += ", and model.PADDING more are padding"
-    yield Words(f"there is no batch {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
+    there = "is no batch" if len(wrong) == 1 else "are no batches"
+    yield Words(f"there {there} {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
     mesh, ranks = program.world.mesh, program.world.ranks
     taken = [event.batches for event in program.events if event.op in {"get_activation", "read"}]
     if mesh is not None and 1 < (rows := mesh.axes.get("data", 1)) < ranks:
