@@ -181,7 +181,8 @@ def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
 
     def calls(program: Program) -> list[Event]:
-        return [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
+        bare = (event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length)
+        return [event for event in bare if not _lent(event)]
 
     def spent(program: Program) -> int:
         return sum(event.length for event in calls(program))
@@ -260,6 +261,28 @@ def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
     why = f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: "
     why += "make several buckets,\nstart the sum of each once it is full"
     yield f"{why}, and await it after the backwards that are left"
+
+
+def _lent(event: Event) -> bool:
+    """Tell whether a given helper awaits this halo exchange, so that no student can hide it."""
+    place = place_of(event) if event.op == "halo" and event.blocking and event.length else None
+    return place is not None and "exchange" not in place.text and "halo" not in place.text
+
+
+def _borrowed(run: Late) -> Iterator[str]:
+    """Halo exchanges of helpers that nothing needs, or whose rows a rank could read."""
+    for program in run.trace.programs:
+        lent, needed = [event for event in program.events if _lent(event)], set[int]()
+        for event in reversed(program.events if lent else []):
+            needed |= {*event.inputs} if event.length or needed & {*event.outputs} else set()
+        vain = [event for event in lent if needed.isdisjoint(event.outputs)]
+        rows = (program.values_of(event.inputs[:1])[0] for event in lent)
+        data = [event for event, row in zip(lent, rows, strict=True) if type(row) is Activation and not row.layer]
+        read = "the data is read, not computed: could a rank read what it borrows?"
+        for found, fix in ((vain, "nothing reads what this brings: leave it out"), (data, read)):
+            if found and units(sum(event.length for event in found) + 1) >= run.over:
+                got = f"rank {program.rank} waits for {counted(len(found), 'halo exchange')} of layer {found[0].layer}"
+                yield run.told(got, places([(program.rank, event) for event in found]), fix)
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
@@ -371,7 +394,8 @@ def _one_by_one(run: Late) -> Iterator[str]:
     paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
     # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
-    enough = units(min(sum(paid), sum(gap.length for gap in waits))) >= run.over
+    saved = sum(paid) - max(paid, default=0)  # a bucket still pays once
+    enough = units(min(saved, sum(gap.length for gap in waits))) >= run.over
     if len(calls) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in calls):
         why = f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
         yield f"{why}however small it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
@@ -663,7 +687,7 @@ OF_ORDERS: Fixes = (
     *(_neighbours, _round_at_once, _down_too_early, partial(_weight_half_first, several=True), _somehow),
 )
 CAUSES = (
-    *(_done_again, _states_travel, _uneven, _bare, _nobody_waits),
+    *(_done_again, _states_travel, _uneven, _bare, _borrowed, _nobody_waits),
     *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path),
     partial(_long_wait, of_code=IN_GENERAL, of_order=()),
 )

@@ -206,8 +206,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     # Python 3.14 writes 'WeightGrad' object; before that it was object WeightGrad.
     if bare is not None and re.search(rf"object ({kinds}) |'({kinds})' object ", text):
         handed_in = frame and bare[1] in frame.f_code.co_varnames[: frame.f_code.co_argcount]
-        which = "before it was handed in: leave out that `await`" if handed_in else "before: leave out one `await`"
-        return f"{bare[1]} is a result already, so it was awaited {which}"
+        before = "what hands it in has awaited it. Leave out the" if handed_in else "leave out one"
+        return f"{bare[1]} is a result already: {before} `await`{' there' if handed_in else ''}"
     op = None if place is None else re.search(r"\bawait \w+\.(\w+)\(", place.text)
     why = f"{op[1]} computes, and its result is there at once" if op is not None and op[1] in calls() else "it is there"
     fix = f"leave out this `await`: {why}.\n"

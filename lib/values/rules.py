@@ -136,7 +136,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
     if type(other) is not OPERANDS[kind.takes]:
-        _need_other("forward", shape, layer, other)
+        _need_other("forward", shape, layer, inp, other)
     first, second = shape.operands[layer]
     if inp.layer != first or other is None or other.layer != second:
         _on_its_layers("forward", shape, layer, inp, other)
@@ -148,9 +148,11 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     return made(Activation, layer + 1, shape.layers, place, 0, home)
 
 
-def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
+def _need_other(op: str, shape: Shape, layer: int, inp: Value, other: Any) -> None:
     """Check that what is given beside the input is what the kind of this layer takes."""
     kind = _with_weight(shape, layer, op) if op == "backward_input" else shape.kinds[layer]
+    if kind.takes == "activation" and other is None:
+        _on_its_layers(op, shape, layer, inp)
     if kind.takes and (other is None or (kind.takes == "activation" and type(other) in (Weight, ActivationGrad))):
         raise RuleError(facts.Besides(op, layer, kind.name, kind.takes, shape.of(layer), other))
     if kind.takes:
@@ -187,7 +189,7 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
     need(ActivationGrad, grad, f"gradient given to {op}", op)
     for other in others:
         if type(other) is not takes:
-            _need_other(op, shape, layer, other)
+            _need_other(op, shape, layer, inp, other)
     _on_its_layers(op, shape, layer, inp, *others)
     _on_layer(op, f"gradient given to {op}", grad, layer)
     return layer

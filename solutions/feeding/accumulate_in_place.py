@@ -99,7 +99,7 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 #
 # - Values live in the stores, and everything alive counts, including examples that wait for their turn. Park a value in
 #   a variable while something else runs, and only the first goal counts.
-# - An example is read once, and here that is done already.
+# - The examples are on the device already. Read one again, and it is copied again.
 # - Other sizes are tried as well, in which a device has another even number of examples.
 
 # %% [markdown]

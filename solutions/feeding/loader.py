@@ -118,7 +118,8 @@ draw_curves(
 #
 # - Values live in the stores, and everything alive counts; data in flight to a device counts from the call on. Park a
 #   value in a variable while something else runs, and only the first goal counts.
-# - A device asks for an example once. Data comes from `read`: `get_activation` is not allowed where reading has a price.
+# - Data comes from `read`: `get_activation` is not allowed where reading has a price. Ask for each example once: a second
+#   request copies it a second time.
 # - You may keep a pending operation in a variable.
 # - Other meshes are tried as well, in which a row has another number of examples.
 

@@ -138,7 +138,7 @@ def test_a_second_await_is_known_by_the_words_of_every_python(words: str) -> Non
     with pytest.raises(RankFailed) as raised:
         simulate(again)
     loop.close()
-    assert str(raised.value.fix).startswith("coming is a result already, so it was awaited before")
+    assert str(raised.value.fix).startswith("coming is a result already: leave out one `await`")
 
 
 class Mute:

@@ -13,7 +13,7 @@ from lib.diagnosis.provenance import home, is_held, line_of, made_by, maker, nam
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
-from lib.errors.wording import plural, shown, these, with_article
+from lib.errors.wording import plural, ranges, shown, these, with_article
 from lib.trace.event import STORE, STORES
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, signatures
@@ -33,10 +33,9 @@ def _order(op: str) -> str:
 
 
 def _some(items: Iterable[Any]) -> str:
-    """The first of some things, in order."""
-    numbers_first = sorted(items, key=lambda item: (not isinstance(item, int), item if isinstance(item, int) else 0))
-    named = [written(item) for item in numbers_first]
-    return ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
+    """Some things in order: numbers as runs, and after them what is none."""
+    others = sorted(written(item) for item in items if not isinstance(item, int))
+    return ", ".join([*filter(None, [ranges(item for item in items if isinstance(item, int))]), *others[:SHOWN]])
 
 
 @fact
@@ -169,7 +168,9 @@ def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> st
     if op not in BY_INPUT | BY_WEIGHT:
         return f"{op}({layer}, ...) takes {definite(subject(value.kind, layer))}"
     if isinstance(value, Activation):
-        return f"use activation {layer}, the one that went into forward({taker}, ...)"
+        into = f"activation {layer}, the one that went into forward({taker}, ...)"
+        two = f"{op}({taker}, input, gradient, other) takes two activations: other is {into}"
+        return two if role.startswith("activation") else f"use {into}"
     if op != "backward" and value.layer == layer - 1:
         return f"both halves take the gradient of activation {layer + 1}: keep it until the weight half is done, too"
     if layer == value.layers - 1:
@@ -247,24 +248,28 @@ def NotBatches(batches: object) -> Words:
 @fact
 def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Told:
     """Some of the batches that are named are not there, nor among the `padding` after them."""
-    expected = f"batches from 0 to {batches - 1}"
-    fix = "batches are counted from 0; the last one is model.BATCHES - 1"
+    expected, fix = f"batches from 0 to {batches - 1}", "batches are counted from 0; the last one is model.BATCHES - 1"
     if padding:
         expected += f", and {batches} to {batches + padding - 1} for padding"
         fix += ", and model.PADDING more are padding"
-    yield Words(f"there is no batch {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
+    there = "is no batch" if len(wrong) == 1 else "are no batches"
+    yield Words(f"there {there} {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
     mesh, ranks = program.world.mesh, program.world.ranks
-    if mesh is not None and 1 < mesh.axes.get("data", 1) < ranks:
-        rows = mesh.axes["data"]
+    taken = [event.batches for event in program.events if event.op in {"get_activation", "read"}]
+    if mesh is not None and 1 < (rows := mesh.axes.get("data", 1)) < ranks:
+        share = max(1, batches // rows)
+        if len(taken) == share and batches == min(wrong):
+            yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
         yield (
-            f"the {rows} rows along data share {batches} batches, {max(1, batches // rows)} for each: which, "
+            f"the {rows} rows along data share {batches} batches, {share} for each: which, "
             'follows from model.coord["data"],\n'
             f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
         )
-    taken = [event.batches for event in program.events if event.op == "get_activation"]
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"
+    if len(named) > batches:
+        yield f"the number of batches is model.BATCHES, and here {batches}: all of them are range(model.BATCHES)"
     if ranks > batches:
         yield "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 
@@ -280,7 +285,8 @@ def EndlessBatches(batches: int, most: int) -> Words:
 @fact
 def NothingToGet() -> Words:
     """The input data of no batch at all is asked for."""
-    return Words("there are no batches to get", "at least one batch", "none", "name a batch")
+    fix = "name a batch. Where a part of the batches may be empty, as with fewer batches than parts, skip that part"
+    return Words("there are no batches to get", "at least one batch", "none", fix)
 
 
 @fact
