@@ -8,8 +8,8 @@ from functools import partial
 from itertools import product
 from typing import Any, Final
 
-from lib.plan.memory import memory_of
 from lib.plan.records import Cluster, Plan, Transformer
+from lib.plan.resources import memory_of
 from lib.plan.timing import step
 from lib.processes import shared_out
 

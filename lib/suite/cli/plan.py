@@ -15,11 +15,10 @@ from rich.table import Column, Table
 from lib.files import ready, write_whole
 from lib.plan.candidates import ALIKE, ROOM, Candidate, Found, one_step_away, search
 from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
-from lib.plan.memory import memory_of
-from lib.plan.pipeline import step_in_order
-from lib.plan.published import METRICS, error, mean_error, published, sets
+from lib.plan.judge import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
-from lib.plan.timing import Step, step
+from lib.plan.resources import memory_of
+from lib.plan.timing import Step, step, step_in_order
 from lib.suite.cli import console as options
 from lib.suite.cli.console import draw_thing, fail, numbers, one_of, option, output, progress, say, show_table
 
