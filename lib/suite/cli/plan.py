@@ -166,8 +166,7 @@ def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) 
 
 
 def predictions(
-    each: Annotated[bool, option("Also print each run.", "--each")] = False,
-    out: options.Output = None,
+    each: Annotated[bool, option("Also print each run.", "--each")] = False, out: options.Output = None
 ) -> None:
     """Print predicted beside published: how far the closed forms are from runs that others measured, by set.
 
