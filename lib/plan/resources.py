@@ -48,19 +48,13 @@ def layer_activations(model: Transformer, plan: Plan) -> tuple[float, float, flo
         heads = model.q_lora + model.kv_lora + model.heads * (4 * model.d + 2 * model.rope_dim) / t
     sorted_copies = model.sparse * 2 * model.experts_per_token * h
     mlp = 2 * model.width * (3 if model.gated else 2) + sorted_copies
-    inside = tokens * (2 * heads + mlp / t) - _cheap(model, plan)
+    inside = tokens * (2 * heads + mlp / t)
+    if plan.stack.flash and plan.recompute == "selective":  # there is no square to save: norms and products go
+        norms = 4 * h / (t if plan.sp else 1)
+        latent = 2 * model.heads * (3 * model.d + 2 * model.rope_dim) / t if model.kv_lora else 0
+        inside -= tokens * (norms + 2 * model.width * model.gated / t + latent)
     square = 0 if plan.stack.flash else 5 * model.heads * plan.sequence * tokens / t
     return tokens * rows / (t if plan.sp else 1), inside, square
-
-
-def _cheap(model: Transformer, plan: Plan) -> float:
-    """Bytes of a layer that selective recomputation does not keep, where flash attention has no square to save."""
-    if not (plan.stack.flash and plan.recompute == "selective"):
-        return 0.0
-    tokens, t = plan.tokens, plan.tp
-    norms = 4 * model.hidden / (t if plan.sp else 1)
-    latent = 2 * model.heads * (3 * model.d + 2 * model.rope_dim) / t if model.kv_lora else 0
-    return tokens * (norms + 2 * model.width * model.gated / t + latent)
 
 
 def state_bytes(weights: float, shard: int, zero: int, gradient: int = 4) -> tuple[float, float, float]:

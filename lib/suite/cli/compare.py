@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, Final
@@ -113,17 +114,13 @@ def _compared(entries: Sequence[Entry], says: bool) -> tuple[list[Any], str]:
 
 
 def _draw_comparison(entries: Sequence[Entry], fold: bool, frame: bool, aspect: float | None, path: Path) -> None:
-    """Draw runs below each other, on one axis, into a file."""
     from drawing.canvas.picture import on_paper
     from drawing.comparing.comparison import Comparison
     from drawing.timeline.schedule import WIDTH
 
     runs, title = _compared(entries, says=True)
-
-    def paint(width: float) -> Any:
-        return Comparison(runs, width=width, fold=fold, title=title).picture()
-
-    on_paper(paint, WIDTH, frame, aspect).save(path)
+    paint = partial(Comparison, runs, fold=fold, title=title)
+    on_paper(lambda width: paint(width=width).picture(), WIDTH, frame, aspect).save(path)
 
 
 def _write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold: bool, path: Path) -> None:
@@ -154,7 +151,6 @@ def _write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fol
 
 
 def _write(path: Path, name: str, images: str = "'none'", **what: Any) -> None:
-    """Write a page of a comparison or a gallery, with the style and the script that both share."""
     from drawing.canvas.palette import GOLD, GOOD
 
     html = page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)

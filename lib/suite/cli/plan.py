@@ -145,21 +145,15 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
 
 
 def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
-    """Return what was found for JSON: seconds, bytes, and shares of the peak."""
 
     plans: list[dict[str, Any]] = []
     for one, exact in best:
-        figures = {name: getattr(exact, name) for name in ("seconds", "mfu", "mfu_causal", "hfu")}
-        plans.append(
-            {
-                "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
-                **figures,
-                "tokens_a_second_and_gpu": exact.tokens,
-                "parts": exact.parts,
-                "memory": exact.memory._asdict() | {"total": exact.memory.total},
-                "warnings": [*one.plan.warnings(cluster)],
-            }
-        )
+        row: dict[str, Any] = {"plan": one.plan.as_answer()}
+        row["plan"] |= {"dp": one.plan.dp, "microbatches": one.plan.microbatches}
+        row |= {name: getattr(exact, name) for name in ("seconds", "mfu", "mfu_causal", "hfu")}
+        row |= {"tokens_a_second_and_gpu": exact.tokens, "parts": exact.parts}
+        row |= {"memory": exact.memory._asdict() | {"total": exact.memory.total}}
+        plans.append({**row, "warnings": [*one.plan.warnings(cluster)]})
     front = [{"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()]
     about = {"format": "llm-training-puzzles plan", "version": 1, "title": title}
     return about | {"possible": found.possible, "fit": len(found.candidates), "plans": plans, "front": front}

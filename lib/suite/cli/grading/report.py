@@ -251,7 +251,6 @@ def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[tuple[str, str]]:
 
 
 def _message_there(result: Result) -> str:
-    """The message of a result whose size stands beside it."""
     return result.message.removeprefix(f"At {result.size}: ")
 
 
