@@ -212,17 +212,13 @@ def _model(name: str) -> Transformer:
     return Transformer(layers, hidden, heads, 4 * hidden, vocab=51200, dropout=True)
 
 
-def measured(one: Step, metric: str, cluster: Cluster) -> float:
-    """Return a step by the metric of a published run."""
-    recomputed = one.hfu * cluster.flops / 1e12
-    return {"seconds": one.seconds, "tok": one.tokens, "mfu": one.mfu, "tflops_hw": recomputed}[metric]
-
-
 def error(run: Published, clusters: Mapping[str, Cluster] = CLUSTERS) -> float:
     """Return how much longer the predicted step is than the published one, as a share of that: 0.1 is too slow by a
     tenth, whatever the metric."""
     cluster = clusters[run.cluster_name]
-    ratio = measured(step(run.model, cluster, run.plan), run.metric, cluster) / run.value
+    one = step(run.model, cluster, run.plan)
+    reached = {"seconds": one.seconds, "tok": one.tokens, "mfu": one.mfu, "tflops_hw": one.hfu * cluster.flops / 1e12}
+    ratio = reached[run.metric] / run.value
     return (ratio if run.metric == "seconds" else 1 / ratio) - 1
 
 

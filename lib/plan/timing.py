@@ -272,40 +272,26 @@ def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[in
     return [each - (stage < free - last) - last * (stage == count - 1) for stage in range(count)]
 
 
-class Pass(NamedTuple):
-    """What the passes of a microbatch over a stage take, in ms: forward, and the two halves of backward, of which the
-    first gives the gradient that the stage before waits for."""
-
-    forward: float
-    input_half: float
-    weight_half: float
-
-
-def passes(model: Transformer, cluster: Cluster, plan: Plan) -> list[Pass]:
-    """Return the passes of each stage of the pipeline."""
+def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
+    """Return the order of a plan's pipeline with its times, in ms."""
     pipeline = stages(model, cluster, plan)
     layer, head, table = pipeline.layer, pipeline.head, pipeline.table
     each, weight = layer.total + pipeline.fsdp, layer.weight_half
     forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
     message = pipeline.message / plan.v / 2
-    found = [
-        Pass(count * forward + message, count * (each - forward - weight) + message, count * weight)
+    # Of each stage: forward, and the halves of backward, of which the first gives what the stage before waits for.
+    take = [
+        {"F": count * forward + message, "I": count * (each - forward - weight) + message, "W": count * weight}
         for count in layers_of_stages(model, plan, max(1, round(head / each)))
     ]
-    first, last = found[0], found[-1]  # of a matrix at an end a third is forward, and a third is its weight half
-    found[0] = Pass(first.forward + table / 3, first.input_half, first.weight_half + 2 * table / 3)
-    found[-1] = Pass(last.forward + head / 3, last.input_half + head / 3, last.weight_half + head / 3)
-    return [Pass(*(MS * time for time in stage)) for stage in found]
-
-
-def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
-    """Return the order of a plan's pipeline with its times, in ms."""
-    take = passes(model, cluster, plan)
+    take[0]["F"] += table / 3
+    take[0]["W"] += 2 * table / 3
+    for kind in take[-1]:  # of a matrix at an end a third is forward, and a third is its weight half
+        take[-1][kind] += head / 3
 
     def cost(action: Action, rank: int) -> float:
         one = take[action.stage]
-        halves = {"F": one.forward, "I": one.input_half, "W": one.weight_half}
-        return halves.get(action.kind, one.input_half + one.weight_half)
+        return MS * (one[action.kind] if action.kind in one else one["I"] + one["W"])
 
     return time_order(order_of(plan), cost=cost)
 
