@@ -26,7 +26,6 @@ from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, numbers, option, output, page, say, show_table
 from lib.suite.cli.entries import ALL, FIGURES, Entry, best, chosen, entries_of
 from lib.suite.course.solutions import OFFICIAL, without_lines
-from lib.suite.submissions.source import SourceError
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 NAME: Final = 26  # columns of a name that do not fold
@@ -70,7 +69,7 @@ def compare(
         raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
     if output_ is not None and not is_picture:
         need_extra("grade", "a page needs", "jinja2")
-    if not (subjects := _chosen(whats, puzzle)):
+    if not (subjects := chosen(whats, puzzle)):
         raise typer.BadParameter(f"there is nothing to compare in {', '.join(whats)}")
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     entries = entries_of(subjects, limit, **size)
@@ -155,17 +154,6 @@ def _write(path: Path, name: str, images: str = "'none'", **what: Any) -> None:
 
     html = page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
     write_whole(ready(path), html)
-
-
-def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Entry]:
-    """What is to run. Of what is left out it says why."""
-    try:
-        subjects, notes = chosen(whats, puzzle)
-    except (SourceError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
-    for note in notes:
-        say(note)
-    return subjects
 
 
 def _show(rows: Sequence[tuple[str, Entry]], lowest: dict[str, float], more: str = "") -> None:
@@ -259,7 +247,7 @@ def gallery(
     """
     need_extra("grade", "a page needs", "jinja2")
     path = output_ or Path(f"gallery_{puzzle}.html")
-    subjects = _chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + _chosen(whats or [], puzzle)
+    subjects = chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + chosen(whats or [], puzzle)
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
     # Without lines of code: a gallery is shown to a class, and a line is a student's own, or is the answer.

@@ -52,18 +52,9 @@ NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
-    "drawing/comparing/overview.py",
-    "lib/_notebooks/",
-    "lib/analysis/bounds/best_orders.",
-    "lib/plan/files.py",
-    "lib/schedules/formats/kineto.py",
-    "lib/suite/cli/",
-    "lib/suite/course/subject.py",
-    "lib/suite/grade/",
-    "lib/suite/isolation/",
-    "lib/suite/notebooks/",
-    "lib/replay/",
-    "lib/schedules/gallery.py",
+    *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
+    *("lib/schedules/formats/kineto.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
+    *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation", "notebooks")),
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py",)  # what is there all the same: it says that the rest is not
