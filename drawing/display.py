@@ -28,10 +28,8 @@ from lib.analysis.waiting.critical_path import Path as CriticalPath
 from lib.analysis.waiting.what_if import WhatIf
 from lib.analysis.waiting.why import Why
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.cluster.batch import PhysicalBatch
-from lib.cluster.holdings import Holdings, Neighbours
+from lib.cluster.layouts import Holdings, Neighbours, PhysicalBatch, Stages
 from lib.cluster.mesh import Mesh
-from lib.cluster.stages import Stages
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import OURS, is_students, notebook
 from lib.puzzles.puzzle import Task

@@ -17,9 +17,8 @@ from drawing.comparing.plot import LEFT, WIDTH, Frame, Labels, chart, front_line
 from drawing.timeline.paint import banded
 from lib.errors.wording import exact
 from lib.plan.candidates import Candidate
-from lib.plan.memory import Memory
 from lib.plan.records import GIB
-from lib.plan.roofline import hides_from
+from lib.plan.resources import Memory, hides_from
 from lib.plan.timing import Span
 
 
@@ -89,9 +88,9 @@ OPEN: Final = {
 
 
 def draw_plan(spans: Sequence[Span], title: str) -> Picture:
-    """Draw the passes of a step (`lib.plan.pipeline.timeline`), a line for each rank of its pipeline, as all ranks of a
+    """Draw the passes of a step (`lib.plan.timing.timeline`), a line for each rank of its pipeline, as all ranks of a
     stage are alike. ValueError for none, or for more than can be seen."""
-    said = f"draw_plan draws 1 to {MOST:,} passes, as timeline(model, cluster, plan) of lib.plan.pipeline gives them"
+    said = f"draw_plan draws 1 to {MOST:,} passes, as timeline(model, cluster, plan) of lib.plan.timing gives them"
     _require(spans, Span, said)
     if len(spans) > MOST:
         raise ValueError(f"{said}; got {len(spans):,}")
@@ -234,10 +233,10 @@ TALLEST: Final = 64.0
 
 
 def draw_roofline(curves: Mapping[str, Sequence[tuple[int, float]]], title: str) -> Picture:
-    """Draw the curves of `lib.plan.roofline.roofline`, both axes as logarithms of base 2: below the line at 1 what is
+    """Draw the curves of `lib.plan.resources.roofline`, both axes as logarithms of base 2: below the line at 1 what is
     sent takes longer than the work, and a ring marks from how many tokens on it does not. ValueError without a curve,
     or with one that has no two points."""
-    takes = "draw_roofline draws curves of two points or more, as lib.plan.roofline.roofline gives them"
+    takes = "draw_roofline draws curves of two points or more, as lib.plan.resources.roofline gives them"
     _require(curves, list, takes)
     if any(len(curve) < 2 for curve in curves.values()):
         raise ValueError(takes)

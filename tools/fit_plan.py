@@ -14,7 +14,7 @@ from math import exp, log
 from statistics import mean
 from typing import Any, Final
 
-from lib.plan.published import Published, error, published
+from lib.plan.judge import Published, error, published
 from lib.plan.records import CLUSTERS, Cluster
 
 SHARES: Final = ("gemm", "hbm_share", "link_share", "attention", "interference")

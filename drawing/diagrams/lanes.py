@@ -9,8 +9,7 @@ from drawing.canvas.layout import MARGIN, Box, Piece, arrow, card, few, hcat, he
 from drawing.canvas.palette import ALARM, ARROW, EDGE, INK, SOFT, TRACK, ink_on, layer_colour, origin_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, fitting, hatch, text_width
-from lib.cluster.batch import PhysicalBatch
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import PhysicalBatch, Stages
 from lib.errors.wording import counted
 
 WIDTH: Final = 840

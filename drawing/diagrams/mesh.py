@@ -13,7 +13,7 @@ from drawing.canvas.palette import ALARM, EDGE, MINE, PAPER, SOFT, origin_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, fitting, text_width, wrapped
 from drawing.timeline.schedule import note, trace_of
-from lib.cluster.holdings import Holdings, Neighbours
+from lib.cluster.layouts import Holdings, Neighbours
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted, listed
 from lib.trace.trace import nothing_to

@@ -184,7 +184,6 @@ class Mesh(Given):
         return self._number(self.coordinates(rank), axes)
 
     def _number(self, coordinates: Mapping[str, int], axes: Iterable[str]) -> int:
-        """The place along axes, of which the last varies fastest."""
         number = 0
         for axis in axes:
             number = number * self.axes[axis] + coordinates[axis]
@@ -201,7 +200,6 @@ class Mesh(Given):
         return tuple(map(tuple, found))
 
     def _along(self, axes: Sequence[str]) -> None:
-        """ValueError where these are not axes of the mesh, each once."""
         if any(axis not in self.axes for axis in axes):
             raise ValueError(f"the mesh has the axes {list(self.axes)}; got {list(axes)}")
         if (twice := named_twice(axes)) is not None:
@@ -293,7 +291,6 @@ def _owned(given: Any, ranks: int, host_size: int | None) -> tuple[tuple[int, ..
 
 
 def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
-    """The devices of each process from a list of them."""
     try:
         lists: list[Any] = [*islice(given, ranks + 1)]
         if any(isinstance(one, str) for one in (given, *lists)):

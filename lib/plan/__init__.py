@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lib.plan.candidates import Found, search
-    from lib.plan.memory import Memory, memory_of
     from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Stack, Transformer
+    from lib.plan.resources import Memory, memory_of
     from lib.plan.timing import Step, step
 
 __all__ = ["CLUSTERS", "GIB", "MODELS", "STACKS", "Cluster", "Found", "Memory", "Plan", "Stack", "Step", "Transformer"]
 __all__ += ["memory_of", "search", "step"]
-HOMES = {"candidates": "Found search", "memory": "Memory memory_of", "timing": "Step step"}
+HOMES = {"candidates": "Found search", "resources": "Memory memory_of", "timing": "Step step"}
 HOMES["records"] = "CLUSTERS GIB MODELS STACKS Cluster Plan Stack Transformer"
 """Each name is imported when it is first asked for: a graded answer may have all but the search."""
 HOME = {name: module for module, names in HOMES.items() for name in names.split()}

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import product
 from typing import Any, Final
 
-from lib.plan.memory import memory_of
 from lib.plan.records import Cluster, Plan, Transformer
+from lib.plan.resources import memory_of
 from lib.plan.timing import step
 from lib.processes import shared_out
 
@@ -104,7 +104,7 @@ def search(
     *,
     room: float = ROOM,
     jobs: int | None = None,
-    done: Callable[[int, int], None] | None = None,
+    done: Callable[[int, int], None] = lambda so_far, everything: None,
 ) -> Found:
     """Try all plans of a grid, in `jobs` processes (None: in this one): `axes` has the values of fields by name, for
     the others those of `grid`. `done(so_far, all)` is called now and then.
@@ -121,8 +121,7 @@ def search(
     found: list[Found] = []
     for part in shared_out(partial(_try, model, cluster, base, room), parts, jobs, "a search"):
         found.append(part)
-        if done is not None:
-            done(len(found), len(parts))
+        done(len(found), len(parts))
     candidates = [one for part in found for one in part.candidates]
     candidates.sort(key=lambda one: (one.seconds, one.memory, one.plan.mesh))  # whichever process was first
     nearest = min((part.nearest for part in found if part.nearest), key=lambda one: one.memory, default=None)

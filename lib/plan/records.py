@@ -372,7 +372,6 @@ def read_toml(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _records(kind: type[T], file: str, what: str) -> Mapping[str, T]:
-    """Return the records of a file of data by name."""
 
     @cache
     def read() -> dict[str, T]:

@@ -1,143 +1,20 @@
-"""The seconds of a training step, in closed forms: of a layer, of the stages of a pipeline, and of the whole.
+"""The seconds of a training step: of its stages in closed forms, and of its pipeline as an order of our schedules.
 
-A matrix product reaches a share of the peak that grows with its sides; other kernels move bytes of HBM; a ring moves
-(n - 1)/n of its bytes over the slowest link that it has to cross, and all cards of a host work at once. What is hidden
-behind what is the software's to say (`Stack`). What each constant is, and what it was fitted to: `Cluster`.
+The closed forms are for stages that are alike. In an order, timed by the order timer, each stage has its own layers and
+its own end; all ranks of a stage are alike, so a pipeline of a rank a stage stands for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from lib.plan.memory import Memory, memory_of
-from lib.plan.records import Cluster, Matrix, Plan, Transformer
-
-
-def product(cluster: Cluster, plan: Plan, m: float, matrix: Matrix, times: float = 1) -> float:
-    """Return the seconds of a product of m rows with a matrix (N, K): 2·m·N·K FLOP, and less of the peak where a side
-    is short."""
-    n, k = matrix
-    peak = cluster.flops * cluster.gemm * plan.stack.fp8
-    return times * 2 * m * n * k / peak * (1 + cluster.half_size * (1 / m + 1 / n + 1 / k))
-
-
-def ring(size: float, ranks: int, in_a_host: int, cluster: Cluster) -> float:
-    """Return the seconds of an all-gather or reduce-scatter of so many bytes, with so many of its ranks in each host.
-
-    An all-reduce is two of them. NCCL's rings enter and leave a host by all of its cards.
-    """
-    if ranks <= 1:
-        return 0.0
-    nvlink = cluster.nvlink * cluster.link_share
-    inside = ranks <= in_a_host
-    rate = nvlink if inside else min(cluster.nic * in_a_host, nvlink)
-    return (ranks - 1) / ranks * size / rate + cluster.collective * (0.5 if inside else 1)
-
-
-class LayerTime(NamedTuple):
-    """The seconds of a mean layer and a microbatch: forward, backward (`weight_half` is the part of it that nobody
-    waits for), what is computed `again`, and the communication of each kind that nothing hides."""
-
-    forward: float
-    backward: float
-    weight_half: float
-    again: float
-    tp: float
-    cp: float
-    ep: float
-
-    @property
-    def exposed(self) -> float:
-        """All communication that nothing hides: a third of it in forward."""
-        return self.tp + self.cp + self.ep
-
-    @property
-    def total(self) -> float:
-        """All of the layer."""
-        return self.forward + self.backward + self.again + self.exposed
-
-
-def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
-    """Return the seconds of a mean layer and a microbatch."""
-    t, stack = plan.tp, plan.stack
-    tokens = plan.tokens
-    rows = model.hidden / (t if plan.sp else 1)
-
-    # The products: attention's and the MLP's, and of experts those of all tokens that come to a rank.
-    def all_of(matrices: Iterable[Matrix], rows: float = tokens, times: float = 1) -> float:
-        return sum([product(cluster, plan, rows, matrix, times) for matrix in matrices])
-
-    attention = model.attention(t)
-    products = all_of(attention)
-    if model.sparse < 1:
-        products += (1 - model.sparse) * all_of(model.mlp(model.ffn, t))
-    if model.experts:
-        here = model.experts / plan.ep
-        routed = all_of(model.mlp(model.expert_ffn), tokens / t * model.experts_per_token / here, here)
-        shared = model.mlp(model.shared_experts * model.expert_ffn, t) if model.shared_experts else ()
-        products += model.sparse * (routed + all_of(shared))
-
-    # The square of attention: flash keeps it on the chip and skips what the mask hides; backward makes it again.
-    hbm = cluster.hbm * cluster.hbm_share
-    pairs = plan.tokens * plan.sequence * model.heads / t
-    if stack.flash:
-        square = pairs * (2 * model.d + model.rope_dim) / (cluster.flops * cluster.attention)
-    else:
-        score = [(plan.sequence, model.d)]
-        square = 2 * all_of(score, plan.sequence, plan.micro * model.heads / t / plan.cp) + 9 * pairs / hbm
-
-    # Everything else reads and writes HBM: norms, residuals, activations, and the sorting of tokens for experts.
-    sorting = model.sparse * 8 * model.experts_per_token * model.hidden
-    other = (6 if model.gated else 4) * model.width + 4 * model.hidden + sorting
-    rest = tokens * (22 * rows + other / t) / hbm
-
-    # Tensor parallel: two all-reduces forward and two backward, of which the products of weights hide one.
-    all_reduce = (1 - stack.tp_hidden) * 2 * _half_all_reduce(model, cluster, plan)
-    tp, again = 3 * all_reduce, 0.0
-    if plan.recompute == "full":
-        again = products + square + rest
-        tp += 2 * all_reduce
-    elif plan.recompute == "half":
-        again = products / 2 + rest
-    elif plan.recompute == "selective" and not stack.flash:
-        again = square
-        tp += 0.5 * all_reduce * plan.sp  # rows are gathered once more
-    elif plan.recompute == "selective":
-        again = rest / 2 + all_of(attention[1:4:2] if model.kv_lora else ())
-
-    # Context parallel gathers keys and values: forward, again in backward, and sums their gradients.
-    keys = model.kv_lora + model.rope_dim if model.kv_lora else 2 * model.groups * model.d / t
-    in_a_host = max(1, min(plan.cp, cluster.host_size // t))
-    gather = ring(2 * keys * plan.micro * plan.sequence, plan.cp, in_a_host, cluster)
-    cp = (1 - stack.cp_hidden) * 3 * gather
-    forward, backward = products + square + rest, 2 * products + (2.5 if stack.flash else 2) * square + 2 * rest
-    ep = _exchange_with_experts(model, cluster, plan, forward + backward + again)
-    return LayerTime(forward, backward, products, again, tp, cp, ep)
-
-
-def _half_all_reduce(model: Transformer, cluster: Cluster, plan: Plan) -> float:
-    """Return the seconds of a reduce-scatter or an all-gather of a microbatch's rows over tensor-parallel ranks."""
-    return ring(2 * plan.tokens * model.hidden, plan.tp, min(plan.tp, cluster.host_size), cluster)
-
-
-def _exchange_with_experts(model: Transformer, cluster: Cluster, plan: Plan, work: float) -> float:
-    """Return the seconds of the all-to-alls of a layer that its work does not hide: tokens out and home, forward and
-    backward. A token crosses the network once to each host, at most `hosts_per_token`, and NVLink to each expert."""
-    if plan.ep == 1:
-        return 0.0
-    in_a_host = min(plan.ep, cluster.host_size)
-    hosts, tokens = plan.ep / in_a_host, plan.tokens / plan.tp
-    reached = min(model.hosts_per_token or hosts, hosts, model.experts_per_token)
-    network = reached * (1 - 1 / hosts) * tokens * model.hidden / cluster.nic
-    nvlink = model.experts_per_token * tokens * model.hidden * (1 - 1 / in_a_host)
-    slower = max(network, nvlink / (cluster.nvlink * cluster.link_share))
-    each = (1.5 if plan.stack.fp8 > 1 else 2) * slower + cluster.collective * 0.5  # bytes: fp8 out, bf16 home
-    wire = each * model.sparse * (6 if plan.recompute == "full" else 4)
-    hidden = plan.stack.ep_hidden if plan.schedule == "dualpipe" else 0.0  # a forward beside each backward
-    return (1 - hidden) * wire + hidden * max(0, wire - work)
+from lib.plan.records import SCHEDULES, Cluster, Plan, Transformer
+from lib.plan.resources import LayerTime, Memory, half_all_reduce, layer_time, memory_of, product, ring
+from lib.schedules.pipelines.action import Action, Order
+from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS
+from lib.schedules.pipelines.timing import Timed, time_order
 
 
 class Stages(NamedTuple):
@@ -177,7 +54,7 @@ def stages(model: Transformer, cluster: Cluster, plan: Plan) -> Stages:
     """
     layer, t = layer_time(model, cluster, plan), plan.tp
     tokens, hbm = plan.tokens, cluster.hbm * cluster.hbm_share
-    vocabulary, half = model.vocab / t, _half_all_reduce(model, cluster, plan)
+    vocabulary, half = model.vocab / t, half_all_reduce(model, cluster, plan)
     head = plan.stack.fp8 * product(cluster, plan, tokens, (vocabulary, model.hidden), 3)  # which is never in fp8
     head += 26 * tokens * vocabulary / hbm + 4 * half
     table = 12 * tokens * model.hidden / hbm + 2 * half
@@ -299,7 +176,7 @@ class Step:
 def step(model: Transformer, cluster: Cluster, plan: Plan, run: float | None = None) -> Step:
     """Return the time, the share of the peak and the memory of one step. The plan has to be possible: ask
     `plan.problems(model)` first. `run` is what its pipeline takes in seconds, where something better than the closed
-    forms knows (`lib.plan.pipeline`).
+    forms knows (`lib.plan.timing`).
 
     >>> from lib.plan import CLUSTERS, MODELS, STACKS, Plan
     >>> plan = Plan(64, batch=64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])
@@ -362,3 +239,97 @@ def _update(model: Transformer, cluster: Cluster, plan: Plan) -> float:
     ranks = plan.dp * plan.cp
     shard = mine / ranks + experts / experts_on if plan.zero else mine + experts
     return 38 * shard / (cluster.hbm * 0.8)
+
+
+# -- the pipeline as an order ---------------------------------------------------------------------------------------
+
+
+MS: Final = 1e3
+MOST: Final = 20_000
+"""Stages times microbatches, at most, that are timed one by one: a second of work."""
+
+
+def order_of(plan: Plan) -> Order:
+    """Return the order of a plan's pipeline, a rank for each of its stages. ValueError without a pipeline, or for more
+    actions than the order timer takes.
+
+    DualPipe is two DualPipe-V, each with half of the ranks and of the microbatches (github.com/deepseek-ai/DualPipe).
+    """
+    if plan.pp == 1:
+        raise ValueError("a plan with pp 1 has no pipeline")
+    if plan.v > 1:
+        return ORDERS["interleaved"].order(plan.pp, plan.microbatches, chunks=plan.v)
+    halves = 2 if plan.schedule == "dualpipe" else 1
+    return ORDERS[SCHEDULES[plan.schedule]].order(plan.pp // halves, plan.microbatches // halves)
+
+
+def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[int]:
+    """Return how many layers each stage has. Of places that no layer fills the last stage, which has the head, leaves
+    so many, and each of the first stages one."""
+    count = plan.pp * plan.v
+    each, free = -(-model.layers // count), -model.layers % count
+    last = min(fewer_last, free, each)
+    return [each - (stage < free - last) - last * (stage == count - 1) for stage in range(count)]
+
+
+def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
+    """Return the order of a plan's pipeline with its times, in ms."""
+    pipeline = stages(model, cluster, plan)
+    layer, head, table = pipeline.layer, pipeline.head, pipeline.table
+    each, weight = layer.total + pipeline.fsdp, layer.weight_half
+    forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
+    message = pipeline.message / plan.v / 2
+    # Of each stage: forward, and the halves of backward, of which the first gives what the stage before waits for.
+    take = [
+        {"F": count * forward + message, "I": count * (each - forward - weight) + message, "W": count * weight}
+        for count in layers_of_stages(model, plan, max(1, round(head / each)))
+    ]
+    take[0]["F"] += table / 3
+    take[0]["W"] += 2 * table / 3
+    for kind in take[-1]:  # of a matrix at an end a third is forward, and a third is its weight half
+        take[-1][kind] += head / 3
+
+    def cost(action: Action, rank: int) -> float:
+        one = take[action.stage]
+        return MS * (one[action.kind] if action.kind in one else one["I"] + one["W"])
+
+    return time_order(order_of(plan), cost=cost)
+
+
+def step_in_order(model: Transformer, cluster: Cluster, plan: Plan) -> Step:
+    """Return one step as `step` does, with a pipeline that takes what the order timer says.
+
+    DualPipe stays with the closed form of its paper: a forward beside a backward is more than an order says. So does a
+    pipeline of more than `MOST` passes, where the ends of the stages no longer matter.
+    """
+    if plan.pp == 1 or plan.schedule == "dualpipe" or plan.pp * plan.v * plan.microbatches > MOST:
+        return step(model, cluster, plan)
+    return step(model, cluster, plan, time_pipeline(model, cluster, plan).end / MS)
+
+
+def timeline(model: Transformer, cluster: Cluster, plan: Plan) -> list[Span]:
+    """Return the passes of one step. Without a pipeline they are those of its one stage, microbatch by microbatch."""
+    pipeline = stages(model, cluster, plan)
+    layer = pipeline.layer
+    share = {
+        kind: time / (layer.total + pipeline.fsdp)
+        for kind, time in (("tp", layer.tp), ("cp", layer.cp), ("ep", layer.ep), ("fsdp", pipeline.fsdp))
+        if time > 0
+    }
+    if plan.pp == 1:
+        forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
+        first = pipeline.first * forward / (layer.total + pipeline.fsdp)
+        spans: list[Span] = []
+        for microbatch in range(plan.microbatches):
+            start = MS * pipeline.first * microbatch
+            spans.append(Span(0, start, start + MS * first, "F", 0, microbatch, share))
+            spans.append(Span(0, start + MS * first, start + MS * pipeline.first, "B", 0, microbatch, share))
+        return spans
+    timed = time_pipeline(model, cluster, plan)
+    return [
+        Span(rank, start, end, part.kind, part.stage, part.microbatch, {} if part.kind == "W" else share)
+        for rank, (actions, starts, ends) in enumerate(zip(timed.order, timed.starts, timed.ends, strict=True))
+        for action, start, end in zip(actions, starts, ends, strict=True)
+        for part in (action.parts or (action,))[:1]
+        if part.kind in ("F", "B", "I", "W")
+    ]

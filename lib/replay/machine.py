@@ -1,7 +1,7 @@
 """Calibration: the constants of one's own machine, measured and fitted, as a cluster that `puzzles plan` takes.
 
 Products of matrices and copies of memory are timed on one device, and all-gathers in a replay over all ranks. The forms
-are the planner's (`lib/plan/timing.py`); the constants make the relative errors least, in closed form. What is not
+are the planner's (`lib/plan/resources.py`); the constants make the relative errors least, in closed form. What is not
 measured (attention, interference, the network between hosts) is that of a record that is alike. This imports torch.
 """
 # pyright: basic, reportMissingImports=false
@@ -21,7 +21,7 @@ from torch.utils.benchmark import Timer
 
 from lib.plan.files import cluster_named
 from lib.plan.records import CLUSTERS, Cluster, Plan
-from lib.plan.timing import product, ring
+from lib.plan.resources import product, ring
 from lib.replay import ReplayError, replay
 from lib.replay.options import ReplayOptions
 from lib.schedules.data_parallel import fully_sharded

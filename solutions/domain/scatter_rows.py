@@ -36,7 +36,7 @@
 from drawing import draw_collective, picture_of
 from lib import Layer, Links, check_function, goal, simulate
 from lib.analysis.figures import traffic
-from lib.cluster.batch import PhysicalBatch
+from lib.cluster.layouts import PhysicalBatch
 
 # %% [markdown]
 # ## The idea

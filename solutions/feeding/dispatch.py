@@ -40,7 +40,7 @@
 # %%
 from drawing import picture_of
 from lib import check_function, goal
-from lib.cluster.batch import PhysicalBatch
+from lib.cluster.layouts import PhysicalBatch
 
 # %% [markdown]
 # ## The idea

@@ -39,7 +39,7 @@
 # %%
 from drawing import draw_mesh
 from lib import check_function, goal
-from lib.cluster.grids import grids, mesh_of
+from lib.cluster.layouts import grids, mesh_of
 from lib.errors.wording import counted
 from lib.suite.submissions.function_check import solution_of
 
@@ -609,8 +609,7 @@ verdict
 # <!-- part: links -->
 
 # %% tags=["judge"]
-from lib.cluster.grids import random_grids, small_grids
-from lib.cluster.holdings import Holdings
+from lib.cluster.layouts import Holdings, random_grids, small_grids
 from lib.errors.wording import these
 
 

@@ -40,7 +40,7 @@
 # %%
 from drawing import draw_mesh
 from lib import check_function, goal
-from lib.cluster.grids import mesh_of
+from lib.cluster.layouts import mesh_of
 
 # %% [markdown]
 # ## The idea
@@ -276,8 +276,7 @@ picture
 # %% tags=["judge"]
 from random import Random
 
-from lib.cluster.grids import grids, random_grids, small_grids
-from lib.cluster.holdings import Holdings
+from lib.cluster.layouts import Holdings, grids, random_grids, small_grids
 
 
 def less_than_one_inputs():

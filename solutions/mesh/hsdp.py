@@ -608,7 +608,7 @@ picture
 from itertools import product
 from random import Random
 
-from lib.cluster.holdings import Holdings
+from lib.cluster.layouts import Holdings
 
 
 def hybrid_mesh_inputs():

@@ -37,7 +37,7 @@
 # %%
 from drawing import picture_of
 from lib import check_function, goal
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import Stages
 
 # %% [markdown]
 # ## The idea

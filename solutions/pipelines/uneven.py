@@ -38,7 +38,7 @@ from itertools import combinations, pairwise
 
 from drawing import compare, draw, picture_of
 from lib import Model, Uneven, check_function, goal, predict, simulate, stages
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import Stages
 from lib.schedules.pipelines.generators import one_f_one_b
 
 # %% [markdown]

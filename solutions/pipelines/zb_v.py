@@ -38,7 +38,7 @@
 # %%
 from drawing import compare, draw, picture_of
 from lib import Costs, Model, check, goal, predict, schedule, simulate
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import Stages
 from lib.schedules.given import in_phases
 from lib.schedules.pipelines.generators import interleaved as interleaved_order
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order

@@ -39,8 +39,7 @@
 from drawing import draw_roofline
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, Plan
-from lib.plan.roofline import roofline
-from lib.plan.timing import layer_time
+from lib.plan.resources import layer_time, roofline
 
 # %% [markdown]
 # ## The idea

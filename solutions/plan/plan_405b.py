@@ -42,9 +42,8 @@ from dataclasses import replace
 from drawing import draw_memory, draw_plan
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, Plan, memory_of, step
-from lib.plan.judge import Task, plan_of
-from lib.plan.pipeline import timeline
-from lib.plan.published import published
+from lib.plan.judge import Task, plan_of, published
+from lib.plan.timing import timeline
 
 # %% [markdown]
 # ## The idea

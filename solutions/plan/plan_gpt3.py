@@ -37,9 +37,8 @@
 from drawing import draw_memory, draw_plan
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, step
-from lib.plan.judge import Task, plan_of
-from lib.plan.pipeline import timeline
-from lib.plan.published import error, published
+from lib.plan.judge import Task, error, plan_of, published
+from lib.plan.timing import timeline
 
 # %% [markdown]
 # ## The idea

@@ -35,7 +35,7 @@
 from drawing import draw_memory
 from lib import check_function, goal
 from lib.plan import CLUSTERS, GIB, MODELS, Plan, memory_of
-from lib.plan.memory import Memory
+from lib.plan.resources import Memory
 
 # %% [markdown]
 # ## Predict, then look

@@ -49,7 +49,7 @@ from lib import (
     goal,
     simulate,
 )
-from lib.cluster.holdings import Neighbours
+from lib.cluster.layouts import Neighbours
 from lib.schedules.data_parallel import fully_sharded
 
 # %% [markdown]

@@ -351,7 +351,7 @@ from itertools import combinations, product
 from math import prod
 from random import Random
 
-from lib.cluster.holdings import Neighbours
+from lib.cluster.layouts import Neighbours
 from lib.errors.wording import listed
 
 DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")

@@ -6,8 +6,8 @@ from drawing.canvas.scene import Rect
 from drawing.planning import Prediction, draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search
 from lib.plan.candidates import candidate
-from lib.plan.pipeline import timeline
-from lib.plan.roofline import roofline
+from lib.plan.resources import roofline
+from lib.plan.timing import timeline
 from tests.drawing.marks import texts
 
 GPT3, A100 = MODELS["gpt3-175b"], CLUSTERS["a100"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import drawing
 from lib import Mesh, Model, simulate
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import Stages
 from lib.schedules.gallery import gallery
 from tests.drawing.comparing.test_plot import FLAT, UP
 from tests.drawing.curriculum import Stop

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.plan import MODELS, STACKS, Plan, Transformer, memory_of
-from lib.plan.memory import layer_activations, layers_in_flight, state_bytes
 from lib.plan.records import GIB, RECOMPUTE, SCHEDULES
+from lib.plan.resources import layer_activations, layers_in_flight, state_bytes
 
 MEGATRON = STACKS["megatron"]
 SIZES = st.sampled_from([1, 2, 4, 8])

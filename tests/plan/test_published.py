@@ -3,7 +3,7 @@
 import pytest
 
 from lib.plan import CLUSTERS
-from lib.plan.published import METRICS, error, mean_error, published, sets
+from lib.plan.judge import METRICS, error, mean_error, published, sets
 from tools.fit_plan import SHARES, fitted
 
 OF_SET = {name: [run for run in published() if run.set == name] for name in sets()}

@@ -8,8 +8,8 @@ from lib import Mesh, Trace, check, simulate
 from lib.analysis import figures
 from lib.cluster.costs import Costs
 from lib.plan import CLUSTERS, MODELS, Plan
-from lib.plan.pipeline import order_of
-from lib.plan.timing import LayerTime, Stages, bubble, layer_time, ring
+from lib.plan.resources import LayerTime, layer_time, ring
+from lib.plan.timing import Stages, bubble, order_of
 from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.program import program_of
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, step
-from lib.plan.pipeline import order_of, step_in_order, time_pipeline, timeline
-from lib.plan.published import Published, published
+from lib.plan.judge import Published, published
 from lib.plan.records import RECOMPUTE
-from lib.plan.roofline import hides_from, roofline
-from lib.plan.timing import LayerTime, Stages, bubble, ring
+from lib.plan.resources import LayerTime, hides_from, ring, roofline
+from lib.plan.timing import Stages, bubble, order_of, step_in_order, time_pipeline, timeline
 from lib.schedules.pipelines.timing import time_order
 
 NONE = LayerTime(0, 0, 0, 0, 0, 0, 0)

@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,18 @@ def test_what_is_for_elsewhere_is_not_kept_by_a_visit(tmp_path: Path) -> None:
     assert json.loads(kept["files"]) == ["./", "app.js"]
     (tmp_path / "app.js").write_text("another")
     assert build.version(tmp_path)["version"] != kept["version"]
+
+
+def test_the_wheel_has_just_the_package_and_pip_installs_it(tmp_path: Path) -> None:
+    name, data = build.wheel()
+    assert build.wheel() == (name, data)
+    (tmp_path / name).write_bytes(data)
+    words = ["install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--target", str(tmp_path / "site")]
+    pip = subprocess.run([sys.executable, "-m", "pip", *words, name], cwd=tmp_path, capture_output=True, text=True)
+    assert pip.returncode == 0, pip.stderr
+    (about,) = (tmp_path / "site").glob("*.dist-info")
+    assert "Requires-Dist: chalk-diagrams" in (about / "METADATA").read_text("utf-8")
+    for path, held in package().items():
+        assert (tmp_path / "site" / path).read_bytes() == held
+    others = [one for one in (tmp_path / "site").iterdir() if one.name not in ("lib", "drawing", about.name)]
+    assert others == []

@@ -10,6 +10,7 @@ licences.txt                                  of what others wrote
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import inspect
@@ -18,13 +19,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from lib import Model
-from lib.files import ROOT
-from lib.suite.notebooks.exports import GALLERY, chosen, package, read_notebook, wheel
+from lib.files import ROOT, zipped
+from lib.suite.notebooks.exports import GALLERY, chosen, package, read_notebook
 from lib.suite.notebooks.shared_cells import pinned, reading_order
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebook_in
@@ -93,6 +95,28 @@ def build(folder: Path, names: Sequence[str] = (), text: Path | None = None) -> 
         shutil.rmtree(folder, ignore_errors=True)
         out.rename(folder)
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def wheel() -> tuple[str, bytes]:
+    """Return the package as a wheel, which pip installs with what it draws with: its name, and the same bytes every
+    time. The wheel of `make dist` has the commands, the grader and the notebooks, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    name, number = project["name"].replace("-", "_"), project["version"]
+    # What a student's notebook needs of what the whole package depends on.
+    needs = [line for line in project["dependencies"] if line.startswith(("chalk-diagrams", "platformdirs"))]
+    about = [f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {number}"]
+    about += [f"Requires-Python: {project['requires-python']}", *(f"Requires-Dist: {line}" for line in needs)]
+    info = f"{name}-{number}.dist-info"
+    files = package()
+    files[f"{info}/METADATA"] = "\n".join([*about, ""]).encode()
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: puzzles\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    rows = [f"{path},sha256={digest(data)},{len(data)}\n" for path, data in files.items()]
+    files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
+    return f"{name}-{number}-py3-none-any.whl", zipped(files)
+
+
+def digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
 def contents() -> dict[str, bytes]:

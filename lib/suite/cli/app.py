@@ -53,8 +53,6 @@ def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value
 
 
 class _Quick:
-    """A command, or a group of them, whose parameters are converted where they need to be."""
-
     def get_params(self, ctx: Any) -> list[Any]:
         parameters = cast(Any, super()).get_params(ctx)
         for parameter in parameters:
@@ -183,7 +181,14 @@ def export(
     if colab + nbgrader + gradescope + (browser is not None) != 1:
         raise typer.BadParameter("say what to export to: --colab, --nbgrader, --gradescope or --browser FOLDER")
     if browser is not None:
-        return _pages(browser, names or [], text)
+        if not is_checkout():
+            fail("Pages are made in a checkout of the repository; this is an installed copy.")
+        from tools.browser.build import build as build_pages  # no part of the package
+
+        with console().status("Compiling Python and the pages"):
+            files = build_pages(browser, names or [], text)
+        size = sum(path.stat().st_size for path in files) / 1e6
+        return say(f"Wrote {browser}: {len(files)} files, {size:.1f} MB")
     try:
         if gradescope:
             written = [autograder(names or [], config, output or Path("autograder.zip"))]
@@ -204,32 +209,17 @@ def export(
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
 
 
-def _pages(folder: Path, names: Sequence[str], text: Path | None) -> None:
-    if not is_checkout():
-        fail("Pages are made in a checkout of the repository; this is an installed copy.")
-    from tools.browser.build import build as build_pages  # no part of the package
-
-    with console().status("Compiling Python and the pages"):
-        files = build_pages(folder, names, text)
-    say(f"Wrote {folder}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
-
-
 def lab(context: typer.Context) -> None:
     """Open the puzzles in JupyterLab; what else you say is passed on to it."""
     from lib.suite.cli.learner import workplace
 
-    program = lab_command(context.args)
+    command, environment = lab_command(context.args), lab_environment()
     folder = workplace()
     trust(notebooks_below(folder))
-    raise typer.Exit(_become(program, folder, lab_environment()))
-
-
-def _become(command: list[str], folder: Path, environment: dict[str, str]) -> int:
-    """Run a program in a folder, and instead of this one where that is possible, so that Ctrl-C reaches it alone."""
-    if os.name == "posix":
+    if os.name == "posix":  # it takes the place of this program, so that Ctrl-C reaches it alone
         os.chdir(folder)
         os.execve(command[0], command, environment)
-    return subprocess.call(command, cwd=folder, env=environment)
+    raise typer.Exit(subprocess.call(command, cwd=folder, env=environment))
 
 
 # -- JupyterLab -----------------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """`puzzles compare`, runs beside each other, and `puzzles gallery`, all solutions of one puzzle: in words.
 
-What draws is in `pages`, and is imported where something is drawn: figures alone need no picture.
+What draws is imported where something is drawn: figures alone need no picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, Final
@@ -18,11 +19,13 @@ from rich.text import Text
 from lib.analysis.difference import alike, difference, lesson, said, unequal
 from lib.errors.wording import counted
 from lib.extras import need_extra
+from lib.files import ready, write_whole
+from lib.puzzles.goals import Size
+from lib.puzzles.records import PUZZLES
 from lib.suite.cli import console as options
-from lib.suite.cli.console import argument, numbers, option, output, say, show_table
+from lib.suite.cli.console import argument, numbers, option, output, page, say, show_table
 from lib.suite.cli.entries import ALL, FIGURES, Entry, best, chosen, entries_of
-from lib.suite.course.solutions import without_lines
-from lib.suite.submissions.source import SourceError
+from lib.suite.course.solutions import OFFICIAL, without_lines
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 NAME: Final = 26  # columns of a name that do not fold
@@ -66,7 +69,7 @@ def compare(
         raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
     if output_ is not None and not is_picture:
         need_extra("grade", "a page needs", "jinja2")
-    if not (subjects := _chosen(whats, puzzle)):
+    if not (subjects := chosen(whats, puzzle)):
         raise typer.BadParameter(f"there is nothing to compare in {', '.join(whats)}")
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     entries = entries_of(subjects, limit, **size)
@@ -87,26 +90,70 @@ def compare(
         if None in (task, ran[0][2]) or task == ran[0][2]:  # of different puzzles they differ from the start
             say(said(difference(runs[0][1], trace), runs[0][0], name))
     if output_ is not None:
-        from lib.suite.cli import pages
-
         if is_picture:
-            pages.draw_comparison(entries, fold, frame == "card", aspect, output_)
+            _draw_comparison(entries, fold, frame == "card", aspect, output_)
         else:
-            pages.write_comparison(entries, lowest, fold, output_)
+            _write_comparison(entries, lowest, fold, output_)
         say(f"Wrote {output_}")
     if any(entry.verdict is None for entry in entries):
         raise typer.Exit(1)
 
 
-def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Entry]:
-    """What is to run. Of what is left out it says why."""
-    try:
-        subjects, notes = chosen(whats, puzzle)
-    except (SourceError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
-    for note in notes:
-        say(note)
-    return subjects
+def _compared(entries: Sequence[Entry], says: bool) -> tuple[list[Any], str]:
+    """The runs to draw, and a title: their puzzle, where all are of one; else what they are called."""
+    from drawing.comparing.comparison import Compared, together
+
+    runs = [
+        Compared(one.short, one.trace, one.message if says else "", one.correct, one.title, one.puzzle or "")
+        for one in entries
+    ]
+    task = entries[0].puzzle
+    of_one = len(entries) > 1 and task is not None and all(entry.puzzle == task for entry in entries)
+    return runs, PUZZLES[task].title if task is not None and of_one else together([entry.short for entry in entries])
+
+
+def _draw_comparison(entries: Sequence[Entry], fold: bool, frame: bool, aspect: float | None, path: Path) -> None:
+    from drawing.canvas.picture import on_paper
+    from drawing.comparing.comparison import Comparison
+    from drawing.timeline.schedule import WIDTH
+
+    runs, title = _compared(entries, says=True)
+    paint = partial(Comparison, runs, fold=fold, title=title)
+    on_paper(lambda width: paint(width=width).picture(), WIDTH, frame, aspect).save(path)
+
+
+def _write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold: bool, path: Path) -> None:
+    """Write a page with the figures of runs in a table, their timelines on one axis, and how they differ."""
+    from drawing.comparing.comparison import Comparison
+    from lib.analysis.difference import unequal
+
+    runs, title = _compared(entries, says=False)  # the page says what went wrong
+    compared = Comparison(runs, fold=fold)
+    legend, pictures = compared.parts()
+    warning = unequal(compared.drawn)
+    rows = [
+        {"entry": entry, "cells": entry.cells(lowest), "picture": entry.trace and picture.svg()}
+        for entry, picture in zip(entries, pictures, strict=True)
+    ]
+    _write(
+        path,
+        "comparison.html",
+        title=title,
+        warning=warning,
+        size=Size.of(compared.traces[0]).words() if compared.traces and warning is None else "",
+        legend=legend.svg() if compared.traces else "",
+        runs=rows,
+        differences=[words for words in compared.differences() if words],
+        parted=any(gap is not None for gap in compared.gaps),
+        marked=bool(lowest),
+    )
+
+
+def _write(path: Path, name: str, images: str = "'none'", **what: Any) -> None:
+    from drawing.canvas.palette import GOLD, GOOD
+
+    html = page(name, "comparing", images, {"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+    write_whole(ready(path), html)
 
 
 def _show(rows: Sequence[tuple[str, Entry]], lowest: dict[str, float], more: str = "") -> None:
@@ -198,11 +245,9 @@ def gallery(
     It shows solutions of a puzzle. The schedules of pipelines that have a name, such as 1F1B, are in
     `puzzles schedule gallery`.
     """
-    from lib.suite.cli.pages import write_gallery
-
     need_extra("grade", "a page needs", "jinja2")
     path = output_ or Path(f"gallery_{puzzle}.html")
-    subjects = _chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + _chosen(whats or [], puzzle)
+    subjects = chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + chosen(whats or [], puzzle)
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
     # Without lines of code: a gallery is shown to a class, and a line is a student's own, or is the answer.
@@ -218,5 +263,43 @@ def gallery(
     for state, reason in (("not solved", "still the stub"), ("failed", "they failed before anything ran")):
         if count := sum(entry.trace is None and entry.state == state for entry in entries):
             say(f"{counted(count, 'solution')} not shown: {reason}.")
-    write_gallery(puzzle, groups, lowest, names, path)
+    _write_gallery(puzzle, groups, lowest, names, path)
     say(f"Wrote {path}")
+
+
+def _write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, float], names: bool, path: Path) -> None:
+    """Write a page with a tile for each schedule, and the large pictures that it leads to into a folder beside it."""
+    from drawing.canvas.scene import Scene, Text, sheet
+    from drawing.comparing.comparison import Compared, Comparison
+    from drawing.comparing.overview import HIGH, WIDE, thumbnails
+    from drawing.timeline.schedule import picture_of_trace
+
+    record, drawn = PUZZLES[puzzle], [(group, group.first.trace) for group in groups if group.first.trace is not None]
+    small = thumbnails([trace for _, trace in drawn])
+    every = [mark for marks in small for mark in marks]
+    strokes = {mark.stroke for mark in every if not isinstance(mark, Text)}
+    night, style = sheet({mark.fill for mark in every}, strokes, titles=False)
+    official = next((one for group in groups for one in group.ours if one.name == f"{puzzle}:{OFFICIAL}"), None)
+    tiles: list[dict[str, Any]] = []
+    for (group, trace), marks in zip(drawn, small, strict=True):
+        title, differs, large = group.title(names), list[str](), f"{path.stem}_pictures/{group.number}.svg"
+        if official is not None and official not in group.ours:
+            other = Compared(group.first.short if group.ours else "this one", trace, counts=group.first.correct)
+            differs = Comparison([Compared(official.short, official.trace), other]).differences()
+        picture = Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False)
+        tiles.append({"group": group, "title": title, "cells": group.first.cells(lowest), "picture": picture})
+        tiles[-1] |= {"differs": differs, "large": large}
+        picture_of_trace(trace).save(path.parent / large)
+    solutions = sum(len(group.ours) + len(group.students) for group in groups)
+    _write(
+        path,
+        "gallery.html",
+        "'self' file:",
+        title=f"Solutions of {record.heading}",
+        about=f"{record.size.words()} · {counted(solutions, 'solution')}, {counted(len(groups), 'schedule')}",
+        goals=[goal.name for goal in record.goals],
+        tiles=tiles,
+        names=names,
+        night=night,
+        night_style=style,
+    )

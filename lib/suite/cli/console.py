@@ -1,4 +1,4 @@
-"""What commands take and say: their options, in one table, and words, tables and errors in the terminal.
+"""What commands take and say: their options, in one table; words, tables and errors in the terminal; pages.
 
 What rich has is imported where it is used: most commands print a few lines, and begin four times as fast without.
 """
@@ -9,22 +9,28 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
 from lib.cluster.mesh import Mesh, mesh_from
+from lib.errors.wording import visible
 from lib.extras import need_extra
+from lib.files import packaged
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
+    from drawing.canvas.palette import Colour
     from lib.suite.course.exercises import Hints
 
 WIDTH = 100  # columns where the output is no terminal
@@ -275,3 +281,70 @@ def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:
         return command
 
     return decorate
+
+
+# -- pages made of templates ------------------------------------------------------------------------------------------
+
+# What others wrote goes through two gates, at one place each: what cannot be seen is made visible in everything that a
+# template prints, and then it is escaped. A page runs its own script and loads nothing.
+
+
+def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
+    """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
+
+    `images` is from where the page may load any; its script is known by its hash, and nothing else comes from anywhere.
+    `colours` are its own, by the names that its style uses. What is text in `values` is escaped; markup of ours comes
+    as `markup`. ModuleNotFoundError without jinja2.
+    """
+    from drawing.canvas.palette import PAGE  # here and not above: most commands draw nothing
+
+    need_extra("grade", "a page needs", "jinja2")
+    code = f"\n{file_of(f'{look}.js')}"
+    allowed = f"script-src 'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'; style-src 'unsafe-inline'"
+    policy = f"default-src 'none'; {allowed}; img-src {images}; base-uri 'none'; form-action 'none'"
+    # The colours of all pages, and its own: by day and by night, as its `color-scheme` says, which follows the system
+    # or what is chosen on the page.
+    every = {**PAGE, **colours}
+    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
+    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
+    look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
+    shared = {"policy": markup(policy), "style": markup(look_of + file_of(f"{look}.css")), "script": markup(code)}
+    return template(name).render(**shared, **values)
+
+
+@cache
+def file_of(name: str) -> str:
+    """Return the text of a template, style or script."""
+    return packaged("lib.suite.cli", f"templates/{name}")
+
+
+def template(name: str) -> Any:
+    """Return a template: what is text in a page is escaped, and what cannot be seen made visible."""
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # here and not above: only a page needs it
+
+    return Environment(
+        autoescape=lambda name: name is not None and name.endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        loader=FunctionLoader(file_of),
+        finalize=_seen,
+    )
+
+
+def _seen(value: Any) -> Any:
+    """Text with all that cannot be seen made visible. Markup is ours, and a subclass of str."""
+    return visible(value) if type(value) is str else value
+
+
+def markup(text: str) -> Any:
+    """Return markup of ours, which a template prints as it is."""
+    from markupsafe import Markup  # here and not above: it comes with jinja2
+
+    return Markup(text)

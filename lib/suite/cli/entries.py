@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import typer
+
 from lib.analysis.difference import counts
 from lib.analysis.figures import bubbles, end, most_sent, peak
 from lib.checker.checker import check
@@ -21,7 +23,7 @@ from lib.checker.verdict import Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import progress
+from lib.suite.cli.console import progress, say
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
 from lib.suite.course.subject import Stub
 from lib.suite.course.subject import run as run_subject
@@ -161,19 +163,19 @@ def best(entries: Sequence[Entry]) -> dict[str, float]:
 # -- what is to run -------------------------------------------------------------------------------------------------
 
 
-def chosen(whats: Sequence[str], puzzle: str | None = None) -> tuple[list[Entry], list[str]]:
-    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs; say in notes what is left out.
+def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
+    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs, and say what is left out.
 
-    SourceError for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
+    BadParameter for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
     """
-    if puzzle is not None:
-        _need_schedule(puzzle)
     subjects: list[Entry] = []
-    notes: list[str] = []
     for what in whats:
         name, equals, rest = what.partition("=")
         named = bool(equals and name and rest) and not Path(what).exists()
-        several = _meant(rest if named else what, puzzle, notes)
+        try:
+            several = _meant(rest if named else what, puzzle)
+        except (SourceError, OSError) as error:
+            raise typer.BadParameter(str(error)) from None
         if named:
             own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
             several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
@@ -181,17 +183,18 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> tuple[list[Entry]
     # Different files of one name are called by their paths; and all names can be printed.
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
     names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
-    subjects = [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
-    return subjects, [visible(note) for note in notes]
+    return [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
 
 
-def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
+def _meant(what: str, puzzle: str | None) -> list[Entry]:
+    if puzzle is not None:
+        _need_schedule(puzzle)
     head, colon, way = what.partition(":")
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
         return _ours(head, way, puzzle)
     if path.is_dir() or (archive_format(path.name) and path.is_file()):
-        return _of_class(path, puzzle, notes)
+        return _of_class(path, puzzle)
     if path.suffix not in (".py", ".ipynb", ".json"):
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
         raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
@@ -225,7 +228,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
     return subjects
 
 
-def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Entry]:
+def _of_class(path: Path, puzzle: str | None) -> list[Entry]:
     """Collect what each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder.
     Nothing of it runs."""
     if puzzle is None:
@@ -237,10 +240,11 @@ def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Entry]:
         refused += of_student.refused
         if puzzle in of_student.of:
             subjects.append(Entry(submission.student, of_student.of[puzzle][1], puzzle))
-    notes += [f"{one.file} is left out: it {one.why}" for one in refused]
+    for one in refused:
+        say(visible(f"{one.file} is left out: it {one.why}"))
     there = {one.student for one in refused} | {one.name for one in subjects}
     if silent := sum(one.student not in there for one in collected.submissions):
-        notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
+        say(visible(f"{counted(silent, 'student')} handed in nothing for {puzzle}"))
     for file in filter(Path.is_file, sorted(path.glob("*.json"))):
         with file.open(encoding="utf-8", errors="replace") as text:
             subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(200) else []  # it says so at once

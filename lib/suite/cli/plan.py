@@ -15,11 +15,10 @@ from rich.table import Column, Table
 from lib.files import ready, write_whole
 from lib.plan.candidates import ALIKE, ROOM, Candidate, Found, one_step_away, search
 from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
-from lib.plan.memory import memory_of
-from lib.plan.pipeline import step_in_order
-from lib.plan.published import METRICS, error, mean_error, published, sets
+from lib.plan.judge import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
-from lib.plan.timing import Step, step
+from lib.plan.resources import memory_of
+from lib.plan.timing import Step, step, step_in_order
 from lib.suite.cli import console as options
 from lib.suite.cli.console import draw_thing, fail, numbers, one_of, option, output, progress, say, show_table
 
@@ -146,29 +145,22 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
 
 
 def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
-    """Return what was found for JSON: seconds, bytes, and shares of the peak."""
 
     plans: list[dict[str, Any]] = []
     for one, exact in best:
-        figures = {name: getattr(exact, name) for name in ("seconds", "mfu", "mfu_causal", "hfu")}
-        plans.append(
-            {
-                "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
-                **figures,
-                "tokens_a_second_and_gpu": exact.tokens,
-                "parts": exact.parts,
-                "memory": exact.memory._asdict() | {"total": exact.memory.total},
-                "warnings": [*one.plan.warnings(cluster)],
-            }
-        )
+        row: dict[str, Any] = {"plan": one.plan.as_answer()}
+        row["plan"] |= {"dp": one.plan.dp, "microbatches": one.plan.microbatches}
+        row |= {name: getattr(exact, name) for name in ("seconds", "mfu", "mfu_causal", "hfu")}
+        row |= {"tokens_a_second_and_gpu": exact.tokens, "parts": exact.parts}
+        row |= {"memory": exact.memory._asdict() | {"total": exact.memory.total}}
+        plans.append({**row, "warnings": [*one.plan.warnings(cluster)]})
     front = [{"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()]
     about = {"format": "llm-training-puzzles plan", "version": 1, "title": title}
     return about | {"possible": found.possible, "fit": len(found.candidates), "plans": plans, "front": front}
 
 
 def predictions(
-    each: Annotated[bool, option("Also print each run.", "--each")] = False,
-    out: options.Output = None,
+    each: Annotated[bool, option("Also print each run.", "--each")] = False, out: options.Output = None
 ) -> None:
     """Print predicted beside published: how far the closed forms are from runs that others measured, by set.
 

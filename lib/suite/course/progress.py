@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, cast
 
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors import graded
@@ -49,10 +49,6 @@ _said: set[str] = set()  # notes that this process has printed already
 
 class ProgressError(ValueError):
     """The progress file is damaged, or newer than this version. The message says which file, and what became of it."""
-
-
-class _Damaged(ValueError):
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +194,9 @@ def read(file: Path) -> dict[str, Standing]:
         return {}
     try:
         return standings(data, file)
-    except _Damaged as error:
+    except ProgressError:
+        raise
+    except ValueError as error:
         names = (f"{file.name}.damaged{'' if number == 1 else f'.{number}'}" for number in count(1))
         kept = next(path for path in map(file.with_name, names) if not path.exists())
         os.replace(file, kept)
@@ -261,21 +259,19 @@ def standings(data: bytes, file: Path) -> dict[str, Standing]:
     """Return what the bytes of a progress file say; `file` is for the message. ValueError where they are none,
     ProgressError where they are of a newer version."""
     if len(data) > MAX_BYTES:
-        _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        raise ValueError(f"it is larger than {MAX_BYTES // 2**20} MiB")
     try:
-        found = json.loads(data.decode(), parse_constant=lambda name: _refuse(f"{name} is no number that it has"))
+        found = json.loads(data.decode())
     except RecursionError:
-        _refuse("it is nested too deeply")
-    except ValueError as error:
-        _refuse(str(error))
+        raise ValueError("it is nested too deeply") from None
     content = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     version, puzzles = content.get("version"), content.get("puzzles")
     if content.get("format") != FORMAT or type(version) is not int or version < 1:
-        _refuse(f"it does not say that it is {FORMAT!r}, version {VERSION}")
+        raise ValueError(f"it does not say that it is {FORMAT!r}, version {VERSION}")
     if version > VERSION:
         raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
     if len(content) != 3 or not isinstance(puzzles, dict):
-        _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
+        raise ValueError("it must have 'format', 'version' and 'puzzles', and nothing else")
     return {puzzle: _standing(puzzle, entry) for puzzle, entry in cast("dict[str, Any]", puzzles).items()}
 
 
@@ -293,17 +289,13 @@ FITS: Mapping[str, Callable[[Any], bool]] = {
 def _standing(puzzle: str, entry: Any) -> Standing:
     """One entry. Puzzles that this version does not know are kept: they may be another version's."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
-        _refuse(f"{puzzle[:70]!r} is no name of a puzzle")
+        raise ValueError(f"{puzzle[:70]!r} is no name of a puzzle")
     found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     if OLD_GOAL in found and "goal" not in found:
         found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
     if set(found) != set(FITS):
-        _refuse(f"the entry of {puzzle} must have {', '.join(sorted(FITS))}, and nothing else")
+        raise ValueError(f"the entry of {puzzle} must have {', '.join(sorted(FITS))}, and nothing else")
     for name, fits in FITS.items():
         if not fits(found[name]):
-            _refuse(f"{name} of {puzzle} cannot be {str(found[name])[:40]!r}")
+            raise ValueError(f"{name} of {puzzle} cannot be {str(found[name])[:40]!r}")
     return Standing(**found)
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise _Damaged(reason)

@@ -66,19 +66,10 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
         others = known_ways(puzzle)
     bound = lower_bound(puzzle) if verdict.correct and has_bound(puzzle) else None
     peak = figures.peak(mine)
-    return Review(
-        verdict=verdict,
-        mine=mine,
-        reference=reference,
-        bound=bound,
-        excuse=None if bound is None else bound.excuse(mine),
-        idle=gaps(mine),
-        path=critical_path(mine),
-        peak=peak,
-        alive=holdings(mine, peak, whole=verdict.correct),
-        lean=lean(mine),
-        others=others,
-    )
+    excuse = None if bound is None else bound.excuse(mine)
+    alive = holdings(mine, peak, whole=verdict.correct)
+    path, leaner = critical_path(mine), lean(mine)
+    return Review(verdict, mine, reference, bound, excuse, gaps(mine), path, peak, alive, leaner, others)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,11 +113,8 @@ class Review(Answer):
 
     def bounds(self) -> Iterator[str]:
         """Yield the lower bounds, what they are made of, and how far the run is above them."""
-        if (premise := self.premise()) is not None:
-            yield premise
-        yield from (f"  {limit}" for limit in self.limits())
-        if (both := self.both()) is not None:
-            yield f"  {both}"
+        yield from filter(None, (self.premise(),))
+        yield from (f"  {line}" for line in (*self.limits(), self.both()) if line)
 
     def premise(self) -> str | None:
         """Name the schedules of which the lower bounds speak, or say why not of this one. None where there are none."""

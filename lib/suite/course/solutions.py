@@ -167,15 +167,12 @@ def ways(puzzle: str) -> list[Way]:
         if name != OFFICIAL:
             text = path.read_text("utf-8")
             functions = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-            said = *description(text), "\n\n\n".join(_source(text, node) for node in functions)
+            firsts = (min(part.lineno for part in (one, *one.decorator_list)) - 1 for one in functions)
+            ends = (one.end_lineno for one in functions)
+            code = ("\n".join(text.splitlines()[first:end]) for first, end in zip(firsts, ends, strict=True))
+            said = *description(text), "\n\n\n".join(code)
         every.append(Way(name, path, *said, verdict_of(path, puzzle)))
     return every
-
-
-def _source(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """A function as it is written, with what stands above it, such as @schedule."""
-    above = [f"@{ast.get_source_segment(text, decorator)}" for decorator in node.decorator_list]
-    return "\n".join([*above, ast.get_source_segment(text, node) or ""])
 
 
 def refusal(puzzle: str, standing: Standing | None) -> str | None:

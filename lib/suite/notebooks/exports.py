@@ -1,5 +1,4 @@
-"""Notebooks that leave us: editions for Colab with the package inside, a small wheel, assignments for nbgrader, and a
-made-up class.
+"""Notebooks that leave us: editions for Colab with the package inside, assignments for nbgrader, a made-up class.
 
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import hashlib
 import json
 import lzma
 import re
@@ -54,18 +52,9 @@ NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
-    "drawing/comparing/overview.py",
-    "lib/_notebooks/",
-    "lib/analysis/bounds/best_orders.",
-    "lib/plan/files.py",
-    "lib/schedules/formats/kineto.py",
-    "lib/suite/cli/",
-    "lib/suite/course/subject.py",
-    "lib/suite/grade/",
-    "lib/suite/isolation/",
-    "lib/suite/notebooks/",
-    "lib/replay/",
-    "lib/schedules/gallery.py",
+    *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
+    *("lib/schedules/formats/kineto.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
+    *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation", "notebooks")),
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py",)  # what is there all the same: it says that the rest is not
@@ -74,8 +63,6 @@ GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
-NEEDED: Final = ("chalk-diagrams", "platformdirs")
-"""What a student's notebook needs of what the whole package depends on."""
 CONFIG: Final = """\
 c = get_config()
 
@@ -223,27 +210,6 @@ def package(also: Sequence[str] = ()) -> dict[str, bytes]:
             text = (solutions / name).read_text("utf-8")
             files[f"lib/_notebooks/solutions/{name}"] = PROSE.sub("", text).encode()
     return files
-
-
-def wheel() -> tuple[str, bytes]:
-    """Return the package as a wheel, which pip installs with what it draws with: its name, and the same bytes every
-    time. The wheel of `make dist` has the commands, the grader and the notebooks, too."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    name, number = project["name"].replace("-", "_"), project["version"]
-    needs = [line for line in project["dependencies"] if line.startswith(NEEDED)]
-    about = [f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {number}"]
-    about += [f"Requires-Python: {project['requires-python']}", *(f"Requires-Dist: {line}" for line in needs)]
-    info = f"{name}-{number}.dist-info"
-    files = package()
-    files[f"{info}/METADATA"] = "\n".join([*about, ""]).encode()
-    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: puzzles\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    rows = [f"{path},sha256={_hash(data)},{len(data)}\n" for path, data in files.items()]
-    files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
-    return f"{name}-{number}-py3-none-any.whl", zipped(files)
-
-
-def _hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
 def in_text(files: Mapping[str, bytes]) -> str:

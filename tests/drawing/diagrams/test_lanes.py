@@ -7,8 +7,7 @@ import pytest
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ALARM
 from drawing.canvas.scene import Poly, Rect, Text
-from lib.cluster.batch import PhysicalBatch
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import PhysicalBatch, Stages
 from tests.drawing.marks import rects, texts
 
 V = Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V")

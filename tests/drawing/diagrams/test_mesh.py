@@ -12,7 +12,7 @@ from drawing import draw_mesh, picture_of
 from drawing.canvas.palette import ALARM, PAPER
 from drawing.canvas.scene import text_width
 from lib import Mesh
-from lib.cluster.holdings import Holdings, Neighbours
+from lib.cluster.layouts import Holdings, Neighbours
 from tests.drawing.diagrams.exchanges import EXCHANGES
 from tests.drawing.marks import cards, rects, texts, written
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -115,11 +116,12 @@ def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatc
     called: list[tuple[list[str], Path, dict[str, str]]] = []
     trusted: list[Path] = []
 
-    def become(command: list[str], where: Path, environment: dict[str, str]) -> int:
-        called.append((command, where, environment))
-        return 3
+    def become(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
+        called.append((command, Path.cwd(), environment))
+        raise SystemExit(3)
 
-    monkeypatch.setattr(cli, "_become", become)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execve", become)
     monkeypatch.setattr(cli, "trust", lambda notebooks: trusted.extend(notebooks))  # pyright: ignore
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))

@@ -69,7 +69,7 @@ def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
 
 
 def test_the_fastest_comes_first_and_what_is_wrong_at_the_end() -> None:
-    entries = entries_of(chosen([f"fsdp:{ALL}"])[0])
+    entries = entries_of(chosen([f"fsdp:{ALL}"]))
     bad = Entry("bad", "bad.py", "fsdp", trace=entries[0].trace, error="it failed")
     groups = grouped([bad, *entries])
     assert [group.first.correct for group in groups] == [True] * (len(groups) - 1) + [False]
@@ -85,6 +85,6 @@ def test_times_that_a_trace_states_are_not_believed(folder: Path, monkeypatch: p
         event.start = event.issued = 0
     monkeypatch.setattr(Isolation, "run", lambda *_: Sent("trace", trace=forged))
     monkeypatch.setattr("lib.suite.cli.entries.Source.untouched", lambda *_: False)
-    found = entries_of(chosen(["class"], "gpipe")[0])
+    found = entries_of(chosen(["class"], "gpipe"))
     assert {entry.figures["time"] for entry in found if entry.figures} == {33.8}
     assert len(found) == len(NAMES)

@@ -35,20 +35,22 @@ OTHERS = {name: load_function(alternatives(name)[which], name) for name, which i
 """In place of classic solutions, which know no microbatches."""
 
 
+def looked(models: Any, puzzle: str = "ddp") -> Review:
+    found = review(models, puzzle=puzzle)
+    assert found is not None
+    return found
+
+
 @cache
 def reviewed(name: str, **more: Any) -> Review:
     """The review of a solution that keeps more than it has to: that of the original."""
     case = next(case for case in CLASSIC if case.name == name)
-    found = review(simulate(OTHERS.get(name, case.function), puzzle=name, **more), puzzle=name)
-    assert found is not None
-    return found
+    return looked(simulate(OTHERS.get(name, case.function), puzzle=name, **more), name)
 
 
 @cache
 def of_reference(name: str) -> Review:
-    found = review(run_of_file(reference(name), name), puzzle=name)
-    assert found is not None
-    return found
+    return looked(run_of_file(reference(name), name), name)
 
 
 def test_a_review_says_what_the_check_has_said_of_other_sizes() -> None:
@@ -58,8 +60,7 @@ def test_a_review_says_what_the_check_has_said_of_other_sizes() -> None:
     run = simulate(two_layers, puzzle="basic")
     with pytest.raises(PuzzleError, match="right at 1 rank, 2 layers, 4 batches, but not at"):
         Model.check(run, puzzle="basic")
-    found = review(run, puzzle="basic")
-    assert found is not None
+    found = looked(run, "basic")
     assert found.reference is None
     assert found.head().startswith("Not one correct training step.\n  right at 1 rank")
     assert "reached" not in found.head()
@@ -133,8 +134,7 @@ def test_the_bound_of_the_puzzle_is_asked() -> None:
 
 
 def test_an_earlier_run_with_the_same_memory() -> None:
-    found = review(simulate(ddp_overlap, puzzle="ddp"), puzzle="ddp")
-    assert found is not None
+    found = looked(simulate(ddp_overlap, puzzle="ddp"))
     faster = replace(found, reference=reviewed("ddp").mine)
     assert faster.beside() == (
         "The reference: time 5.6, memory 1,835,008 elements. Yours: 0.6 time units earlier, 262,144 elements less."
@@ -162,8 +162,7 @@ def test_the_run_has_the_sizes_of_the_puzzle() -> None:
 
 
 def test_a_trace_will_do() -> None:
-    found = review(Trace.of(simulate(ddp, puzzle="ddp")), puzzle="ddp")
-    assert found is not None
+    found = looked(Trace.of(simulate(ddp, puzzle="ddp")))
     assert found.text() == reviewed("ddp").text()
 
 
@@ -175,8 +174,7 @@ def test_times_are_worked_out_with_the_costs_of_the_puzzle() -> None:
     trace = Trace.of(simulate(ddp, puzzle="ddp"))
     for _, event in trace.events():
         event.issued, event.start, event.length = 3, 5, ticks(9)
-    forged = review(trace, puzzle="ddp")
-    assert forged is not None
+    forged = looked(trace)
     assert forged.text() == plain
 
 
@@ -187,8 +185,7 @@ def test_an_incorrect_run_has_its_faults_and_gaps_but_no_reference() -> None:
         await model.allreduce(model.fake_grad(0, []), 0)
 
     models = simulate(unfinished, puzzle="ddp")
-    found = review(models, puzzle="ddp")
-    assert found is not None
+    found = looked(models)
     assert found.reference is None
     assert found.bound is None
     assert found.verdict == check(Trace.of(models), "ddp")
@@ -209,8 +206,7 @@ def test_a_run_that_failed() -> None:
     with pytest.raises(PuzzleError) as raised:
         simulate(deadlock, puzzle="ddp")
     assert isinstance(raised.value.trace, Trace)
-    found = review(raised.value.trace, puzzle="ddp")
-    assert found is not None
+    found = looked(raised.value.trace)
     text = found.text()
     assert "the run did not end: deadlock" in text
     assert "Critical path to where the run stopped: time 4 = 4 forward, all on rank 3." in text
@@ -218,8 +214,7 @@ def test_a_run_that_failed() -> None:
 
 
 def test_a_run_of_nothing() -> None:
-    found = review(simulate(lambda model: None, puzzle="ddp"), puzzle="ddp")
-    assert found is not None
+    found = looked(simulate(lambda model: None, puzzle="ddp"))
     assert found.groups == ()
     assert not found.verdict.correct
 
@@ -241,8 +236,7 @@ def test_whether_least_time_and_least_memory_go_together() -> None:
 
 def test_the_lines_of_the_reference_are_for_those_who_have_passed() -> None:
     slow = load_function(alternatives("ddp")[1], "ddp")
-    passed, missed = of_reference("ddp"), review(simulate(slow, puzzle="ddp"), puzzle="ddp")
-    assert missed is not None
+    passed, missed = of_reference("ddp"), looked(simulate(slow, puzzle="ddp"))
     assert missed.verdict.correct
     assert not missed.verdict.passed
     for found, known in ((passed, True), (missed, False)):
@@ -268,8 +262,7 @@ def test_any_file_that_loads_can_be_looked_at_asked_and_reviewed(data: Any, shar
     with pytest.MonkeyPatch.context() as patch:
         fitting = replace(PUZZLES["ddp"], ranks=trace.ranks, layers=trace.layers, batches=trace.batches)
         patch.setattr("lib.suite.course.review.schedule_record", lambda puzzle: fitting)  # pyright: ignore
-        reviewed = review(trace, puzzle="ddp")
-    assert reviewed is not None
+        reviewed = looked(trace)
     assert reviewed.text()
     assert picture_of(reviewed).svg().endswith("</svg>\n")
     try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib.cluster.grids import mesh_of, random_grids, small_grids
+from lib.cluster.layouts import mesh_of, random_grids, small_grids
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.table import Answer, ask_here

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lib.puzzles.records import PUZZLES
-from lib.suite.notebooks.exports import DOORS, ELSEWHERE, in_text, package, set_up, wheel
+from lib.suite.notebooks.exports import DOORS, ELSEWHERE, in_text, package, set_up
 from lib.suite.submissions.locations import reference, source_of
 from tests.support.profiles import THOROUGH
 
@@ -103,21 +103,6 @@ def test_the_cell_unpacks_to_the_package_and_tells_no_time() -> None:
     with zipfile.ZipFile(io.BytesIO(lzma.decompress(b64decode(text)))) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == files
         assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-
-
-def test_the_wheel_has_just_the_package_and_pip_installs_it(tmp_path: Path) -> None:
-    name, data = wheel()
-    assert wheel() == (name, data)
-    (tmp_path / name).write_bytes(data)
-    words = ["install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--target", str(tmp_path / "site")]
-    pip = subprocess.run([sys.executable, "-m", "pip", *words, name], cwd=tmp_path, capture_output=True, text=True)
-    assert pip.returncode == 0, pip.stderr
-    (about,) = (tmp_path / "site").glob("*.dist-info")
-    assert "Requires-Dist: chalk-diagrams" in (about / "METADATA").read_text("utf-8")
-    for path, held in package().items():
-        assert (tmp_path / "site" / path).read_bytes() == held
-    others = [one for one in (tmp_path / "site").iterdir() if one.name not in ("lib", "drawing", about.name)]
-    assert others == []
 
 
 def ran(folder: Path, code: str) -> str:

@@ -211,12 +211,12 @@ def by_review(path: Path) -> str:
 
 
 def by_compare(path: Path) -> str:
-    (entry,) = entries_of(chosen([str(path)], PUZZLE)[0])
+    (entry,) = entries_of(chosen([str(path)], PUZZLE))
     return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
 
 
 def by_gallery(path: Path) -> str:
-    (entry,) = entries_of(chosen([str(path.parents[1])], PUZZLE)[0])
+    (entry,) = entries_of(chosen([str(path.parents[1])], PUZZLE))
     return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import PUZZLES, CheckError, PuzzleError, check_function
-from lib.cluster.grids import Grid, grids, mesh_of
-from lib.cluster.holdings import Holdings
+from lib.cluster.layouts import Grid, Holdings, grids, mesh_of
 from lib.suite.isolation.isolation import answers_of
 from lib.suite.submissions import function_check
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of

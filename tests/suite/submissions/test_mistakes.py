@@ -7,7 +7,7 @@ import pytest
 from drawing import picture_of
 from drawing.canvas.scene import Text
 from lib import CheckError, check_function
-from lib.cluster.holdings import Holdings
+from lib.cluster.layouts import Holdings
 from tests.suite.submissions.mistakes import MISTAKES, Mistake
 from tests.suite.submissions.test_map_puzzles import MAPS
 from tests.suite.submissions.test_table_puzzles import TABLES

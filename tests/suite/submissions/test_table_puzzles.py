@@ -9,7 +9,7 @@ import pytest
 from drawing import draw_collective, picture_of
 from lib import LINKS, PUZZLES, Layer, Mesh, Trace, check, simulate
 from lib.analysis.figures import end, traffic
-from lib.cluster.stages import Stages
+from lib.cluster.layouts import Stages
 from lib.errors.exceptions import RuleError
 from lib.schedules.data_parallel import fully_sharded
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
 from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
+from lib.suite.cli.console import markup, page, template
 from lib.suite.cli.grading.schedules import ClassPuzzle, Order, Pictures, board_of, goals_reached, puzzles_of, score_of
-from lib.suite.cli.pages import markup, page, template
 from lib.suite.grade.gradebook import Gradebook, Mark, Refused, Result, Score, Student, Traces
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
@@ -251,7 +251,6 @@ def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[tuple[str, str]]:
 
 
 def _message_there(result: Result) -> str:
-    """The message of a result whose size stands beside it."""
     return result.message.removeprefix(f"At {result.size}: ")
 
 

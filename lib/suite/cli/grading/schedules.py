@@ -17,7 +17,7 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
 from lib.processes import shared_out
 from lib.puzzles.goals import Goal
-from lib.suite.cli.pages import markup
+from lib.suite.cli.console import markup
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, Traces
 from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State

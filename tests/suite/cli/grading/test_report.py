@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lib import check, simulate
+from lib.suite.cli.console import file_of
 from lib.suite.cli.grading.report import STATE_COLOURS, remarks, without_sizes, write_report
-from lib.suite.cli.pages import file_of
 from lib.suite.grade.gradebook import Gradebook, Refused, Result, Score, Student
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
