@@ -200,6 +200,8 @@ def _bare(run: Late) -> Iterator[str]:
     asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else ())
     earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
+    # The line that the fix names: of the others one may be given, and none has to change first.
+    lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
@@ -504,7 +506,8 @@ def _on_the_path(run: Late) -> Iterator[str]:
     if run.is_order:  # nothing hides the first one
         first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
     fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else START_EARLIER
-    which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
+    longest = first if run.is_order else max(calls, key=lambda event: event.length)
+    which += f"{in_units(total)}, such as {operation(longest)}{line_of(longest)}"
     yield f"{which}:\n{fix}"
 
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -109,6 +109,7 @@ def solution_of(puzzle: str) -> Callable[..., Any]:
 def _guarded(puzzle: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function of ours: it does not answer to somebody who is to find the answer to the puzzle."""
 
+    @wraps(ours)
     def solution(*given: Any) -> Any:
         if puzzle in _asked:
             raise PuzzleError(
@@ -137,7 +138,7 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
         return _worth(record, answers[0].value)
     if failure is None:
         return FunctionVerdict(puzzle, asked)
-    return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix)),), judge.shown(failure))
+    return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix, judge.names)),), judge.shown(failure))
 
 
 def judge_of(puzzle: str, source: Path) -> Judge:
@@ -235,9 +236,13 @@ def where(error: BaseException) -> str:
 # -- what is wrong with an answer, in words ------------------------------------------------------------------------
 
 
-def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
-    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
-    call = f"{name}({', '.join(map(_shown, failure.given))})"
+def wrong_answer(name: str, failure: Failure, fix: str = "", names: Sequence[str] = ()) -> PuzzleError:
+    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known, and
+    `names` are those of its arguments: of three and more no reader knows which is which."""
+    shown = [*map(_shown, failure.given)]
+    if len(shown) == len(names) > 2:
+        shown = [f"{said}={one}" for said, one in zip(names, shown, strict=True)]
+    call = f"{name}({', '.join(shown)})"
     got, expected = failure.got, failure.expected
     # Where many answers are right, what differs from ours is nothing to show: it may be right, too.
     if not failure.wanted and not got.raised and not expected.raised and len(_words(expected)) > WIDE:

@@ -103,6 +103,11 @@ class Judge:
     picture: Callable[..., Any] | None = None
     wanted: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the arguments are called."""
+        return tuple(inspect.signature(self.answer).parameters)
+
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
         """Return what is wrong with an answer; None where it is right."""
         if row is None:
