@@ -183,11 +183,9 @@ def _bare(run: Late) -> Iterator[str]:
     def calls(program: Program) -> list[Event]:
         return [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
 
-    def spent(program: Program) -> int:
-        return sum(event.length for event in calls(program))
-
-    program = max(run.trace.programs, key=spent)
-    mine, length, far = calls(program), spent(program), ""
+    program = max(run.trace.programs, key=lambda program: sum(event.length for event in calls(program)))
+    mine, far = calls(program), ""
+    length = sum(event.length for event in mine)
     # What a run begins with has nothing to hide behind.
     if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
@@ -197,9 +195,8 @@ def _bare(run: Late) -> Iterator[str]:
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
-    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else ())
-    earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
+    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else [TAKE_TURNS])
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
     # The line that the fix names: of the others one may be given, and none has to change first.
     lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"

@@ -379,9 +379,8 @@ def _answered(asked: _Asked, ask: Callable[..., Sent], seed: str | None = None) 
     # The table is a part of the puzzle; other inputs are drawn for each seed.
     told = (record.table, record.draws) if seed is None else ((), min(record.draws, INPUTS))
     try:
-        judge = _judge_of(record.id)
-        count, failure = first_failure(*told, judge, answers, SEED if seed is None else seed)
-        faults = () if failure is None else (str(wrong_answer(record.id, failure, record.fix, judge.names)),)
+        count, failure = first_failure(*told, _judge_of(record.id), answers, SEED if seed is None else seed)
+        faults = () if failure is None else (str(wrong_answer(record.id, failure, record.fix)),)
         verdict = FunctionVerdict(record.id, count, faults)
         return asked.result("passed" if verdict.correct else "failed", verdict.text()), True
     except _Silent as silent:

@@ -7,7 +7,8 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, partial, wraps
+from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
@@ -109,7 +110,6 @@ def solution_of(puzzle: str) -> Callable[..., Any]:
 def _guarded(puzzle: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function of ours: it does not answer to somebody who is to find the answer to the puzzle."""
 
-    @wraps(ours)
     def solution(*given: Any) -> Any:
         if puzzle in _asked:
             raise PuzzleError(
@@ -138,18 +138,18 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
         return _worth(record, answers[0].value)
     if failure is None:
         return FunctionVerdict(puzzle, asked)
-    return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix, judge.names)),), judge.shown(failure))
+    return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix)),), judge.shown(failure))
 
 
 def judge_of(puzzle: str, source: Path) -> Judge:
     """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
-    ours = _guarded(puzzle, load_function(source, puzzle))
+    ours = _guarded(puzzle, mine := load_function(source, puzzle))
     if (record := PUZZLES[puzzle]).kind == "plan":
         goal = record.goals[0]
         wanted = f"a plan of at most {goal.time:g} s a step and {goal.memory:g} GiB"
         return Judge(ours, _asked_once, partial(_accepts_plan, record), wanted=wanted)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"names": tuple(signature(mine).parameters)}
     for name in ("inputs", "accepts", "picture"):
         with suppress(SourceError):
             more[name] = load_function(source, f"{puzzle}_{name}")
@@ -236,12 +236,10 @@ def where(error: BaseException) -> str:
 # -- what is wrong with an answer, in words ------------------------------------------------------------------------
 
 
-def wrong_answer(name: str, failure: Failure, fix: str = "", names: Sequence[str] = ()) -> PuzzleError:
-    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known, and
-    `names` are those of its arguments: of three and more no reader knows which is which."""
-    shown = [*map(_shown, failure.given)]
-    if len(shown) == len(names) > 2:
-        shown = [f"{said}={one}" for said, one in zip(names, shown, strict=True)]
+def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
+    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
+    shown = [*map(_shown, failure.given)]  # of three and more no reader knows which is which
+    shown = [*map("=".join, zip(failure.names, shown, strict=True))] if len(shown) > 2 else shown
     call = f"{name}({', '.join(shown)})"
     got, expected = failure.got, failure.expected
     # Where many answers are right, what differs from ours is nothing to show: it may be right, too.
@@ -313,10 +311,10 @@ def _fix(failure: Failure) -> str:
     if found := re.fullmatch("'dict' object has no attribute '(\\w+)'", got.message):
         return f'what is in a dict is taken out with square brackets: ["{found[1]}"]'
     if got.raised:
-        unsaid = any(isinstance(one, dict) and -1 in one.values() for one in failure.given)
-        why = "; give its -1 a value before you look at the product of all sizes" if unsaid else ""
-        fix = f"this input has an answer: the test that refuses it is too strict, or what it tests is wrong{why}"
-        return fix if got.raised == "ValueError" else ""
+        fix = "this input has an answer: the test that refuses it is too strict, or what it tests is wrong"
+        if any(isinstance(one, dict) and -1 in one.values() for one in failure.given):
+            fix += "; give its -1 a value before you look at the product of all sizes"
+        return fix if got.raised == "ValueError" and "raise" in (got.where.partition(": ")[2] or "raise") else ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:
