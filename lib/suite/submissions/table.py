@@ -43,7 +43,7 @@ Ask = Callable[[Sequence[Given]], Sequence[Answer]]
 
 class Failure(NamedTuple):
     """An input that a function gets wrong. `expected` is the answer of the table, or one that is right; `why` says what
-    is wrong with the one that it got, if the puzzle knows; `wanted` is said for the right answer; `given` has `names`."""
+    is wrong with the one it got, if the puzzle knows; `wanted` is told for the right answer; `names` for `given`."""
 
     given: Given
     expected: Answer
