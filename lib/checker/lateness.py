@@ -184,11 +184,9 @@ def _bare(run: Late) -> Iterator[str]:
         bare = (event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length)
         return [event for event in bare if not _lent(event)]
 
-    def spent(program: Program) -> int:
-        return sum(event.length for event in calls(program))
-
-    program = max(run.trace.programs, key=spent)
-    mine, length, far = calls(program), spent(program), ""
+    program = max(run.trace.programs, key=lambda program: sum(event.length for event in calls(program)))
+    mine, far = calls(program), ""
+    length = sum(event.length for event in mine)
     # What a run begins with has nothing to hide behind.
     if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
@@ -198,9 +196,10 @@ def _bare(run: Late) -> Iterator[str]:
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
-    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else ())
-    earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
+    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else [TAKE_TURNS])
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
+    # The line that the fix names: of the others one may be given, and none has to change first.
+    lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
@@ -528,7 +527,8 @@ def _on_the_path(run: Late) -> Iterator[str]:
     if run.is_order:  # nothing hides the first one
         first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
     fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else START_EARLIER
-    which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
+    longest = first if run.is_order else max(calls, key=lambda event: event.length)
+    which += f"{in_units(total)}, such as {operation(longest)}{line_of(longest)}"
     yield f"{which}:\n{fix}"
 
 

@@ -288,7 +288,7 @@ class Plan:
         if self.batch % (self.dp * self.micro):
             yield (
                 f"a batch of {self.batch:,} does not divide into microbatches of {self.micro} for dp {self.dp:,}: "
-                f"{self.dp * self.micro:,} at a time"
+                f"it is no multiple of {self.dp * self.micro:,}"
             )
         if model.heads % self.tp:
             yield f"{model.heads} heads do not divide among tp {self.tp}"
@@ -308,13 +308,14 @@ class Plan:
         elif self.ep > 1 and (model.experts % self.ep or ranks % self.ep):
             yield f"ep {self.ep} has to divide the {model.experts} experts, and the {ranks:,} ranks of a stage"
         if self.pp == 1 and (self.v > 1 or self.schedule != "1f1b"):
-            yield f"without a pipeline there is no schedule {self.schedule} of v {self.v}"
+            keys = f"v {self.v}" if self.schedule == "1f1b" else f"schedule {self.schedule}"
+            yield f"{keys} needs a pipeline, and pp is 1"
         elif self.v > 1 and self.schedule != "1f1b":
             yield f"{self.schedule} has its own stages: v is 1; got {self.v}"
         elif self.v > 1 and (over := self.microbatches % self.pp):
             groups = f"interleaving takes microbatches in groups of pp {self.pp}"
             yield f"{groups}; there are {self.microbatches}, so {over} are left over"
-        if self.schedule == "dualpipe" and (self.pp % 2 or self.microbatches < 2 * self.pp):
+        if self.schedule == "dualpipe" and self.pp > 1 and (self.pp % 2 or self.microbatches < 2 * self.pp):
             yield f"dualpipe needs an even pp and {2 * self.pp} microbatches; got {self.microbatches} and pp {self.pp}"
         if self.zero == 3 and self.pp > 1:
             yield "zero 3 gathers the weights of a stage again for each microbatch: with a pipeline take zero 1 or 2"

@@ -79,13 +79,14 @@ draw_mesh(mesh)
 # puzzle you give it more cards.) These costs are called `LINKS`. For one layer of *W* elements (262,144) and a ring of
 # *n* ranks:
 #
-# | | moves, per rank | in a host, n = 4 | one ring over all 8 | between hosts, n = 2, of a quarter |
+# | | moves, per rank | in a host, n = 4 | one ring over all 8 | between hosts, n = 2 |
 # |---|---|---|---|---|
-# | all-gather, reduce-scatter | (n - 1)/n · W | 0.3 | 3.5 | 0.5 |
-# | all-reduce | 2 · (n - 1)/n · W | 0.6 | 7.0 | 1.0 |
+# | all-gather, reduce-scatter | (n - 1)/n · W | 0.3 | 3.5 | 2.0 |
+# | all-reduce | 2 · (n - 1)/n · W | 0.6 | 7.0 | 4.0 |
 #
-# FSDP over all eight ranks needs three collectives of 3.5 for each layer, 10.5 in all. What does HSDP need for each
-# layer, which of it crosses the slow links, and how little can that be? You need the answer for your prediction below.
+# (A part of a layer takes that part of the time: there is no latency yet.) FSDP over all eight ranks needs three
+# collectives of 3.5 for each layer, 10.5 in all. What does HSDP need for each layer, which of it crosses the slow links,
+# and how little can that be? You need the answer for your prediction below.
 #
 # ## The puzzle
 #
@@ -514,7 +515,7 @@ def hybrid_mesh(devices, slices, replica_ici, replica_dcn, model):
     if min(devices, slices, replica_ici, replica_dcn, model) < 1:
         raise ValueError("every size is 1 or more")
     if devices % slices:
-        raise ValueError(f"{devices} devices do not make {slices} slices of equal size")
+        raise ValueError(f"slices {slices} does not divide devices {devices}")
     in_slice = devices // slices
     if in_slice % (replica_ici * model):
         raise ValueError(
@@ -522,7 +523,7 @@ def hybrid_mesh(devices, slices, replica_ici, replica_dcn, model):
             f"does not divide a slice of {in_slice} devices"
         )
     if slices % replica_dcn:
-        raise ValueError(f"{slices} slices do not divide among {replica_dcn} copies")
+        raise ValueError(f"replica_dcn {replica_dcn} does not divide slices {slices}")
     data_ici = in_slice // (replica_ici * model)
     data_dcn = slices // replica_dcn
     replica = replica_ici * replica_dcn

@@ -259,7 +259,7 @@ def where_do_80_go_accepts(answer, state, rest, room):
     if answer == 0:
         return "something is to be held: at least one GPU, so round up"
     if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
-        return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
+        return f"there are no parts of a GPU: {answer:g} is {right} GPU{'s' * (right != 1)}"
     if answer == state // max(1, room - rest) and answer < right:
         each, there = (
             state / max(1, answer),

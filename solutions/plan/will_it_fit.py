@@ -316,6 +316,8 @@ def will_it_fit_accepts(answer, model, plan):
         f"{', '.join(fine)} {'is' if len(fine) == 1 else 'are'} right; " if fine else ""
     )
     start += f"{kind}: "
+    if same(kind, right[kind] / 2**30) or same(kind, right[kind] / 1e9):
+        return start + "the answer is in bytes, and not in GiB or GB"
     unit = {"weights": 2, "gradients": 4, "optimizer": 12}.get(kind)
     if unit is not None:
         from_zero = {"weights": 3, "gradients": 2, "optimizer": 1}[kind]

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
@@ -143,12 +144,12 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
 def judge_of(puzzle: str, source: Path) -> Judge:
     """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
-    ours = _guarded(puzzle, load_function(source, puzzle))
+    ours = _guarded(puzzle, mine := load_function(source, puzzle))
     if (record := PUZZLES[puzzle]).kind == "plan":
         goal = record.goals[0]
         wanted = f"a plan of at most {goal.time:g} s a step and {goal.memory:g} GiB"
         return Judge(ours, _asked_once, partial(_accepts_plan, record), wanted=wanted)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"names": tuple(signature(mine).parameters)}
     for name in ("inputs", "accepts", "picture"):
         with suppress(SourceError):
             more[name] = load_function(source, f"{puzzle}_{name}")
@@ -237,7 +238,9 @@ def where(error: BaseException) -> str:
 
 def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
     """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
-    call = f"{name}({', '.join(map(_shown, failure.given))})"
+    shown = [*map(_shown, failure.given)]  # of three and more no reader knows which is which
+    shown = [*map("=".join, zip(failure.names, shown, strict=True))] if len(shown) > 2 else shown
+    call = f"{name}({', '.join(shown)})"
     got, expected = failure.got, failure.expected
     # Where many answers are right, what differs from ours is nothing to show: it may be right, too.
     if not failure.wanted and not got.raised and not expected.raised and len(_words(expected)) > WIDE:
@@ -308,10 +311,10 @@ def _fix(failure: Failure) -> str:
     if found := re.fullmatch("'dict' object has no attribute '(\\w+)'", got.message):
         return f'what is in a dict is taken out with square brackets: ["{found[1]}"]'
     if got.raised:
-        unsaid = any(isinstance(one, dict) and -1 in one.values() for one in failure.given)
-        why = "; give its -1 a value before you look at the product of all sizes" if unsaid else ""
-        fix = f"this input has an answer: the test that refuses it is too strict, or what it tests is wrong{why}"
-        return fix if got.raised == "ValueError" else ""
+        fix = "this input has an answer: the test that refuses it is too strict, or what it tests is wrong"
+        if any(isinstance(one, dict) and -1 in one.values() for one in failure.given):
+            fix += "; give its -1 a value before you look at the product of all sizes"
+        return fix if got.raised == "ValueError" and "raise" in (got.where.partition(": ")[2] or "raise") else ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:

@@ -43,13 +43,14 @@ Ask = Callable[[Sequence[Given]], Sequence[Answer]]
 
 class Failure(NamedTuple):
     """An input that a function gets wrong. `expected` is the answer of the table, or one that is right; `why` says what
-    is wrong with the one that it got, where the puzzle knows; `wanted` is what is said in place of the right answer."""
+    is wrong with the one it got, if the puzzle knows; `wanted` is told for the right answer; `names` for `given`."""
 
     given: Given
     expected: Answer
     got: Answer
     why: str = ""
     wanted: str = ""
+    names: Sequence[str] = ()
 
     @property
     def is_refusal(self) -> bool:
@@ -102,6 +103,7 @@ class Judge:
     accepts: Callable[..., bool | str] | None = None
     picture: Callable[..., Any] | None = None
     wanted: str = ""
+    names: Sequence[str] = ()
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
         """Return what is wrong with an answer; None where it is right."""
@@ -115,7 +117,7 @@ class Judge:
                 right = self.accepts(got.value, *deepcopy(given))
             except ODD:
                 right = False
-        return None if right is True else Failure(given, expected, got, right or "", self.wanted)
+        return None if right is True else Failure(given, expected, got, right or "", self.wanted, self.names)
 
     def shown(self, failure: Failure) -> Any:
         """Return what the picture of a failure shows; None where there is none, as where the input is to be refused."""
