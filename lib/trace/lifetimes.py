@@ -188,8 +188,8 @@ def _with_stores(program: Program, used: Uses) -> Lifetimes:
 
 def is_for_update(program: Program, event: Event) -> bool:
     """Tell whether a collective brings what only the update of a shard needs: its optimizer state, or its gradient."""
-    updated = [value for one in program.events if one.op in UPDATES for value in program.values_of(one.outputs)]
-    kinds = OptState if event.op != "allgather" or all(map(Value.is_complete, updated)) else OptState | WeightGrad
+    updates = [program.values_of(one.outputs)[0].is_complete() for one in program.events if one.op in UPDATES]
+    kinds = OptState if event.op != "allgather" or all(updates) else OptState | WeightGrad
     return event.op in COLLECTIVES and any(isinstance(value, kinds) for value in program.values_of(event.inputs))
 
 
