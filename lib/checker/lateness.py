@@ -19,12 +19,13 @@ from lib.checker.faults import Where, maker_of, more, places, remark
 from lib.checker.notes import STAYS, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
-from lib.errors.wording import counted, exact, plural, these
+from lib.errors.wording import counted, exact, plural, these, with_article
 from lib.trace.event import Event, Program, line_of, place_of
+from lib.trace.lifetimes import is_for_update
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
-from lib.values.values import Activation, OptState, WeightGrad
+from lib.values.values import Activation, WeightGrad
 
 START_EARLIER = (
     "call a collective before work that can do without its result, and await it after that work:\n"
@@ -154,9 +155,9 @@ def _apart(found: list[tuple[int, Event]]) -> int:
 
 def _states_travel(run: Late) -> Iterator[str]:
     calls = ((p, e) for p in run.trace.programs for e in p.events if e.op in COLLECTIVES)
-    moved = [(p.rank, e) for p, e in calls if any(type(value) is OptState for value in p.values_of(e.inputs))]
-    if moved:
-        got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}{more(moved, 'call')}"
+    if moved := [(p.rank, e) for p, e in calls if is_for_update(p, e)]:
+        kind = run.trace.programs[moved[0][0]].values_of(moved[0][1].inputs)[0].kind
+        got = f"rank {moved[0][0]} brings {with_article(kind)} to {operation(moved[0][1])}{more(moved, 'call')}"
         yield run.told(got, places(moved), STAYS)
 
 

@@ -17,7 +17,7 @@ from lib.errors.source_lines import GIVEN, ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.goals import Goal
 from lib.trace.event import STORE, Event, Program, line_of, place_of
-from lib.trace.lifetimes import held_at, stays_of
+from lib.trace.lifetimes import held_at, is_for_update, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -53,7 +53,7 @@ LOAD_LESS = (
 """Where nothing else that a rank may do is enough."""
 Uses = Sequence[tuple[Value, Event | None]]
 """Values, each with an operation that made or needed it."""
-STAYS = "the optimizer state of a shard stays on the rank that updates the shard: no other rank needs it"
+STAYS = "a shard's gradient and optimizer state stay on the rank that updates the shard: no other rank needs them"
 
 
 def other_costs(mine: float, judged: float) -> str:
@@ -150,13 +150,12 @@ def other_layer(trace: Trace) -> str | None:
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     """Say why a goal does not count: how much is sent, and the largest activation that is gathered, else the first
-    all-reduce, else the first optimizer state that travels, else the first communication of all. `alone`: whether
-    easier goals allow more."""
+    all-reduce, else the first that moves what only an update needs, else the first of all. `alone`: whether easier
+    goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     sends = [(rank, event, trace.programs[rank].values_of(event.inputs)) for rank, event in moving]
-    states = [(rank, event) for rank, event, values in sends if any(isinstance(value, OptState) for value in values)]
-    gathers = (one for one in sends if one[1].op == "allgather")
-    gathered = [one for one in gathers if any(isinstance(value, Activation) for value in one[2])]
+    stays = [(rank, event) for rank, event in moving if is_for_update(trace.programs[rank], event)]
+    gathered = [one for one in sends if one[1].op == "allgather" and isinstance(one[2][0], Activation)]
     fix = "gather each weight as rarely as the memory allows, and send nothing twice"
     if gathered:
         rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
@@ -165,8 +164,8 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
         rank, event = rounds[-1]
         fix = "send nothing twice, and nothing that this rank needs only for itself: work that out last, and add it"
     else:
-        rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
-        fix = STAYS if states else fix
+        rank, event = next((found for found in moving if found[1].op == "allreduce"), (stays or moving)[0])
+        fix = STAYS if stays else fix
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     if event.op != "allreduce":

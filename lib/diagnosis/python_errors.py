@@ -45,6 +45,8 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         r"a coroutine was expected, got <\w+, to be awaited>": "a communication is under way as soon as it is called, "
         "and needs no task: keep what the call returns,\nand await it later: work = model.allreduce(...), then await "
         "work",
+        "cannot unpack non-iterable NoneType": "this call gives nothing back: if it stores what it makes, call it on a "
+        "line of its own;\nelse look for a `return` that is missing in it",
         "cannot unpack non-iterable": "this call gives one value: give it one name; {two} give two",
         r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
         "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "

@@ -30,7 +30,7 @@ from lib.trace.order import Passage, meetings, messages, outcome
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
-from lib.values.values import OptState, Value
+from lib.values.values import OptState, Value, WeightGrad
 
 STAYS = HANDS_IN | UPDATES
 D = TypeVar("D")
@@ -184,6 +184,13 @@ def _with_stores(program: Program, used: Uses) -> Lifetimes:
         if change > 0 and position - 1 > lives.born[value]:
             lives.last[value] = max(lives.last[value], position - 1)
     return lives
+
+
+def is_for_update(program: Program, event: Event) -> bool:
+    """Tell whether a collective brings what only the update of a shard needs: its optimizer state, or its gradient."""
+    updates = [program.values_of(one.outputs)[0].is_complete() for one in program.events if one.op in UPDATES]
+    kinds = OptState if event.op != "allgather" or all(updates) else OptState | WeightGrad
+    return event.op in COLLECTIVES and any(isinstance(value, kinds) for value in program.values_of(event.inputs))
 
 
 def handed_in(event: Event) -> Sequence[int]:

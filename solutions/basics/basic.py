@@ -36,7 +36,7 @@
 # %%
 from drawing import draw, draw_step
 from lib import Model, goal, predict, simulate
-from lib.schedules.steps import compute, forward, load, step
+from lib.schedules.steps import forward, load
 
 # %% [markdown]
 # ## The idea
@@ -78,6 +78,8 @@ draw(simulate(begin_to_learn, layers=6, batches=4, ranks=1))
 
 # %%
 def whole_step(model: Model) -> None:
+    from lib.schedules.steps import compute, step
+
     load(model)
     compute(model, range(model.BATCHES))  # forward, loss and backward
     for layer in range(model.LAYERS):
@@ -85,6 +87,7 @@ def whole_step(model: Model) -> None:
 
 
 draw_step(simulate(whole_step, layers=2, batches=4, ranks=1))
+del whole_step  # writing one is your task
 
 # %% [markdown]
 # The backward of a layer reads what went in, the gradient of what came out, and the weight. It is the last one to read

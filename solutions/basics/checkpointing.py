@@ -39,7 +39,7 @@
 # %%
 from drawing import compare, draw, draw_curves
 from lib import Model, check, goal, predict, simulate
-from lib.schedules.data_parallel import checkpointed, segments
+from lib.schedules.data_parallel import segments
 
 # %% [markdown]
 # ## The idea
@@ -48,10 +48,17 @@ from lib.schedules.data_parallel import checkpointed, segments
 # segments. Forward keeps only the input of each segment. The last segment keeps all of its inputs, because it goes
 # back at once. Then the first segment runs forward **again**, this time keeping its inputs, and goes back.
 
+
 # %%
+def in_segments(k: int, layers: int, whole: bool = False) -> list[Model]:
+    from lib.schedules.data_parallel import checkpointed
+
+    return simulate(checkpointed(k, whole=whole), layers=layers, batches=4, ranks=1)
+
+
 compare(
-    keep_everything=simulate(checkpointed(1), layers=6, batches=4, ranks=1),
-    two_segments=simulate(checkpointed(2, whole=True), layers=6, batches=4, ranks=1),
+    keep_everything=in_segments(1, layers=6),
+    two_segments=in_segments(2, layers=6, whole=True),
 )
 
 # %% [markdown]
@@ -203,10 +210,7 @@ Model.check(out, puzzle="checkpointing")
 # The peak of this model for every number of segments, as the simulator measures it. There is a valley in between:
 
 # %%
-peaks = []
-for k in range(1, 9):
-    run = simulate(checkpointed(k), layers=8, batches=4, ranks=1)
-    peaks.append((k, check(run).memory / 1_000_000))
+peaks = [(k, check(in_segments(k, layers=8)).memory / 1_000_000) for k in range(1, 9)]
 draw_curves(
     {"the peak": peaks},
     across="segments",
@@ -281,13 +285,13 @@ draw_curves(
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** With *k* = 5, 6, 7 the time goes down again, to 72. Why? And is there ever a reason to take more segments than
-# √*L*?
+# **1.** From *k* = 3 to *k* = 7 the time goes down again: 84, 80, 80, 76, 72. Why? And is there ever a reason to take more
+# segments than √*L*?
 #
 # <details><summary>Answer</summary>
 #
-# A segment of one layer has its input, and there is nothing to compute again. The more of those, the less is computed
-# twice. With seven segments only layer 0 is: 72, for 8,388,608 elements. So take as many segments as fit. √*L* is the
+# The last layer of a segment is not computed again, and a segment of one layer has no other. The more segments, the less is
+# computed twice. With seven segments only layer 0 is: 72, for 8,388,608 elements. So take as many segments as fit. √*L* is the
 # number when only memory counts.
 #
 # </details>
@@ -321,8 +325,8 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# A stage of two layers has two inputs a batch. Keep only the first: 4 · 131,072 less, and each backward takes one
-# forward longer. With a stage of twelve real layers this is common: the stage keeps one input for each microbatch in
+# A stage of two layers has two inputs a batch. Keep only the first, and backward brings the other back for one batch at a
+# time: 3 · 131,072 less, and each backward takes one forward longer. With a stage of twelve real layers this is common: the stage keeps one input for each microbatch in
 # flight, and everything inside for only one of them.
 #
 # </details>
