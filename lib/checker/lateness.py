@@ -148,8 +148,7 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
 
 def _apart(found: list[tuple[int, Event]]) -> int:
     """Return how long after it was computed something was computed again, in ticks: from start to start."""
-    first, last = (event.start or 0 for _, event in (found[-2], found[-1]))
-    return last - first
+    return (found[-1][1].start or 0) - (found[-2][1].start or 0)
 
 
 def _states_travel(run: Late) -> Iterator[str]:
@@ -180,14 +179,10 @@ def _uneven(run: Late) -> Iterator[str]:
 def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
 
-    def calls(program: Program) -> list[Event]:
-        return [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
-
-    def spent(program: Program) -> int:
-        return sum(event.length for event in calls(program))
-
-    program = max(run.trace.programs, key=spent)
-    mine, length, far = calls(program), spent(program), ""
+    calls = [[e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length] for p in run.trace.programs]
+    spent = [sum(event.length for event in mine) for mine in calls]
+    length, rank, far = max(spent), spent.index(max(spent)), ""
+    program, mine = run.trace.programs[rank], calls[rank]
     # What a run begins with has nothing to hide behind.
     if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
@@ -197,22 +192,21 @@ def _bare(run: Late) -> Iterator[str]:
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
-    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else ())
-    earlier = next(asked, START_EARLIER if own else TAKE_TURNS)
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else earlier
+    found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
+    earlier = chain(_called_late(run, program, found), _beside(run, found), [START_EARLIER])
+    asked = chain(asked, _held_back(program, mine), earlier if own else [TAKE_TURNS])
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked)
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
 
-def _beside(run: Late, program: Program, calls: Sequence[Event]) -> Iterator[str]:
+def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
     """Work that a rank could do during one of its calls."""
-    mine = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in calls]
-    found = [(gap.before, ready_meanwhile(run.trace, gap)) for gap in mine[:LOOKED_AT]]
-    ready = [(call, one.at) for call, one in found if call and one]
-    if ready:
+    found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
+    if ready := [(call, one.at) for call, one in found if call and one]:
         call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
         words = (f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
-        yield f"{' could run beside '.join(words)}:\nawait it after that"
+        yield f"{' could run beside '.join(words)}:\ncall it before that, and await it after"
 
 
 def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
@@ -224,13 +218,17 @@ def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
-    """Whole gradients that an all-reduce sums, and that are cut only after that."""
+    """What an all-reduce sums whole, and is cut only after that."""
     events = (program or run.program).events
     sums = {number: event for event in events if event.op == "allreduce" for number in event.outputs}
     for cut in (event for event in events if event.op == "scatterreduce" and not sums.keys().isdisjoint(event.inputs)):
         whole = next(sums[number] for number in cut.inputs if number in sums)
         why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
+    for number, whole in sums.items() if run.trace.mesh is None else ():
+        if {event.op for event in events if number in event.inputs} == {"shard"}:
+            why = f"of the sum that the all-reduce{line_of(whole)} brings, this rank uses only a shard"
+            yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
 
 
 def _between_hosts(run: Late, program: Program) -> Iterator[str]:
@@ -323,6 +321,8 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
                 made = event if event.op in COMPUTE and made is None else made
+            elif event.blocking and waited is not None:
+                break
             elif event.op in COMPUTE and event.length:
                 if made and event.op in UPDATES and updated >= run.over:
                     why = f"{operation(event)}{line_of(event)} delays {operation(made)}, and so the {title}"
