@@ -179,10 +179,9 @@ def _uneven(run: Late) -> Iterator[str]:
 def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
 
-    calls = [[e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length] for p in run.trace.programs]
-    spent = [sum(event.length for event in mine) for mine in calls]
-    length, rank, far = max(spent), spent.index(max(spent)), ""
-    program, mine = run.trace.programs[rank], calls[rank]
+    calls = [(p, [e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length]) for p in run.trace.programs]
+    program, mine = max(calls, key=lambda one: sum(event.length for event in one[1]))
+    length, far = sum(event.length for event in mine), ""
     # What a run begins with has nothing to hide behind.
     if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
@@ -205,8 +204,8 @@ def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
     found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
     if ready := [(call, one.at) for call, one in found if call and one]:
         call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
-        words = (f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
-        yield f"{' could run beside '.join(words)}:\ncall it before that, and await it after"
+        words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
+        yield f"{words}:\ncall it before that, and await it after"
 
 
 def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
@@ -318,11 +317,11 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
         title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
         updated = units(sum(event.length for event in before if event.op in UPDATES))
         for event in reversed(before):
+            if waited is not None and (made or event.blocking):
+                break
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
                 made = event if event.op in COMPUTE and made is None else made
-            elif event.blocking and waited is not None:
-                break
             elif event.op in COMPUTE and event.length:
                 if made and event.op in UPDATES and updated >= run.over:
                     why = f"{operation(event)}{line_of(event)} delays {operation(made)}, and so the {title}"
@@ -503,7 +502,8 @@ def _on_the_path(run: Late) -> Iterator[str]:
             yield f"{why}:\ncall that before, while the message is still on its way"
     if run.is_order:  # nothing hides the first one
         first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
-    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else START_EARLIER
+    fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
+    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else fix
     which += f"{in_units(total)}, such as {operation(first)}{line_of(first)}"
     yield f"{which}:\n{fix}"
 
@@ -520,8 +520,8 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
     summed, passed = (sum(at.event.length for at in calls) for calls in (sums, sent))
     for at in reversed(sums if units(summed) >= run.over else []):
         waited = [gap for gap in gaps(run.trace) if gap.before is not None and gap.before[:2] == at[:2]]
-        ready = next((one for gap in waited if (one := ready_meanwhile(run.trace, gap)) is not None), None)
-        could = () if ready is None else (_could(at.rank, ready.at.event),)
+        ready = (ready_meanwhile(run.trace, gap) for gap in waited)
+        could = (_could(at.rank, one.at.event) for one in ready if one is not None)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
             got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
             yield run.told(got, places([(at.rank, at.event)]), fix)
