@@ -298,7 +298,8 @@ def draw_curves(
         found = {name: [(log2(x), y) for x, y in curve] for name, curve in found.items()}
 
     def number(x: float) -> str:
-        return exact(round(2**x, 3) if doublings else x)
+        x = round(2**x, 3) if doublings else x
+        return exact(x if x < 100 else round(x))
 
     places, heights = zip(*[point for curve in found.values() for point in curve], strict=True)
     low, high = min(heights), max(heights)

@@ -149,8 +149,7 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
 
 def _apart(found: list[tuple[int, Event]]) -> int:
     """Return how long after it was computed something was computed again, in ticks: from start to start."""
-    first, last = (event.start or 0 for _, event in (found[-2], found[-1]))
-    return last - first
+    return (found[-1][1].start or 0) - (found[-2][1].start or 0)
 
 
 def _states_travel(run: Late) -> Iterator[str]:
@@ -181,13 +180,12 @@ def _uneven(run: Late) -> Iterator[str]:
 def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
 
-    def calls(program: Program) -> list[Event]:
-        bare = (event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length)
-        return [event for event in bare if not _lent(event)]
-
-    program = max(run.trace.programs, key=lambda program: sum(event.length for event in calls(program)))
-    mine, far = calls(program), ""
-    length = sum(event.length for event in mine)
+    bare = [
+        (p, [e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length and not _lent(e)])
+        for p in run.trace.programs
+    ]
+    program, mine = max(bare, key=lambda one: sum(event.length for event in one[1]))
+    length, far = sum(event.length for event in mine), ""
     # What a run begins with has nothing to hide behind.
     if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
@@ -197,23 +195,23 @@ def _bare(run: Late) -> Iterator[str]:
     lines = places([(program.rank, event) for event in mine])
     asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
-    asked = chain(asked, _held_back(program, mine), _beside(run, program, mine) if own else [TAKE_TURNS])
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked, START_EARLIER)
+    found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
+    earlier = chain(_called_late(run, program, found), _beside(run, found), [START_EARLIER])
+    asked = chain(asked, _held_back(program, mine), earlier if own else [TAKE_TURNS])
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked)
     # The line that the fix names: of the others one may be given, and none has to change first.
     lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
 
-def _beside(run: Late, program: Program, calls: Sequence[Event]) -> Iterator[str]:
+def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
     """Work that a rank could do during one of its calls."""
-    mine = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in calls]
-    found = [(gap.before, ready_meanwhile(run.trace, gap)) for gap in mine[:LOOKED_AT]]
-    ready = [(call, one.at) for call, one in found if call and one]
-    if ready:
+    found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
+    if ready := [(call, one.at) for call, one in found if call and one]:
         call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
-        words = (f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
-        yield f"{' could run beside '.join(words)}:\nawait it after that"
+        words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
+        yield f"{words}:\ncall it before that, and await it after"
 
 
 def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
@@ -225,13 +223,17 @@ def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
-    """Whole gradients that an all-reduce sums, and that are cut only after that."""
+    """What an all-reduce sums whole, and is cut only after that."""
     events = (program or run.program).events
     sums = {number: event for event in events if event.op == "allreduce" for number in event.outputs}
     for cut in (event for event in events if event.op == "scatterreduce" and not sums.keys().isdisjoint(event.inputs)):
         whole = next(sums[number] for number in cut.inputs if number in sums)
         why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
+    for number, whole in sums.items() if run.trace.mesh is None else ():
+        if {event.op for event in events if number in event.inputs} == {"shard"}:
+            why = f"of the sum that the all-reduce{line_of(whole)} brings, this rank uses only a shard"
+            yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
 
 
 def _between_hosts(run: Late, program: Program) -> Iterator[str]:
@@ -343,6 +345,8 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
         title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
         updated = units(sum(event.length for event in before if event.op in UPDATES))
         for event in reversed(before):
+            if waited is not None and (made or event.blocking):
+                break
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
                 made = event if event.op in COMPUTE and made is None else made
@@ -527,7 +531,8 @@ def _on_the_path(run: Late) -> Iterator[str]:
             yield f"{why}:\ncall that before, while the message is still on its way"
     if run.is_order:  # nothing hides the first one
         first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
-    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else START_EARLIER
+    fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
+    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else fix
     longest = first if run.is_order else max(calls, key=lambda event: event.length)
     which += f"{in_units(total)}, such as {operation(longest)}{line_of(longest)}"
     yield f"{which}:\n{fix}"
@@ -545,8 +550,8 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
     summed, passed = (sum(at.event.length for at in calls) for calls in (sums, sent))
     for at in reversed(sums if units(summed) >= run.over else []):
         waited = [gap for gap in gaps(run.trace) if gap.before is not None and gap.before[:2] == at[:2]]
-        ready = next((one for gap in waited if (one := ready_meanwhile(run.trace, gap)) is not None), None)
-        could = () if ready is None else (_could(at.rank, ready.at.event),)
+        ready = (ready_meanwhile(run.trace, gap) for gap in waited)
+        could = (_could(at.rank, one.at.event) for one in ready if one is not None)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
             got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
             yield run.told(got, places([(at.rank, at.event)]), fix)

@@ -181,8 +181,9 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     call = re.match(r"Model\.(\w+)\(\) ", text)
-    if call is not None and call[1] in signatures():
-        return f"write {signatures()[call[1]]}"
+    known = signatures() | {"shard": 'model.shard(value, "rows", shard, total)'}
+    if call is not None and call[1] in known:
+        return f"write {known[call[1]]}"
     if "object is not an async iterator" in text:
         what = "the function itself takes no turns, and what it gives does: call it, as in"
         what = what if "'function'" in text else "only calls of async functions take turns, and this is none:"
@@ -200,7 +201,10 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     if "async_generator" in text:
         made = None if place is None else re.search(r"\bawait (\w+\(.*\))$", place.text.strip())
-        return f"a function with a `yield` in it is given turns: await in_turn([{made[1] if made else '...'}])"
+        call = made[1] if made else "..."
+        if frame is not None and frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR:
+            return f"hand its stops on: async for _ in {call}: yield"
+        return f"a function with a `yield` in it is given turns: await in_turn([{call}])"
     if place is not None and "list" in text and (many := re.search(r"\bawait (\w+)\(", place.text)) is not None:
         return f"{many[1]}(...) gives a list of calls: await each of them, or hand the list to a helper that does"
     bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())

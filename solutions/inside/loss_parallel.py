@@ -230,7 +230,8 @@ async def back_through_blocks(model, b):
 # 2. Let batches take turns, as in puzzle $number_tensor_parallel: a `yield` between the call of a sum and its `await`,
 #    and `await in_turn(one_batch(b) for b in batches)`.
 #
-# There may be more blocks than one: layers 0 and 1, 2 and 3, and so on, and then the output layer.
+# There may be more blocks than one: layers 0 and 1, 2 and 3, and so on, and then the output layer. And there may be an
+# odd number of batches.
 #
 # **Rules**
 #
@@ -320,8 +321,8 @@ guess.against(out)
 # Three sums a batch: after the block, of the losses, and of the gradient that the output layer leaves. The first and the
 # last are whole activations, 1.2 each for four batches. Those of the losses have 512 numbers each and take 0.0047
 # together: **12** sums, over at **15.9047**. All batches at once take just as long, in 3. Gather the logits instead, and
-# this 0.0047 becomes 2.4. All four ranks then hold four batches of logits for all 2,048 words, 2,097,152 elements: more than
-# all the rest of their activations.
+# this 0.0047 becomes 2.4. With all batches at once each rank then holds all of their logits, 2,097,152 elements: more than
+# all the rest of its activations.
 #
 # </details>
 

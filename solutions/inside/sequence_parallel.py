@@ -121,7 +121,7 @@ except PuzzleError as error:
 # - Values live in the stores, and everything alive counts: what a collective will bring takes memory from its start on.
 #   A run that keeps values in variables of its own while other layers are at work reaches the first goal only.
 # - You may keep pending calls in a variable, a dict or a list of your own.
-# - Each example is read once on a rank.
+# - A rank loads each batch once.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]

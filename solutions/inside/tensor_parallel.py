@@ -52,7 +52,7 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the
 # columns makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
 #
-# **Into rows** (`dim="in"`). A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows
+# **Into rows** (`dim="in"`), the **shards** of FSDP. A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows
 # needs a quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is
 # only a **part of a sum**: the other ranks have the other terms.
 #
@@ -124,15 +124,15 @@ except PuzzleError as error:
 # | `backward(model, layer, b)` | makes `grad_activations[layer, b]` from `grad_activations[layer + 1, b]`, unless no layer reads it, and adds the gradient of the weight to `grad_weights[layer]` |
 # | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
-# **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the
-# batches take half of the time.
+# **To do:** one training step in which all ranks work on all batches. An all-reduce
+# costs what it moves: of two batches at once it takes 0.6.
 #
 # 1. Write the step of one batch, `one_batch(b)`, from the data to the gradients of the weights, and await each sum that
 #    something reads. One batch after the other, then the updates: that is a correct step.
 # 2. Now let batches take turns. A function with a `yield` stops there, and goes on when its turn comes again;
 #    `await in_turn(one_batch(b) for b in batches)` gives turns to all of them until they are over. (A function with a
 #    `yield` cannot be awaited by itself.) Where should a batch stop?
-# 3. How many batches need to be in flight?
+# 3. How many batches need to be in flight? (There may be an odd number of batches.)
 #
 # **Rules**
 #
@@ -328,9 +328,11 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # After each layer every rank has a quarter of the features, and the next needs all: an all-gather a layer, which moves
-# half of what an all-reduce moves. Two gathers for a block cost as much as one all-reduce, forward. But the backward of
-# a column layer gives a part of a sum, so now each layer owes one there: for our four layers four gathers and three
-# sums, instead of two sums and one.
+# half of what an all-reduce moves. Two gathers for a block cost as much as one all-reduce, forward. Backward, a
+# column layer leaves a part of a sum, and the layer before it reads a quarter of the features of that sum: a
+# reduce-scatter, half an all-reduce again. Four gathers and three scatters move as much as 3.5 all-reduces; yours
+# are 3. Half an all-reduce more is all, however many blocks there are; but a rank calls twice as often, and keeps the
+# whole input of every layer for backward.
 #
 # </details>
 #

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import cast
 
 from lib.diagnosis import groups
@@ -99,9 +100,10 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
 def _attention(program: Running, value: Value, lacks: Part) -> Told:
     """A part of what attention gives: the rest is of rows that no rank has worked on, or was overwritten."""
     programs = [model.program for model in program.world.models.values()]
-    made = [one.values_of(event.outputs)[0] for one in programs for event in one.events if event.op == "forward"]
-    rows = [part for one in made if (part := one.place.part("rows")) is not None]
-    if never := {*range(lacks.dim.size)}.difference(*(part.pieces for part in rows)):
+    made = [[one.values_of(event.outputs)[0] for event in one.events if event.op == "forward"] for one in programs]
+    rows = [part for one in chain(*made) if (part := one.place.part("rows")) is not None]
+    # A rank that has not begun may still work on them.
+    if all(made) and (never := {*range(lacks.dim.size)}.difference(*(part.pieces for part in rows))):
         yield f"no rank has worked on {these('row', never)}: deal out all of the text, each row to one rank"
     used = {number for event in program.events for number in event.inputs}
     for number, other in alike(program, value) if type(value) is Activation else ():
@@ -293,7 +295,7 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
 def NoSum(_: object, thing: object) -> Told:
     """A value to be summed is not a sum over anything, so there is nothing to add up."""
     what = f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed"
-    expected = "a weight gradient: nothing else is summed over batches"
+    expected = "a part of a sum, such as a weight gradient"
     fix = "take the weight gradient itself: grad_weights[layer]"
     if isinstance(thing, Value) and thing.kind in ("weight", "optimizer state"):
         fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
