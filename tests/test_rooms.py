@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_630,
-    "lib/checker": 2_190,
+    "lib/checker": 2_200,
     "lib/cluster": 1_490,
     "lib/diagnosis": 3_670,
     "lib/errors": 890,
@@ -40,7 +40,7 @@ BUDGETS = {
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_590,
     "lib/suite/submissions": 2_250,
-    "lib/trace": 3_050,
+    "lib/trace": 3_080,
     "lib/values": 4_260,
     "tests": 44_200,
 }
