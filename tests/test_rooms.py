@@ -25,14 +25,14 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_630,
-    "lib/checker": 2_220,
+    "lib/checker": 2_230,
     "lib/cluster": 1_470,
-    "lib/diagnosis": 3_670,
+    "lib/diagnosis": 3_680,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
     "lib/schedules": 4_830,
-    "lib/plan": 1_560,
+    "lib/plan": 1_570,
     "lib/simulator": 3_210,
     "lib/suite/cli": 3_200,
     "lib/suite/course": 1_370,
@@ -40,9 +40,9 @@ BUDGETS = {
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_560,
     "lib/suite/submissions": 2_250,
-    "lib/trace": 3_050,
+    "lib/trace": 3_090,
     "lib/values": 4_260,
-    "tests": 44_100,
+    "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

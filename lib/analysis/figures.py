@@ -91,8 +91,8 @@ def computing(trace: Trace) -> list[int]:
 
 def printed(trace: Trace) -> float:
     """Return the time that the original prints: the latest start of a rank's last timed operation."""
-    starts = ([e.start for e in p.events if e.op in TIMED and e.start is not None] for p in trace.programs)
-    return units(max((mine[-1] for mine in starts if mine), default=0))
+    starts = ((e.start for e in reversed(p.events) if e.op in TIMED and e.start is not None) for p in trace.programs)
+    return units(max((next(mine, 0) for mine in starts), default=0))
 
 
 def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:
@@ -161,14 +161,16 @@ def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
     for a rank that has no timed operation."""
     found: list[tuple[Elements, int, int] | None] = []
     known: dict[object, list[Elements]] = {}
-    for program, lives, twin in zip(trace.programs, trace.lifetimes(), twins(trace), strict=True):
+    samples = by_twin(trace, lambda rank: [n for n, e in enumerate(trace.programs[rank].events) if e.op in TIMED])
+    for program, lives, twin, timed in zip(trace.programs, trace.lifetimes(), twins(trace), samples, strict=True):
         # Twins whose values are equally large, and live as long, have the same memory at each event.
         sizes = tuple([0 if value is None else value.place.elements for value in lives.values])
         alike = twin, sizes, tuple(lives.born), tuple(lives.last)
         if alike not in known:
             known[alike] = _level(trace, program.rank, range(len(sizes)))[1]
         totals, events = known[alike], program.events
-        timed = [n for n, event in enumerate(events) if event.op in TIMED and event.start is not None]
+        if trace.error is not None:  # it may have ended before some of them began
+            timed = [n for n in timed if events[n].start is not None]
         index = max(timed, key=totals.__getitem__, default=None)  # the first of equals
         found.append(None if index is None else (totals[index], index, cast(int, events[index].start)))
     return found

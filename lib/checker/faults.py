@@ -275,6 +275,8 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     run = rebuilt.run
     kept = by_twin(run, lambda rank: _kept(run.programs[rank], stays_of(run)[rank]))
     for program, uses, there in zip(run.programs, uses_of(run), kept, strict=True):
+        if not rebuilt.flaws and _all_there(program, uses, there):
+            continue
         before, after = _at_rest(program, uses), _afterwards(program, there, rebuilt, pretend)
         for key, loads in before.items():
             # One step on, and not two: what was updated twice is no weight of the next step either.
@@ -302,10 +304,17 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     return found
 
 
+def _all_there(program: Program, uses: Uses, there: Sequence[int]) -> bool:
+    """Tell whether each part that was at rest is there again, cut alike and one update on: so it is in nearly every
+    run, and then nothing has to be put together to see that one covers the other."""
+    values = cast("Sequence[Held]", program.values)
+    now = {(type(value), value.layer, value.place) for number in there if (value := values[number]).step == 1}
+    before = [values[number] for number in uses.loaded if uses.last[number] >= 0]
+    return now.issuperset([(type(value), value.layer, value.place) for value in before])
+
+
 def _covers(now: list[Held], before: list[Held]) -> bool:
     """Tell whether all of what some shards were together lies in others, at least one."""
-    if all(value.place is now[0].place for value in before):
-        return True  # by far the most common case
     # Parts that are alike in all dims but the first are one part of that; each is looked for in what is there now.
     places = [value.place for value in now]
     firsts: dict[tuple[Part, ...], list[Part]] = defaultdict(list)
@@ -341,7 +350,7 @@ def _afterwards(
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in there:
         value = cast(Held, program.values[number])
-        flaw = rebuilt.flaws.get((program.rank, number)) if rebuilt.flaws else None
+        flaw = rebuilt.flaws.get((program.rank, number))
         if flaw is None or (pretend and flaw.pretended):
             found[value.kind, value.layer].append(value)
     return found

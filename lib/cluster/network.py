@@ -162,7 +162,8 @@ class Network:
         queue.append((ready, flow))
         if len(queue) == 1:
             self._expect(flow, ready)
-        self._promise()
+        if self._later is not None:
+            self._promise()
         return flow
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -240,10 +241,12 @@ class Network:
     def _begin(self, flow: Flow, over: list[Flow], touched: dict[Hashable, None]) -> None:
         flow.due, flow.start = -1, self.now
         bundle, _ = self._streams[flow.stream]
-        if not bundle.flows:
+        if bundle.flows:
+            heapq.heappush(bundle.flows, (bundle.at(self.now) + flow.length, flow.number, flow))
+        else:
             # An idle bundle begins anew with whole numbers: fractions would gather denominators over a long run.
             bundle.done, bundle.settled, bundle.pace, bundle.due = 0, self.now, 1, -1
-        heapq.heappush(bundle.flows, (bundle.at(self.now) + flow.length, flow.number, flow))
+            bundle.flows.append((flow.length, flow.number, flow))
         for link in bundle.links:
             users = self._users.setdefault(link, {})
             users[bundle] = None

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
@@ -22,6 +22,9 @@ from lib.values.collectives import COLLECTIVES, Collective, values_in
 from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
+
+TALKS: Final = COMMUNICATION | {"wait"}
+"""What a rank does not do by itself."""
 
 
 class Communicators:
@@ -170,7 +173,9 @@ Kind = Literal["do", "issue", "meet", "pass", "read", "done"]
 Step = tuple[Kind, int, int, tuple[int, ...]]
 """What happens, on which rank, the number of its event, and those of others that have to do with it:
 
-    do, issue    a rank does something by itself, or issues a communication
+    do           a rank does something by itself: all events up to the other number, before which there is no
+                 communication. Most events are such, and none of them needs a step of its own
+    issue        a rank issues a communication
     meet         all members have issued a collective: it takes place. All their events, in the order of the group;
                  for the rank stands the number of the group
     pass         a message meets its receive, which is the event; the other one is the send
@@ -244,7 +249,11 @@ class _Walk:
                     break
                 steps.append(("done", rank, target, (number,)))
             else:
-                steps.append(("do", rank, number, ()))
+                begin = number
+                while number < over and events[number].op not in TALKS:
+                    number += 1
+                steps.append(("do", rank, begin, (number,)))
+                continue
             number += 1
         self.at[rank] = number
 

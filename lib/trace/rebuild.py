@@ -17,7 +17,7 @@ from lib.trace.order import outcome
 from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import OPERATIONS, READS, Operation
+from lib.values.operations import DATA, LOADS, OPERATIONS, READS, Operation
 from lib.values.placement import Owners, Place
 from lib.values.values import Activation, Value, Weight, definite, subject
 
@@ -60,15 +60,19 @@ class _Rebuild:
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
-        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it.
+        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. None
+        # is noted of a rank that loads each thing once, as most do: there is nothing that it could load again.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
+        self.again = [_loads_again(program.events) for program in run.programs]
+        # The event that is made anew, for the error that it may end in.
+        self.event: Event | None = None
         # What is used of each thing that was loaded: the first part, and where there are more, which load has which: by
         # columns where those are cut, else by rows. Each row shard crosses each column shard.
         self.first: dict[_Thing, tuple[Place, _Load]] = {}
         self.used: dict[tuple[_Thing, bool], Owners[_Load]] = {}
         # What a communication brings, by its number, until its rank has waited for it.
-        self.results: dict[int, tuple[list[Value], list[Flaw | None]]] = {}
+        self.results: dict[int, tuple[Sequence[Value], list[Flaw | None]]] = {}
 
     def inputs(self, rank: int, event: Event) -> list[Value]:
         """The values that an event uses. Those that were loaded count as loaded from now on."""
@@ -152,37 +156,64 @@ class _Rebuild:
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def do(self, rank: int, number: int, event: Event) -> None:
-        row = OPERATIONS[event.op]
-        values = self.inputs(rank, event) if event.inputs else []
-        # Honest runs have no flaws at all, and must not pay for looking.
-        flaw = self.flaw(rank, event) if self.flaws else None
-        # What is to be as it was loaded comes last: mostly it was not updated, and there is nothing to ask.
-        if flaw is None and (row.made_up is not None or (row.as_loaded and values and values[-1].updates)):
-            flaw = own_flaw(row, rank, event, values)
-        if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
+    def do(self, rank: int, number: int, after: int) -> None:
+        """Make anew what a rank does by itself, from one event up to another."""
+        shape, plan, timed, flaws, mine = self.run.shape, self.plan, self.timed, self.flaws, self.values[rank]
+        for event in plan.events[number:after]:
+            self.event, row = event, OPERATIONS[event.op]
+            values = self.inputs(rank, event) if event.inputs else []
+            # Honest runs have no flaws at all, and must not pay for looking. What is to be as it was loaded comes last:
+            # mostly it was not updated, and there is nothing to ask.
+            odd = flaws or row.suspect or (row.as_loaded and values and values[-1].updates)
+            flaw = self.flaw_of(row, rank, event, values) if odd else None
+            if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
+                made = self.recorded[rank].values_of(event.outputs)
+            else:
+                if event.layer is None and row.about == "call":
+                    raise TraceError("an operation that needs a layer has none")
+                made = row.make(shape, event.layer, event.batches, event.arg, values)
+            # A second one of a layer replaces the first, as the Model's own dict does.
+            if row.hands_in:
+                weight = cast(Weight, values[0])
+                self.finals[rank, weight.layer] = (event, weight, flaw)
+            if flaw is None and len(made) == len(event.outputs):  # as `give` does, without a call of ours for each
+                for output, value in zip(event.outputs, made, strict=True):
+                    mine[output] = value
+            else:
+                self.give(rank, event, made, [flaw] * len(made))
+            if row.loads and self.again[rank]:
+                self.load(rank, event)
+            # Prices depend on these, so what the Trace said of them is not believed either.
+            event.batches = made[0].place.batches if made else NO_BATCHES
+            if row.about != "call":
+                event.layer = (made if row.about == "output" else values)[0].layer
+            if timed:
+                plan.do(number, event, values)
+            number += 1
+
+    def flaw_of(self, row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
+        """Return the first dishonest thing in what comes of an operation: in what it takes, or about itself, by its
+        row."""
+        if (flaw := self.flaw(rank, event)) is not None:
+            return flaw
+        # A made-up gradient of no batches is a zero.
+        if row.made_up is not None and (event.batches or row.says != "batches"):
+            what, instead, fix = row.made_up
+            return Flaw(what, rank, event, instead, fix, pretended=True)
+        # Pipelines that keep weights of two versions (PipeDream, Narayanan et al. 2019) are not one synchronous step.
+        if row.as_loaded and any(type(value) is Weight and value.step for value in values):
+            return Flaw(
+                f"{row.name} of layer {event.layer} used a weight that was updated before",
+                rank,
+                event,
+                "every forward and backward of this step with the weights as loaded",
+                "update a layer when all its forward and backward passes are done",
+            )
+        if self.run.costs.refuse(row):
             what = f"its data was taken with {event.op}, for nothing"
             instead = "data that the reader of the rank's process has read"
-            flaw = Flaw(what, rank, event, instead, "ask the reader: await model.read(batches)")
-        if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
-            made = self.recorded[rank].values_of(event.outputs)
-        else:
-            if event.layer is None and row.about == "call":
-                raise TraceError("an operation that needs a layer has none")
-            made = row.make(self.run.shape, event.layer, event.batches, event.arg, values)
-        # A second one of a layer replaces the first, as the Model's own dict does.
-        if row.hands_in:
-            weight = cast(Weight, values[0])
-            self.finals[rank, weight.layer] = (event, weight, flaw)
-        self.give(rank, event, made, () if flaw is None else [flaw] * len(made))
-        if row.loads:
-            self.load(rank, event)
-        # Prices depend on these, so what the Trace said of them is not believed either.
-        event.batches = made[0].place.batches if made else NO_BATCHES
-        if row.about != "call":
-            event.layer = (made if row.about == "output" else values)[0].layer
-        if self.timed:
-            self.plan.do(rank, number, event, values)
+            return Flaw(what, rank, event, instead, "ask the reader: await model.read(batches)")
+        return None
 
     def issue(self, rank: int, number: int, event: Event) -> None:
         """Says anew what a communication is about, by what it sends: times depend on that, so it is not believed."""
@@ -234,29 +265,17 @@ class _Rebuild:
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, *found)
-            if event.op in READS:
+            if event.op in READS and self.again[rank]:
                 self.load(rank, event)
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
 
-def own_flaw(row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
-    """Return what is dishonest about an operation itself, by its row."""
-    # A made-up gradient of no batches is a zero.
-    if row.made_up is not None and (event.batches or row.says != "batches"):
-        what, instead, fix = row.made_up
-        return Flaw(what, rank, event, instead, fix, pretended=True)
-    for value in values if row.as_loaded else ():
-        # Pipelines that keep weights of two versions (PipeDream, Narayanan et al. 2019) are not one synchronous step.
-        if type(value) is Weight and value.step:
-            return Flaw(
-                f"{row.name} of layer {event.layer} used a weight that was updated before",
-                rank,
-                event,
-                "every forward and backward of this step with the weights as loaded",
-                "update a layer when all its forward and backward passes are done",
-            )
-    return None
+def _loads_again(events: Sequence[Event]) -> bool:
+    """Tell whether a rank may load something twice: a layer, or any data at all, in more than one event."""
+    layers = [event.layer for event in events if event.op in LOADS]
+    data = [event for event in events if event.op in DATA]
+    return len(data) > 1 or not {*map(type, layers)} <= {int} or len({*layers}) < len(layers)
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
@@ -268,13 +287,15 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     state = _Rebuild(run, timed)
     plan = state.plan
     events, steps, stuck = plan.events, plan.order.steps, plan.order.stuck
-    who, event = 0, None
+    who = 0
     try:
         for kind, rank, number, others in steps:
-            who, event = rank, events[number]
+            who = rank
             if kind == "do":
-                state.do(rank, number, event)
-            elif kind == "done":
+                state.do(rank, number, others[0])
+                continue
+            state.event = event = events[number]
+            if kind == "done":
                 state.done(rank, number, event, events[others[0]] if others else None)
             elif kind == "issue":
                 state.issue(rank, number, event)
@@ -288,6 +309,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
         if stuck is not None:
             raise stuck
     except PuzzleError as error:
+        event = state.event
         assert event is not None, "a rule is broken by an event"
         error.rank = who if error.rank is None else error.rank
         # Where it was raised is the line that asked for the check; where it happened, the event knows.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -129,7 +130,8 @@ def plan_of(run: Trace) -> Plan:
     for kind, rank, number, others in plan.order.steps:
         event = events[number]
         if kind == "do":
-            plan.do(rank, number, event, values_of[rank](event.inputs))
+            for one in range(number, others[0]):
+                plan.do(one, events[one], values_of[rank](events[one].inputs))
         elif kind == "pass":
             plan.thing[number] = plan.thing[others[0]]
         elif kind == "issue" and event.op == "pass_to":
@@ -160,15 +162,14 @@ class Plan:
         self.thing = [-1] * len(self.events)
         self._shape, self._mesh = run.shape, run.mesh
 
-    def do(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
+    def do(self, number: int, event: Event, values: Sequence[Value]) -> None:
         """Time an operation of a rank by itself."""
-        row = OPERATIONS[event.op]
+        op, row = event.op, OPERATIONS[event.op]
         if row.cost is None:
             self.thing[number] = 0
         else:
             work = row.work(self._shape, event.layer, len(event.batches), values)
-            # By rank and layer, too: Uneven ranks and layers have prices of their own.
-            self.thing[number] = self.things.setdefault(("do", event.op, work, rank, event.layer), len(self.things))
+            self.thing[number] = self.things.setdefault(("do", op, work, None, None), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
         """Time a message."""
@@ -194,6 +195,13 @@ class Plan:
         # A thing of -1 finds the last entry, which is -1.
         price = [*self._prices(prices), -1]
         lengths = [*map(price.__getitem__, self.thing)]
+        if type(prices).compute is not Costs.compute:  # ranks and layers have prices of their own, as with Uneven
+            things, ask = [*self.things, FREE], cache(prices.compute)
+            for rank, (first, after) in enumerate(pairwise(self.first)):
+                for number in range(first, after):
+                    what, op, work, *_ = things[self.thing[number]]
+                    if what == "do":
+                        lengths[number] = ask(OPERATIONS[op], rank, self.events[number].layer, work)
         if scale is None:
             return lengths
         for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
@@ -202,17 +210,18 @@ class Plan:
             if kind == "done" or (kind == "issue" and event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
-            # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
-            if lengths[number] > 0 and (factor := scale(who, event)) != 1:
-                scaled = round(lengths[number] * factor)
-                for one in others if kind == "meet" else (number,):
-                    lengths[one] = scaled
+            for at in range(number, others[0] if kind == "do" else number + 1):
+                # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
+                if lengths[at] > 0 and (factor := scale(who, self.events[at])) != 1:
+                    scaled = round(lengths[at] * factor)
+                    for one in others if kind == "meet" else (at,):
+                        lengths[one] = scaled
         return lengths
 
     def _prices(self, prices: Costs) -> Iterator[int]:
         for what, op, size, who, whom in self.things:
             if what == "do":
-                yield prices.compute(OPERATIONS[op], who, whom, size)
+                yield prices.compute(OPERATIONS[op], 0, None, size)
             elif what == "meet":
                 yield prices.communicate(COLLECTIVES[op], size, who)
             else:
@@ -244,9 +253,12 @@ class Plan:
         streams, readers = Streams(), Readers(costs, run.mesh)
         for kind, rank, number, others in self.order.steps:
             if kind == "do":
-                issued[number] = start[number] = now = clocks[rank]
-                length[number] = took = lengths[number]
-                clocks[rank] = now + took
+                now = clocks[rank]
+                for one in range(number, others[0]):
+                    issued[one] = start[one] = now
+                    length[one] = took = lengths[one]
+                    now += took
+                clocks[rank] = now
             elif kind == "issue":
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":
@@ -307,10 +319,11 @@ def _known(length: int, rank: int, event: Event) -> int:
 
 @record(frozen=False)
 class _Moment:
-    """The time of a communication on shared links."""
+    """The time of a communication of a rank on shared links, which the network tells."""
 
+    rank: int
     issued: int
-    start: int | None = None
+    start: Any = None
     length: int = 0
 
 
@@ -326,8 +339,6 @@ class _Shared:
         self.partners = plan.partners
         self.network = Network(costs.on(run.mesh))
         self.readers = Readers(costs, run.mesh)
-        self.clocks, self.at = [0] * run.ranks, [0] * run.ranks
-        self.ready = deque(range(run.ranks))
         self.moments: dict[int, _Moment] = {}
         self.over: set[int] = set()
         self.joined: dict[int, int] = defaultdict(int)
@@ -335,54 +346,53 @@ class _Shared:
         self.called: set[int] = set()
         self.queues = {process: deque(queue) for process, queue in plan.partners.reads.items()}
         self.mesh = run.mesh
+        self.ranks = [self.follow(rank) for rank in range(run.ranks)]
+        self.ready = deque(range(run.ranks))
 
     def go(self) -> None:
         """Goes on until nothing happens any more. What is under way then is in the times as it will be."""
         # Ranks first: only when all of them wait is it certain that nothing more is sent at this moment.
         while self.ready or self.network.step():
             if self.ready:
-                self.advance(self.ready.popleft())
+                next(self.ranks[self.ready.popleft()], None)
         for number in self.moments.keys() - self.over:
             moment = self.moments[number]
             if moment.start is not None:
                 self.times.start[number], self.times.length[number] = moment.start, moment.length
 
-    def advance(self, rank: int) -> None:
-        """Follows a rank until something is not over that it waits for."""
-        steps, clock, (issued, start, length) = self.partners.own[rank], self.clocks[rank], self.times
-        for at in range(self.at[rank], len(steps)):
-            kind, _, number, others = steps[at]
+    def follow(self, rank: int) -> Iterator[None]:
+        """Follows a rank, which stops where something is not over that it waits for."""
+        (issued, start, length), lengths, over, clock = self.times, self.lengths, self.over, 0
+        for kind, _, number, others in self.partners.own[rank]:
             if kind == "do":
-                issued[number] = start[number] = clock
-                length[number] = took = self.lengths[number]
-                clock += took
+                for one in range(number, others[0]):
+                    issued[one] = start[one] = clock
+                    length[one] = took = lengths[one]
+                    clock += took
             elif kind == "issue":
                 issued[number] = clock
                 self.issue(rank, number)
-            elif number in self.over:
-                clock = self.times.awaited(clock, number, others)
             else:
-                self.at[rank] = at
-                break
-        else:
-            self.at[rank] = len(steps)
-        self.clocks[rank] = clock
+                while number not in over:
+                    yield
+                clock = self.times.awaited(clock, number, others)
 
     def issue(self, rank: int, number: int) -> None:
         event, partners = self.events[number], self.partners
+        moment = self.moments[number] = _Moment(rank, self.times.issued[number])
         # The last of them starts it, as in `Dist.join`.
         if number in partners.meetings:
             group, members = partners.meetings[number]
             self.joined[members[0]] += 1
             if self.joined[members[0]] == len(members):
                 length = _known(self.lengths[number], event.group[0], event)
-                moments = [self.moment(one) for one in members]
-                self.network.meet(group, event.group, moments, length, partial(self.finish, event.group, members))
+                moments = [self.moments[one] for one in members]
+                self.network.meet(group, event.group, moments, length, partial(self.finish, *members))
         elif event.op in READS:
             self.serve(rank, number)
         elif event.op == "pass_to" and event.peer is not None:
             length = _known(self.lengths[number], rank, event)
-            self.network.send(rank, event.peer, self.moment(number), length, partial(self.sent_off, rank, number))
+            self.network.send(rank, event.peer, moment, length, partial(self.sent_off, number))
         else:
             self.called.add(number)
             # Whichever of the two comes last begins the receive; the other way round see `sent_off`.
@@ -400,29 +410,23 @@ class _Shared:
             self.over.add(read)
             self.ready.append(reader)
 
-    def moment(self, number: int) -> _Moment:
-        found = self.moments[number] = _Moment(self.times.issued[number])
-        return found
-
-    def finish(self, ranks: Sequence[int], numbers: Sequence[int]) -> None:
-        """A communication is over for these ranks, in these of their events."""
-        _, start, length = self.times
+    def finish(self, *numbers: int) -> None:
+        """A communication is over, in these events of those who take part."""
         for number in numbers:
             moment = self.moments[number]
-            start[number], length[number] = moment.start, moment.length
-        self.over.update(numbers)
-        self.ready.extend(ranks)
+            self.times.start[number], self.times.length[number] = moment.start, moment.length
+            self.over.add(number)
+            self.ready.append(moment.rank)
 
-    def sent_off(self, source: int, sent: int) -> None:
+    def sent_off(self, sent: int) -> None:
         """A message is over for its sender. Its receive may have been called."""
-        self.finish([source], [sent])
+        self.finish(sent)
         received = self.partners.received.get(sent)
         if received in self.called:
             self.take(sent, received)
 
     def take(self, sent: int, received: int) -> None:
         """A message is there, and its receive is called."""
-        event, moment = self.events[received], self.moments[sent]
-        source, target = cast(int, event.peer), cast(int, self.events[sent].peer)
-        there, then = cast(int, moment.start) + moment.length, partial(self.finish, [target], [received])
-        self.network.receive(source, target, self.moment(received), self.lengths[received], there, then)
+        send, receive = self.moments[sent], self.moments[received]
+        there, then = send.start + send.length, partial(self.finish, received)
+        self.network.receive(send.rank, receive.rank, receive, self.lengths[received], there, then)

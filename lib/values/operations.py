@@ -40,7 +40,8 @@ class Operation:
     size of its layer's weight; without one it takes no time. `as_loaded`: it computes through a weight, which must not
     have been updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where
     that costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`:
-    what it gives comes from nowhere; what happened, what would be right, and how to get there.
+    what it gives comes from nowhere; what happened, what would be right, and how to get there. `suspect`: what it gives
+    may be dishonest although all that it takes is not.
     `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 
@@ -67,6 +68,7 @@ class Operation:
     letter: str = ""
     colour: str = ""
     kind: str = "local"
+    suspect: bool = False
 
     def __post_init__(self) -> None:
         # What takes no time is no more than a mark in a picture: all of that has one colour.
@@ -75,6 +77,7 @@ class Operation:
         call = f"{'' if self.kind == 'local' else 'await '}model.{self.name}({self.arguments})"
         computes = self.cost is not None and Weight in self.takes and Weight not in self.gives
         give(self, signature=self.signature or call, as_loaded=computes)
+        give(self, suspect=self.made_up is not None or self.free_of is not None)
 
     @property
     def has_batches(self) -> bool:
@@ -109,13 +112,13 @@ class Operation:
 
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
-    ) -> list[Value]:
+    ) -> Sequence[Value]:
         """Make what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
         # One signature for all rules, so that a check can call any of them by what a Trace says of an event.
         said = (batches,) if self.says == "batches" else arg if self.says else ()
-        made = self.rule(shape, layer, *said, *values)
-        return [made] if isinstance(made, Value) else list(made)
+        made: Any = self.rule(shape, layer, *said, *values) if said else self.rule(shape, layer, *values)
+        return made if type(made) is tuple else (made,)  # pyright: ignore[reportUnknownVariableType]
 
 
 # Rules of operations that do not name their layer, or give nothing, in the form of the others.
@@ -269,6 +272,8 @@ def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:
 
 LOADS: Final = _names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
 """The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
+DATA: Final = _names(lambda row: row.loads) - LOADS
+"""The operations that load data."""
 UPDATES: Final = _names(lambda row: OptState in row.takes and OptState in row.gives)
 """The operations that bring an optimizer state one step on."""
 BY_WEIGHT: Final = _names(lambda row: row.per_batch and WeightGrad in row.gives)

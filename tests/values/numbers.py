@@ -665,7 +665,8 @@ def play(run: Trace, seed: int = 0) -> int:
     for kind, rank, number, others in steps:
         event = events[number]
         if kind == "do":
-            state.do(rank, event)
+            for one in events[number : others[0]]:
+                state.do(rank, one)
         elif kind == "meet":
             members = [(member, events[n]) for member, n in zip(event.group, others, strict=True)]
             for (member, one), arrays in zip(members, state.meet(members), strict=True):

@@ -201,8 +201,9 @@ class _Latest:
             self.fresh[first[rank] + number] = readers.read(rank, event.batches, event.issued).fresh
         for kind, rank, number, others in reversed(self.order.steps):
             if kind == "do":
-                self.over[number] = self.clocks[rank]
-                self.clocks[rank] -= self.events[number].length
+                for one in reversed(range(number, others[0])):
+                    self.over[one] = self.clocks[rank]
+                    self.clocks[rank] -= self.events[one].length
             elif kind == "done":
                 self.over[number] = min(self.over[number], self.clocks[rank])
             elif kind == "issue":
