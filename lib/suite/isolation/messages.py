@@ -113,7 +113,7 @@ def written(sent: Sent, printed: str) -> bytes:
     if sent.trace is not None:  # its places are put apart, and for each rank the numbers of those of its events
         numbers = Numbers()
         for program in sent.trace.programs:
-            rest["lines"].append(numbers.column(sent.trace.places(program.events)))
+            rest["lines"].append(numbers.column([event.source for event in program.events], sent.trace.line))
         rest["places"] = [*map(list, numbers.items)]
     return "\n".join(json.dumps(one, separators=(",", ":")) for one in (data, rest)).encode()
 
