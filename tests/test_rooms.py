@@ -36,7 +36,7 @@ BUDGETS = {
     "lib/simulator": 3_210,
     "lib/suite/cli": 3_250,
     "lib/suite/course": 1_400,
-    "lib/suite/grade": 3_500,
+    "lib/suite/grade": 3_530,
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_590,
     "lib/suite/submissions": 2_250,

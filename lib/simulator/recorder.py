@@ -101,9 +101,8 @@ class Recorder(Program):
                 op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 made = tuple(range(first, first + count))
                 batches = cast(Value, self.values[first]).place.batches if made else NO_BATCHES
-                source = (code, instruction) if type(code) is CodeType else code
-                if type(source) is tuple:
-                    source = sources.setdefault((id(code), instruction), source)
+                known = type(code) is CodeType
+                source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
                 rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
         self._asked = len(rows)
         return rows

@@ -112,31 +112,24 @@ class _Writer:
         events, values, moves = [*program.events], [*program.values], [*program.moves]
         where = f"programs[{program.rank}]"
         groups = self.groups.column([event.group for event in events], lambda group: group or None)
-        # A loop for each column reads one attribute, for which Python has a step of its own: so it is twice as fast as
-        # to ask all events for all their fields.
+        # A loop for each column, as Python has a step of its own for an attribute that is always in the same slot: from
+        # all events at once, field by field in C, it takes a third longer.
         calls = [
-            (
-                e.op,
-                arg if e.op != "wait" or not arg else (i - arg[0],),
-                e.peer,
-                e.blocking,
-                len(e.inputs),
-                len(e.outputs),
-            )
+            (e.op, (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg, e.peer, e.blocking,
+             len(e.inputs), len(e.outputs))
             for i, e in enumerate(events)
-            for arg in (e.arg,)
-        ]
+        ]  # fmt: skip
         numbers, new = self.numbers("calls", [*zip(calls, groups, strict=True)])
         self.names["calls"] += [f"{where}.events[{i}]" for i in new]
         before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
         return {
-            "calls": numbers, "layers": [event.layer for event in events],
-            "batches": self.sets.column([event.batches for event in events], set_text),
-            "places": self.places.column([event.source if self.lines else None for event in events], self.run.line),
-            "issued": [event.issued for event in events], "start": [event.start for event in events],
-            "length": [event.length for event in events],
-            "inputs": [*chain.from_iterable([event.inputs for event in events])],
-            "outputs": [*chain.from_iterable([event.outputs for event in events])],
+            "calls": numbers, "layers": [e.layer for e in events],
+            "batches": self.sets.column([e.batches for e in events], set_text),
+            "places": self.places.column([e.source if self.lines else None for e in events], self.run.line),
+            "issued": [e.issued for e in events], "start": [e.start for e in events],
+            "length": [e.length for e in events],
+            "inputs": [*chain.from_iterable([e.inputs for e in events])],
+            "outputs": [*chain.from_iterable([e.outputs for e in events])],
             "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
             "before": before,
             "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],
@@ -147,8 +140,7 @@ class _Writer:
         """The numbers of values' rows. Values of one class, step and place have the same one."""
         keys = [None if v is None else (type(v), v.layers, v.updates, id(v.place)) for v in values]
         numbers, new = self.numbers("values", keys)
-        for value in map(values.__getitem__, new):
-            assert value is not None, "its row is known"
+        for value in [value for at in new if (value := values[at]) is not None]:
             self.values.append(_row(value))
             self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
         return numbers
