@@ -94,12 +94,15 @@ class Recorder(Program):
     def events(self) -> list[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the rank has done so far."""
         rows = self.rows
+        # One object for all events of a line: who saves a run finds what it has met by identity.
+        sources: dict[tuple[int, int], tuple[CodeType, int]] = {}
         for number in range(self._asked, len(rows)):
             if type(rows[number]) is tuple:
                 op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 made = tuple(range(first, first + count))
                 batches = cast(Value, self.values[first]).place.batches if made else NO_BATCHES
-                source = (code, instruction) if type(code) is CodeType else code
+                known = type(code) is CodeType
+                source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
                 rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
         self._asked = len(rows)
         return rows

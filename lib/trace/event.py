@@ -105,7 +105,11 @@ class Program:
 
 def place_of(event: Event | None) -> Place | None:
     """Return the student's source line of an event, where it is known."""
-    source = None if event is None else event.source
+    return None if event is None else place_at(event.source)
+
+
+def place_at(source: Source) -> Place | None:
+    """Return the line that an event's source stands for, where it is known."""
     return source if source is None or isinstance(source, Place) else resolve(*source)
 
 

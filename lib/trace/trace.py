@@ -6,14 +6,13 @@ import gc
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, wraps
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.record import record
-from lib.trace.event import Event, Program, Source, place_of
+from lib.trace.event import Event, Program, Source, place_at
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Layer, Shape
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
 # that `import lib` stays quick. The same goes for what is worked out from a Trace.
 D = TypeVar("D")
-_source: Callable[[Event], Source] = attrgetter("source")
 MODELS = "Trace.of takes the Models that simulate returned"
 
 FEW, MANY, MOST_UNSEEN = 5_000, 100_000, 10**6
@@ -253,17 +251,15 @@ class Trace:
 
     def place(self, event: Event) -> Place | None:
         """Return the student's source line of an event, where it is known."""
-        return self.places([event])[0]
+        return self.line(event.source)
 
-    def places(self, events: Sequence[Event]) -> list[Place | None]:
-        """Return the lines of many events."""
-        known = self._places
+    def line(self, source: Source) -> Place | None:
+        """Return the line of what events keep as their source: looked up once, however many events are of it."""
         # A hash of code goes through all of it; and events keep theirs.
-        keys: list[Any] = [(id(at[0]), at[1]) if type(at) is tuple else at for at in map(_source, events)]
-        for key, event in dict(zip(keys, events, strict=True)).items():
-            if key not in known:
-                known[key] = place_of(event)
-        return [*map(known.__getitem__, keys)]
+        key: Any = (id(source[0]), source[1]) if type(source) is tuple else source
+        if key not in self._places:
+            self._places[key] = place_at(source)
+        return self._places[key]
 
     @cached_property
     def _places(self) -> dict[Any, Place | None]:

@@ -48,7 +48,7 @@ from lib.suite.grade.gradebook import (
 )
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
 from lib.suite.grade.intake.submission import Collected, File, Submission, chosen, renamed_in, stem_of
-from lib.suite.grade.judging import Required, judge_source, keep_latest, reference_result
+from lib.suite.grade.judging import Required, judge_source, reference_result
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.submissions.source import STATES, Source
 from lib.suite.submissions.statements import without_package
@@ -155,10 +155,8 @@ def _row(submission: Submission, assignment: Assignment, prefix: str, there: fro
             key = f"{prefix}-{code[:32]}-{puzzle}-{required.key}"
             attempts.setdefault(puzzle, []).append((file, key))
             if key not in there:
-                if key not in _judged:
-                    score, schedule = judge_source(source, required, isolation, assignment.limits)
-                    keep_latest(_judged, key, (Entry(score, isolation.features), schedule))
-                finished.append((key, *_judged[key]))
+                score, schedule = judge_source(source, required, isolation, assignment.limits)
+                finished.append((key, Entry(score, isolation.features), schedule))
     return _Row(submission, attempts, (*submission.notes, *found.notes), found.refused, tuple(finished))
 
 
@@ -234,10 +232,6 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
 
 
 # -- in as many processes as there are ------------------------------------------------------------------------------
-
-
-# What was judged here, by its key: the same code, asked the same, is run once, whoever has handed it in.
-_judged: dict[str, tuple[Entry, Schedule | None]] = {}
 
 
 @cache

@@ -19,14 +19,18 @@ own, right or wrong.
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import bound_of, work_bound
@@ -46,8 +50,9 @@ from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of, wrong_answer
+from lib.suite.submissions.load import extract
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.source import Source
+from lib.suite.submissions.source import Source, SourceError
 from lib.suite.submissions.table import SEED, Answer, Given, Judge, first_failure
 from lib.trace.trace import Trace
 
@@ -245,6 +250,9 @@ class Judged(NamedTuple):
     schedule: Schedule | None = None
 
 
+_Outcome = tuple[Result, tuple[Result, ...], Schedule | None]
+
+
 class _Asked(NamedTuple):
     """The question to one run: at the size of a record, which is `size` where it is not the puzzle's own. `need` is
     the goal that is needed, `events` how many our own solution records, and `name` what no other question has."""
@@ -283,6 +291,33 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=max(hints, default=None))
     if source.untouched(record.id):
         return Judged(score)
+    ran, key = _ran_here.setdefault(isolation, {}), _code_of(source, required, limits)
+    if key not in ran:
+        keep_latest(ran, key, _outcome(source, required, isolation, limits))
+    own, hidden, schedule = ran[key]
+    elsewhere, state = {result.state for result in hidden}, own.state
+    if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
+        state = "partly"
+    elif own.correct and "missed" in elsewhere:
+        state = "missed"
+    return Judged(replace(score, own=own, hidden=hidden, state=state), schedule)
+
+
+# What came of code, by what its run is given: of students who hand in the same function one is run, whatever else they
+# have written, and whatever their comments say.
+_ran_here: WeakKeyDictionary[Isolation, dict[object, _Outcome]] = WeakKeyDictionary()
+
+
+def _code_of(source: Source, required: Required, limits: Limits) -> object:
+    """Return what a run of a source is given, in short: the code that is taken out of it, and what it is asked."""
+    with suppress(SourceError):
+        return sha256(pickle.dumps(extract(source, required.record.id))).digest(), required.key, limits
+    return source, required.key, limits
+
+
+def _outcome(source: Source, required: Required, isolation: Isolation, limits: Limits) -> _Outcome:
+    """Return what came of the function of one puzzle at its own size and at the hidden ones, and its schedule."""
+    record, words = required.record, _own_words(required.record)
     hidden: list[Result] = []
     schedule: Schedule | None = None
     with isolation.one_after_another():
@@ -304,12 +339,7 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
                 if len(schedule.packed) <= 2**18:
                     keep_latest(_schedules, sent.schedule, schedule)
                 own = replace(own, schedule=schedule.digest)
-    elsewhere, state = {result.state for result in hidden}, own.state
-    if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
-        state = "partly"
-    elif own.correct and "missed" in elsewhere:
-        state = "missed"
-    return Judged(replace(score, own=own, hidden=tuple(hidden), state=state), schedule)
+    return own, tuple(hidden), schedule
 
 
 def reference_result(required: Required) -> Judged | None:

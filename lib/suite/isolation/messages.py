@@ -53,8 +53,8 @@ class Request:
     The function is that of a `file`, or taken out of one already (`extract`). `size` has what is not the puzzle's.
 
     Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
-    `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had. `lines`: the
-    message of a mistake shows the line that mends it, where it would name only the idea.
+    `schedules` the code of our schedules, by module: nothing else of ours that answers a puzzle is to be had.
+    `lines`: the message of a mistake shows the line that mends it, where it would name only the idea.
     """
 
     puzzle: str
@@ -62,7 +62,7 @@ class Request:
     file: str = ""
     extract: Extract | None = None
     solutions: Mapping[str, str] | None = None
-    schedules: Mapping[str, str] | None = None
+    schedules: Mapping[str, bytes] | None = None
     size: Mapping[str, Any] = field(default_factory=dict[str, Any])
     inputs: Sequence[Given] | None = None
     lines: bool = False
@@ -113,7 +113,7 @@ def written(sent: Sent, printed: str) -> bytes:
     if sent.trace is not None:  # its places are put apart, and for each rank the numbers of those of its events
         numbers = Numbers()
         for program in sent.trace.programs:
-            rest["lines"].append(numbers.column(sent.trace.places(program.events)))
+            rest["lines"].append(numbers.column([event.source for event in program.events], sent.trace.line))
         rest["places"] = [*map(list, numbers.items)]
     return "\n".join(json.dumps(one, separators=(",", ":")) for one in (data, rest)).encode()
 

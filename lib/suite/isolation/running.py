@@ -18,6 +18,7 @@ import faulthandler
 import gc
 import importlib.abc
 import importlib.util
+import marshal
 import math
 import os
 import pickle
@@ -176,10 +177,10 @@ LOADED: Final = (
 
 
 @cache
-def schedules_below(puzzle: str) -> Mapping[str, str]:
-    """Return the modules of lib.schedules that our answer to a puzzle is given, each with the text of what it needs of
-    it."""
-    found: dict[str, str] = {}
+def schedules_below(puzzle: str) -> Mapping[str, bytes]:
+    """Return the modules of lib.schedules that our answer to a puzzle is given, each with the marshalled code of what
+    it needs of it: no run compiles it again."""
+    found: dict[str, bytes] = {}
     waiting = {"": [puzzle]}
     while waiting:
         module, names = waiting.popitem()
@@ -192,7 +193,10 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
         kept = {id(one.node) for each in needed for one in each.statements}
         used = frozenset[str]().union(*(each.names for each in needed))
         nodes = [one.node for one in every if id(one.node) in kept]
-        found[module] = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
+        text = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
+        # A line of what notebooks give is none of the student's: there it is known by its file.
+        file = os.path.join(LIBRARY, "schedules", GIVEN[0]) if module == "lib.schedules.given" else f"{module}.py"
+        found[module] = marshal.dumps(compile(text, file, "exec", dont_inherit=True))
         for node in nodes:
             above = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
             if isinstance(node, ast.ImportFrom) and above.startswith(WITHHELD) and above not in LOADED:
@@ -206,7 +210,7 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
 class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds of all that is WITHHELD nothing but what is LOADED already, and what is given."""
 
-    given: Mapping[str, str]
+    given: Mapping[str, bytes]
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         return importlib.util.spec_from_loader(fullname, self) if fullname.startswith(WITHHELD) else None
@@ -214,9 +218,8 @@ class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         module.__dict__["__getattr__"] = partial(_refusing, name)
-        # A line of what notebooks give is none of the student's: there it is known by its file.
-        file = os.path.join(LIBRARY, "schedules", GIVEN[0]) if name == "lib.schedules.given" else f"{name}.py"
-        exec(compile(self.given.get(name, ""), file, "exec"), module.__dict__)
+        if name in self.given:
+            exec(marshal.loads(self.given[name]), module.__dict__)
 
 
 def _refusing(module: str, name: str) -> Callable[..., NoReturn]:

@@ -94,6 +94,7 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
 
 # -- one function, compiled ----------------------------------------------------------------------------------------
 
+COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
 MOST_WAYS = 20  # statements that may make a name a function, of which the last are tried
 
 
@@ -118,7 +119,8 @@ class Way(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Extract:
     """One function of a file, compiled with all that it uses: data that another process of ours runs, where nothing is
-    parsed again. `ways` begin with the last definition, and `otherwise` is what to say where none gives a function."""
+    parsed again. `ways` begin with the last definition, and `otherwise` is what to say where none gives a function.
+    In `cells`, which messages quote, lines of comments are empty: who hands in the same code hands in the same."""
 
     name: str
     file: str
@@ -141,7 +143,7 @@ def extract(source: Source, name: str) -> Extract:
         if needed.sure:
             break
     used = {step.cell for way in ways for step in way.steps}
-    cells = tuple(cell for cell in source.cells if cell[0] in used)
+    cells = tuple((name, COMMENT.sub("", text)) for name, text in source.cells if name in used)
     file = PurePath(source.name).name or "it"
     instead = "what it defines cannot be called" if ways and ways[-1].sure else source.instead_of(name)
     otherwise = SourceError(f"{file} defines no function {name!r}; {instead}", "renamed")
@@ -152,7 +154,8 @@ def extract(source: Source, name: str) -> Extract:
 
 def _step(unit: Unit) -> Step:
     code = unit.names.code
-    packed = marshal.dumps(code) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")
+    # Version 2 writes equal code as equal bytes: later ones say which of its parts are one object.
+    packed = marshal.dumps(code, 2) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")
     return Step(packed, unit.cell, unit.node.lineno, frozenset(unit.names.gives))
 
 
@@ -203,8 +206,7 @@ def _run(way: Way, found: Extract) -> Any:
 
 def _remember(cell: str, text: str) -> None:
     """Lets a traceback and a message show the lines of a cell, which may lie in no file."""
-    lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
-    linecache.cache[cell] = len(text), None, lines, cell
+    linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
 
 
 def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:

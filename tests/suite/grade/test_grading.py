@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -159,6 +160,40 @@ def test_what_was_not_handed_in_twice_is_run_once(tmp_path: Path) -> None:
     book = graded(folder, tmp_path / "out", asked("ddp"))
     assert book.passed
     assert len(lines(tmp_path / "out")) == 1
+
+
+def test_code_is_run_once_for_all_who_write_the_same(isolation: Isolation, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+
+    def run(self: Isolation, source: Source, puzzle: str, **more: Any) -> Any:
+        runs.append(source.name)
+        return plainly(self, source, puzzle, **more)
+
+    plainly = Isolation.run
+    monkeypatch.setattr(Isolation, "run", run)
+    (required,) = asked("ddp").required
+
+    def judged(name: str, comment: str, text: str) -> Any:
+        below = f"# of {name}\nmine = {name!r}"
+        code = text.replace("\n    ", f"\n    # {comment}\n    ", 1)
+        cells = (("in.ipynb, code cell 1", below), ("in.ipynb, code cell 2", code))
+        return judge_source(Source(cells, name="in.ipynb"), required, isolation, Limits())
+
+    def forget() -> None:
+        monkeypatch.setattr("lib.suite.grade.judging._ran_here", WeakKeyDictionary())
+        runs.clear()
+
+    for text in (solution("ddp"), RAISES):
+        forget()
+        first = judged("ana", "my own", text)
+        once = len(runs)
+        assert judged("ben", "what I think", text) == first
+        assert len(runs) == once  # his is not run
+        forget()
+        assert judged("ben", "what I think", text) == first  # and gives the same where it is
+        assert len(runs) == once
+        judged("cleo", "more", text.replace("model", "mine"))
+        assert len(runs) == 2 * once
 
 
 def test_what_a_function_leaves_behind_reaches_nobody(tmp_path: Path) -> None:
