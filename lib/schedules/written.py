@@ -190,7 +190,7 @@ class Asked(ABC):
         return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
 
     def _line(self) -> Place | None:
-        """Return the line of the function's `return`, if it has one; else of its `def`."""
+        """Return the line of the function's `return`, or of the call without one that ends it; else of its `def`."""
         code = getattr(self._function, "__code__", None)
         if code is None:
             return None
@@ -202,6 +202,8 @@ class Asked(ABC):
         inner = (part for part in ast.walk(node) if isinstance(part, ast.FunctionDef) and part is not node)
         theirs = {one for part in inner for one in ast.walk(part)}
         returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return) and one not in theirs]
+        if not returns and re.match(r"(?!print\b)\w+\(", ast.unparse(node.body[-1])):
+            returns = [node.body[-1].lineno]  # what this call makes is lost
         return place(code, returns[0] if len(returns) == 1 else node.lineno)
 
 
@@ -285,9 +287,12 @@ class Written(Asked):
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
-            none, line = "end the function with `return` and the list", self._line()
-            if call := re.search(r"return .*\.(append|extend|sort)\(", "" if line is None else line.text):
+            line = "" if (found := self._line()) is None else found.text
+            none = "end the function with `return` and the list"
+            if call := re.search(r"return .*\.(append|extend|sort)\(", line):
                 none = f"{call[1]} changes a list and gives None: call it in a line of its own, and return the list"
+            elif call := re.match(r"\w+\(", line):
+                none = f"what this line makes is lost: return {call[0]}...)"
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 rank=rank,
@@ -366,14 +371,16 @@ class Placed(Asked):
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
-                fix="end the function with `return` and the list",
+                fix="end the function with `return` and the list" if said is None else "return a list: [3, 3, 2, 2]",
             )
         told, found = cast("Sequence[Any]", said), list[tuple[int, int]]()
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
                 shown = described(cast("object", one), describe)
-                fix = "return how many layers each stage has, a number: not which layers, and not their weights"
+                fix = "return how many layers each stage has, a whole number: not which layers, and not their weights"
+                if any(isinstance(other, list) for other in told) and not isinstance(one, list):
+                    fix = f"there is a list in what {self.name} gives: return that alone"
                 if isinstance(one, range):
                     shown, fix = str(one), f"say how many layers the stage has: {len(one)}, and not which"
                 expected = "a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)"
@@ -386,23 +393,24 @@ class Placed(Asked):
         """PuzzleError where some stages are not all layers, on all ranks. `told` is how many there are in all."""
         layers, counts = len(weights), [count for _, count in found]
         added, least = " + ".join(map(str, counts)), min(counts, default=0)
-        if told != ranks:
+        ends = (counts[:1] == [0]) + (counts[-1:] == [layers])
+        if told == ranks - 1 + ends and counts == sorted(set(counts)) and sum(counts) != layers:
+            what = f"{counts} are the layers at which stages begin or end, not how many each has"
+            expected, got = f"{counted(ranks, 'number')} that are {layers} together", f"{added} = {sum(counts)}"
+            fix = (
+                f"between two of them, 0 and {layers} with them, lie the layers of a stage: subtract each from the next"
+            )
+        elif told != ranks:
             what = f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}"
             expected, fix = "a stage for each rank", "give the list one entry for each rank"
-            got = (", ".join(map(str, found)) or "nothing") + (", ..." if told > len(found) else "")
-            if told == ranks - 1 and counts == sorted(set(counts)) and sum(counts) > layers:
-                what = f"{counts} are the layers at which stages begin, not how many each has"
-                expected, got = f"{ranks} numbers that are {layers} together", f"{told} numbers that are {sum(counts)}"
-                fix = "of each stage, the first too, give where the next one begins, minus where it begins itself"
+            plain = [rank for rank, _ in found] == [*range(len(found))]
+            got = ", ".join(map(str, counts if plain else found)) or "nothing"
+            got += ", ..." if told > len(found) else ""
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
             what = "these stages do not lie on all ranks, one on each"
             expected = f"each of the ranks 0 to {ranks - 1} once"
             got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
             fix = "the first number of each pair is a rank, counted from 0, the second its number of layers"
-        elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
-            what = f"{counts} are the layers at which stages begin, not how many each has"
-            expected, got = f"numbers that are {layers} together", f"{added} = {sum(counts)}"
-            fix = "of each stage give where the next one begins, minus where it begins itself"
         elif sorted(counts) == [*range(ranks)] and sum(counts) != layers:
             what, expected, got = "these are the ranks, without their layers", "pairs such as (2, 5)", f"{counts}"
             fix = "write each rank with its number of layers; or, if stage s is on rank s, the number of layers alone"
@@ -440,22 +448,30 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
             return f"{why}:\nin groups, the loop over them is the outer one"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "input half" in wrong.text:
-        halves = [action.microbatch for action in actions if action.kind == "W"]
+        late = [action for action in actions if action.kind == "W"]
+        halves = [action.microbatch for action in late if wrong.text.startswith(f"{action.stage}W")]
         if f"W{max(halves, default=-1) + 1} " in wrong.text:
             last = "weight halves that lag are left when a loop ends: put them last"
             return last if halves else "I is half a backward, and W the other half; B is both"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
-    if wrong.rule == "twice" and ranks is not None:
-        return f"{FIXES['twice']}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
+    kinds = "".join(action.kind for action in actions)
+    back = kinds.lstrip("F")
+    if wrong.rule == "missing" and set(back) == {"B"} and 3 * len(back) <= len(kinds):
+        why = (
+            "all forwards come first, so the warm-up is longer than they are. A slice that begins at a negative number"
+        )
+        return f"{why}\ncounts from the end, and takes few backwards: let it be min(warm_up, len(forwards))"
+    two_digits = wrong.action is not None and wrong.rule == "batch" and wrong.action.microbatch > 9
+    all_twice = wrong.rule == "twice" and 2 * len(set(actions)) == len(actions)
+    if ranks is not None and (all_twice or two_digits):
+        where = f"name the stage in each word, before the letter: {ranks}F0"
+        return f"{FIXES[wrong.rule]}\nor, where a rank has several stages, {where}"
     return FIXES.get(wrong.rule)
 
 
 def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
     """Return the fix of stages that have more or fewer layers together than there are."""
-    if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
-        why = "these say where each stage ends: say how many layers it has"
-        return f"{why}, which is how far that is from the one before"
     more = sum(counts) - len(weights)
     fix = f"take {counted(more, 'layer')} away" if more > 0 else f"add {counted(-more, 'layer')}"
     weighed = sum(counts) == sum(weights)
@@ -475,6 +491,7 @@ MEANT: Final = (
         r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
         'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
     ),
+    (r".*RANGE\(.*\)", 'this is a whole group: make a word of each number in it, f"F{{b}}" for b in group'),
     (r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", 'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"'),
 )
 """By what a wrong word looks like what to write."""
@@ -484,7 +501,9 @@ def _meant(word: Any, stage: int | None) -> str:
     """Return the fix of a word that is none."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
-    if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
+    if isinstance(word, str) and len(word) == 1:
+        return "`+=` adds a text letter by letter: append(...) adds it whole, as one word"
+    if isinstance(word, str) and re.search(r"[A-Za-z]\d+[,;\s]+\d*[A-Za-z]", word):
         return "these are several words in one text: return a list, with each word in quotes of its own"
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
     for looks, fix in MEANT:
@@ -499,8 +518,9 @@ def _meant(word: Any, stage: int | None) -> str:
             return f"other words of this order name their stage, so this one does too: 0{tidy} on stage 0"
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
-    if isinstance(word, list):
-        return "a list in the list is no word: put a * in front of it, and its words come one by one"
+    if isinstance(word, list | tuple) and not isinstance(word, Action):
+        name = type(cast("object", word)).__name__
+        return f"a {name} in the list is no word: put a * in front of it, and its words come one by one"
     if isinstance(word, str) and (name := re.match(r"([a-z]\w*?)[FBIW]\d", word)):
         return f"Python fills in a variable only in braces: {{{name[1]}}}"
     return "a word is a kind of action and the number of a microbatch, counted from 0, without anything in between"
