@@ -155,12 +155,13 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
     for word, _ in _words(rank, phases):
         kind, way = word[:-1], word[-1]
         if kind not in ("F", "B", "I", "W") or way not in stage:
-            alone = word in ("F", "B", "I", "W")
-            raise PuzzleError(
-                f"{word!r} is no word of a phase",
-                expected="a pass (F, I or W) and its way, d for down or u for up: Fd, Iu",
-                fix=f"name the way, too: {word}d or {word}u" if alone else 'between words is a blank alone: "Fd Fu"',
-            ).here()
+            expected = "a pass (F, I or W) and its way, d for down or u for up: Fd, Iu"
+            fix = (
+                f"name the way, too: {word}d or {word}u"
+                if len(word) == 1
+                else 'only blanks stand between words: "Fd Fu"'
+            )
+            raise PuzzleError(f"{word!r} is no word of a phase", expected=expected, fix=fix).here()
         if done[word] < batches:
             order.append(f"{stage[way]}{kind}{done[word]}")
         done[word] += 1
@@ -317,28 +318,22 @@ async def run_phases(model: Model, passes_of: Any, phases: Iterable[tuple[int, s
         passes = list[AsyncGeneratorType[None, None]]()
         for part in word.split("+"):
             if part not in V_PASSES:
-                raise PuzzleError(
-                    f"rank {model.rank}: {part!r} is no pass, in {words!r}",
-                    expected="Fd, Fu, Bu and Bd, where B is a whole backward",
-                    fix="write a pair of them without blanks, such as Fd+Bu",
-                ).here()
+                expected = "Fd, Fu, Bu and Bd, where B is a whole backward"
+                fix, what = "write a pair of them without blanks, such as Fd+Bu", f"{part!r} is no pass, in {words!r}"
+                raise PuzzleError(f"rank {model.rank}: {what}", expected=expected, fix=fix).here()
             if done[part] < len(mine):
                 passes.append((forward if part[0] == "F" else backward)(stages[part[1]], mine[done[part]]))
             done[part] += 1
-        if len(passes) == 2:
-            await together(*passes)
-            if any(one.ag_frame for one in passes):  # the frame of a pass is gone once it is over
-                raise PuzzleError(
-                    f"rank {model.rank}: a pass of {word!r} is not over",
-                    expected="`together` runs both to their end",
-                    fix="let each of them go on until `goes_on` says False of it",
-                ).here()
-        elif passes:
-            await alone(*passes)
+        try:
+            await (together if len(passes) == 2 else in_turn)(*passes)
+        except PuzzleError as error:  # the passes are given: only their order can be wrong
+            error.got = error.got or f"{word} of the phase {words!r}"
+            raise
+        if any(one.ag_frame for one in passes):  # the frame of a pass is gone once it is over
+            what, expected = f"rank {model.rank}: a pass of {word!r} is not over", "`together` runs both to their end"
+            raise PuzzleError(what, expected=expected, fix="let each go on until `goes_on` says False of it").here()
     for part in (part for part in V_PASSES if done[part] < len(mine)):
-        raise PuzzleError(
-            f"rank {model.rank}, of place {place}, runs {part} {done[part]} times",
-            expected=f"{len(mine)} times: it has {len(mine)} microbatches",
-            fix=f"add a phase to the end, such as (batches, {part!r})",
-        ).here()
+        what, fix = f"runs {part} {done[part]} times", f"add a phase to the end, such as (batches, {part!r})"
+        expected = f"{len(mine)} times: it has {len(mine)} microbatches"
+        raise PuzzleError(f"rank {model.rank}, of place {place}, {what}", expected=expected, fix=fix).here()
     await finish()

@@ -163,11 +163,12 @@ class Asked(ABC):
         if inspect.iscoroutine(said) or inspect.isasyncgen(said):
             if inspect.iscoroutine(said):
                 said.close()
-            raise self._wrong(
+            fix = "leave out `async`: what it gives is only a list, and nothing in it is awaited"
+            what, expected = (
                 f"{self.name} is an async function, so it gives no list",
-                expected=f"def {self.name}({', '.join(takes)})",
-                fix="leave out `async`: what it gives is only a list, and nothing in it is awaited",
+                f"def {self.name}({', '.join(takes)})",
             )
+            raise self._wrong(what, expected=expected, fix=fix)
         return said
 
     def _caught(self, call: Callable[[], Any], rank: int | None) -> Any:
@@ -218,11 +219,10 @@ class Written(Asked):
     def __call__(self, *given: Any, **named: Any) -> Any:
         takes = [*given, *named.values()]
         if len(takes) != len(TAKES) and not (len(given) == len(takes) == 1 and isinstance(given[0], Model)):
-            raise PuzzleError(
-                f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}",
-                expected=f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}",
-                fix=f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0",
-            )
+            what = f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}"
+            fix = f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0"
+            expected = f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}"
+            raise PuzzleError(what, expected=expected, fix=fix)
         return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
@@ -231,18 +231,16 @@ class Written(Asked):
         # Where messages travel otherwise than a puzzle says, its goals are for another world.
         world = None if model.dist.puzzle is None else PUZZLES[model.dist.puzzle].messages
         if world not in (None, self._messages):
+            what = f"in this puzzle messages are {world}, and here they are {self._messages}"
+            fix = "to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)"
             raise self._wrong(
-                f"in this puzzle messages are {world}, and here they are {self._messages}",
-                expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
-                fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
+                what, expected=f'@schedule(messages="{world}") above {self.name}, as it was given', fix=fix
             )
         by_hand = (action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys())
         if world is not None and (first := next(by_hand, None)) is not None:
-            raise self._wrong(
-                f"{first}: this order says its messages itself",
-                expected=f"passes alone: in this puzzle messages are {world}, and they are put in",
-                fix="leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there",
-            )
+            expected = f"passes alone: in this puzzle messages are {world}, and they are put in"
+            fix = "leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there"
+            raise self._wrong(f"{first}: this order says its messages itself", expected=expected, fix=fix)
         return program_of(order, messages=self._messages, by_words=True)
 
     def order(self, ranks: int, batches: int, most: int = BUDGET) -> Order:
@@ -254,11 +252,9 @@ class Written(Asked):
         for rank in range(ranks):
             said = self._say("the actions of one rank", TAKES, fix, (rank, ranks, batches), rank)
             if isinstance(said, list) and any(said is other for other in lists):
-                raise self._wrong(
-                    f"the list of rank {rank} is that of a rank before it, with more in it",
-                    expected="a new list for each rank",
-                    fix="make the list inside the function: the function is asked once for each rank",
-                )
+                what = f"the list of rank {rank} is that of a rank before it, with more in it"
+                fix = "make the list inside the function: the function is asked once for each rank"
+                raise self._wrong(what, expected="a new list for each rank", fix=fix)
             lists.append(said)
             words.append(self._words(said, rank, most))
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
@@ -287,34 +283,27 @@ class Written(Asked):
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
-            line = "" if (found := self._line()) is None else found.text
-            none = "end the function with `return` and the list"
+            none, line = "end the function with `return` and the list", getattr(self._line(), "text", "")
             if call := re.search(r"return .*\.(append|extend|sort)\(", line):
                 none = f"{call[1]} changes a list and gives None: call it in a line of its own, and return the list"
             elif call := re.match(r"\w+\(", line):
                 none = f"what this line makes is lost: return {call[0]}...)"
-            raise self._wrong(
-                f"{self.name} gives {described(cast('object', said), describe)}",
-                rank=rank,
-                expected=f"the list of what this rank does, one after the other: {WORDS}",
-                fix=none if said is None else "return a list: its order is the order in which the rank does it",
-            )
+            expected = f"the list of what this rank does, one after the other: {WORDS}"
+            fix = none if said is None else "return a list: its order is the order in which the rank does it"
+            what = f"{self.name} gives {described(cast('object', said), describe)}"
+            raise self._wrong(what, rank=rank, expected=expected, fix=fix)
         every = cast("Iterable[Any]", said)
         words = self._caught(lambda: list(islice(every, most + 1)), rank)  # it may be a generator
         if len(words) > most:
-            raise self._wrong(
-                f"more than {most:,} actions for one rank",
-                rank=rank,
-                expected="a list that ends: one forward and one backward of each microbatch on each stage",
-                fix="look for a loop that never ends",
-            )
+            expected = "a list that ends: one forward and one backward of each microbatch on each stage"
+            what, fix = f"more than {most:,} actions for one rank", "look for a loop that never ends"
+            raise self._wrong(what, rank=rank, expected=expected, fix=fix)
         return words
 
     def _makes_words(self) -> str | None:
         """Return the call of the function above that makes words of what this one returns, by the name that it has."""
-        line, names = self._line(), getattr(self._function, "__globals__", {})
-        said = re.fullmatch(r"return (\w+)", "" if line is None else line.text)
-        for name, other in names.items() if said else ():
+        said = re.fullmatch(r"return (\w+)", getattr(self._line(), "text", ""))
+        for name, other in getattr(self._function, "__globals__", {}).items() if said else ():
             code = getattr(other, "__code__", None)
             if code is not None and said and said[1] in (takes := code.co_varnames[: code.co_argcount])[2:]:
                 return f"these are {said[1]}: return {name}({', '.join(takes)}), which makes words of them"
@@ -322,13 +311,10 @@ class Written(Asked):
 
     def _parsed(self, words: Sequence[Any], rank: int, stage: int | None) -> tuple[Action, ...]:
         if words and all(map(_is_list_of_words, words)):
-            raise self._wrong(
-                "these are lists in a list, as if for all ranks at once",
-                rank=rank,
-                expected=f"one list of words: what rank {rank} does",
-                got=f"a list of {counted(len(words), 'list')}",
-                fix=f"the function is asked once for each rank: return the list of `{TAKES[0]}` alone",
-            )
+            expected, got = f"one list of words: what rank {rank} does", f"a list of {counted(len(words), 'list')}"
+            fix = f"the function is asked once for each rank: return the list of `{TAKES[0]}` alone"
+            what = "these are lists in a list, as if for all ranks at once"
+            raise self._wrong(what, rank=rank, expected=expected, got=got, fix=fix)
         found: list[Action] = []
         for position, word in enumerate(words):
             try:
@@ -368,11 +354,10 @@ class Placed(Asked):
         fix = "it needs no model: it says how many layers each stage has"
         said = self._say("its stages", ("layers", "ranks"), fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
-            raise self._wrong(
-                f"{self.name} gives {described(cast('object', said), describe)}",
-                expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
-                fix="end the function with `return` and the list" if said is None else "return a list: [3, 3, 2, 2]",
-            )
+            fix = "end the function with `return` and the list" if said is None else "return a list: [3, 3, 2, 2]"
+            expected = f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has"
+            what = f"{self.name} gives {described(cast('object', said), describe)}"
+            raise self._wrong(what, expected=expected, fix=fix)
         told, found = cast("Sequence[Any]", said), list[tuple[int, int]]()
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
@@ -397,15 +382,11 @@ class Placed(Asked):
         if told == ranks - 1 + ends and counts == sorted(set(counts)) and sum(counts) != layers:
             what = f"{counts} are the layers at which stages begin or end, not how many each has"
             expected, got = f"{counted(ranks, 'number')} that are {layers} together", f"{added} = {sum(counts)}"
-            fix = (
-                f"between two of them, 0 and {layers} with them, lie the layers of a stage: subtract each from the next"
-            )
+            fix = f"add 0 and {layers} where they are missing, and subtract each number from the next one"
         elif told != ranks:
             what = f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}"
             expected, fix = "a stage for each rank", "give the list one entry for each rank"
-            plain = [rank for rank, _ in found] == [*range(len(found))]
-            got = ", ".join(map(str, counts if plain else found)) or "nothing"
-            got += ", ..." if told > len(found) else ""
+            got = (", ".join(map(str, counts)) or "nothing") + (", ..." if told > len(found) else "")
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
             what = "these stages do not lie on all ranks, one on each"
             expected = f"each of the ranks 0 to {ranks - 1} once"
@@ -455,18 +436,12 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
             return last if halves else "I is half a backward, and W the other half; B is both"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
-    kinds = "".join(action.kind for action in actions)
-    back = kinds.lstrip("F")
-    if wrong.rule == "missing" and set(back) == {"B"} and 3 * len(back) <= len(kinds):
-        why = (
-            "all forwards come first, so the warm-up is longer than they are. A slice that begins at a negative number"
-        )
-        return f"{why}\ncounts from the end, and takes few backwards: let it be min(warm_up, len(forwards))"
-    two_digits = wrong.action is not None and wrong.rule == "batch" and wrong.action.microbatch > 9
-    all_twice = wrong.rule == "twice" and 2 * len(set(actions)) == len(actions)
-    if ranks is not None and (all_twice or two_digits):
-        where = f"name the stage in each word, before the letter: {ranks}F0"
-        return f"{FIXES[wrong.rule]}\nor, where a rank has several stages, {where}"
+    back = "".join(action.kind for action in actions).lstrip("F")
+    if wrong.rule == "missing" and set(back) == {"B"} and 3 * len(back) <= len(actions):
+        why = "all forwards come first: the warm-up is longer, and a slice from a negative number counts from the end"
+        return f"{why}:\nlet it be min(warm_up, len(forwards))"
+    if wrong.rule == "twice" and ranks is not None and 2 * len(set(actions)) == len(actions):
+        return f"{FIXES['twice']}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
     return FIXES.get(wrong.rule)
 
 
@@ -506,6 +481,8 @@ def _meant(word: Any, stage: int | None) -> str:
     if isinstance(word, str) and re.search(r"[A-Za-z]\d+[,;\s]+\d*[A-Za-z]", word):
         return "these are several words in one text: return a list, with each word in quotes of its own"
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
+    if stage is None and (of := re.fullmatch(r"\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*(\d+)", text.upper())):
+        return f'the stage stands before it: "{of[2]}{of[1]}"'
     for looks, fix in MEANT:
         if found := re.fullmatch(looks, text.upper()):
             return fix.format(*found.groups())
@@ -519,8 +496,7 @@ def _meant(word: Any, stage: int | None) -> str:
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
     if isinstance(word, list | tuple) and not isinstance(word, Action):
-        name = type(cast("object", word)).__name__
-        return f"a {name} in the list is no word: put a * in front of it, and its words come one by one"
+        return "a list in the list is no word: put a * in front of it, and its words come one by one"
     if isinstance(word, str) and (name := re.match(r"([a-z]\w*?)[FBIW]\d", word)):
         return f"Python fills in a variable only in braces: {{{name[1]}}}"
     return "a word is a kind of action and the number of a microbatch, counted from 0, without anything in between"
