@@ -57,6 +57,11 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "are labels here, without numbers in them: a layer is computed by {forward}",
         "'float' object cannot be interpreted as an integer": "`/` gives a number with a point even where nothing is "
         "left over: `//` divides whole numbers",
+        "'list' object cannot be int|unsupported.*( '(int|float)' and 'list'| 'list' and '(int|float)')": "one of the "
+        "names is a list here: len(...) says how many are in it",
+        r'can only concatenate (list|str) \(not "(list|str)': "`+` joins lists: [one] makes one of a word",
+        ".*after \\* must be an iterable, not function": "`*` takes words out of a list: call what makes the list",
+        r"(\w+)\(\) missing \d+ required pos": "the `def` of {0} says what it takes, in which order: give it all of it",
         "'int' object is not iterable": "this is one number: `for b in range(number)` counts 0, 1, ... below it",
         ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
         "ones: weights[layer]",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from functools import wraps
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from itertools import pairwise
@@ -152,25 +152,36 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
     ['0F0', '0F1', '3F0', '3I0', '3F1', '3I1']
     """
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, Counter[str](), list[str]()
-    for times, words in phases:
-        if not isinstance(times, int) or not isinstance(words, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PuzzleError(
-                f"rank {rank}: ({times!r}, {words!r}) is no phase",
-                expected='how often, and then what: (3, "Fu Iu Wu")',
-                fix="the number stands before the words, and is a whole one",
-            ).here()
-        for word in words.split() * times:
-            kind, way = word[:-1], word[-1]
-            if kind not in ("F", "B", "I", "W") or way not in stage:
-                raise PuzzleError(
-                    f"{word!r} is no word of a phase",
-                    expected="a pass (F, I or W) and its way, d for down or u for up: Fd, Iu",
-                    fix=f"name the way, too: {word[0]}d or {word[0]}u",
-                ).here()
-            if done[word] < batches:
-                order.append(f"{stage[way]}{kind}{done[word]}")
-            done[word] += 1
+    for word, _ in _words(rank, phases):
+        kind, way = word[:-1], word[-1]
+        if kind not in ("F", "B", "I", "W") or way not in stage:
+            expected = "a pass (F, I or W) and its way, d for down or u for up: Fd, Iu"
+            fix = (
+                f"name the way, too: {word}d or {word}u"
+                if len(word) == 1
+                else 'only blanks stand between words: "Fd Fu"'
+            )
+            raise PuzzleError(f"{word!r} is no word of a phase", expected=expected, fix=fix).here()
+        if done[word] < batches:
+            order.append(f"{stage[way]}{kind}{done[word]}")
+        done[word] += 1
     return order
+
+
+def _words(rank: int, phases: Any) -> Iterator[tuple[str, str]]:
+    """Yield the words of phases in their order, each with those of its phase."""
+    each = cast("Iterable[Any]", phases) if isinstance(phases, Iterable) and not isinstance(phases, str) else [phases]
+    for phase in each:
+        pair = isinstance(phase, list | tuple) and len(cast("Sequence[Any]", phase)) == 2
+        times, words = cast("tuple[object, object]", phase if pair else (None, phase))
+        if not isinstance(times, int) or not isinstance(words, str):
+            fix = "the number stands before the words, and is a whole one"
+            fix = f"say how often, too: (1, {phase!r})" if isinstance(phase, str) else fix
+            fix = "a phase that is alone is in a list, too: [(3, ...)]" if isinstance(phase, int) else fix
+            fix = 'the words of a phase are one text: "Fd Fu"' if isinstance(words, list | tuple) else fix
+            expected = 'how often, and then what: (3, "Fu Iu Wu")'
+            raise PuzzleError(f"rank {rank}: {phase!r} is no phase", expected=expected, fix=fix).here()
+        yield from ((word, words) for word in words.split() * times)
 
 
 def by_chunk(size: int, ranks: int) -> list[int]:
@@ -303,33 +314,26 @@ async def run_phases(model: Model, passes_of: Any, phases: Iterable[tuple[int, s
     place, done = model.coord["place"], Counter[str]()
     stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
     mine = range(model.coord["expert"], model.BATCHES, len(model.group("expert")))
-    for times, words in phases:
-        for word in words.split() * times:
-            passes = list[AsyncGeneratorType[None, None]]()
-            for part in word.split("+"):
-                if part not in V_PASSES:
-                    raise PuzzleError(
-                        f"rank {model.rank}: {part!r} is no pass, in {words!r}",
-                        expected="Fd, Fu, Bu and Bd, where B is a whole backward",
-                        fix="write a pair of them without blanks, such as Fd+Bu",
-                    ).here()
-                if done[part] < len(mine):
-                    passes.append((forward if part[0] == "F" else backward)(stages[part[1]], mine[done[part]]))
-                done[part] += 1
-            if len(passes) == 2:
-                await together(*passes)
-                if any(one.ag_frame for one in passes):  # the frame of a pass is gone once it is over
-                    raise PuzzleError(
-                        f"rank {model.rank}: a pass of {word!r} is not over",
-                        expected="`together` runs both to their end",
-                        fix="let each of them go on until `goes_on` says False of it",
-                    ).here()
-            elif passes:
-                await alone(*passes)
+    for word, words in _words(model.rank, phases):
+        passes = list[AsyncGeneratorType[None, None]]()
+        for part in word.split("+"):
+            if part not in V_PASSES:
+                expected = "Fd, Fu, Bu and Bd, where B is a whole backward"
+                fix, what = "write a pair of them without blanks, such as Fd+Bu", f"{part!r} is no pass, in {words!r}"
+                raise PuzzleError(f"rank {model.rank}: {what}", expected=expected, fix=fix).here()
+            if done[part] < len(mine):
+                passes.append((forward if part[0] == "F" else backward)(stages[part[1]], mine[done[part]]))
+            done[part] += 1
+        try:
+            await (together if len(passes) == 2 else in_turn)(*passes)
+        except PuzzleError as error:  # the passes are given: only their order can be wrong
+            error.got = error.got or f"{word} of the phase {words!r}"
+            raise
+        if any(one.ag_frame for one in passes):  # the frame of a pass is gone once it is over
+            what, expected = f"rank {model.rank}: a pass of {word!r} is not over", "`together` runs both to their end"
+            raise PuzzleError(what, expected=expected, fix="let each go on until `goes_on` says False of it").here()
     for part in (part for part in V_PASSES if done[part] < len(mine)):
-        raise PuzzleError(
-            f"rank {model.rank}, of place {place}, runs {part} {done[part]} times",
-            expected=f"{len(mine)} times: it has {len(mine)} microbatches",
-            fix=f"add a phase to the end, such as (batches, {part!r})",
-        ).here()
+        what, fix = f"runs {part} {done[part]} times", f"add a phase to the end, such as (batches, {part!r})"
+        expected = f"{len(mine)} times: it has {len(mine)} microbatches"
+        raise PuzzleError(f"rank {model.rank}, of place {place}, {what}", expected=expected, fix=fix).here()
     await finish()

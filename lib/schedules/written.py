@@ -163,11 +163,12 @@ class Asked(ABC):
         if inspect.iscoroutine(said) or inspect.isasyncgen(said):
             if inspect.iscoroutine(said):
                 said.close()
-            raise self._wrong(
+            fix = "leave out `async`: what it gives is only a list, and nothing in it is awaited"
+            what, expected = (
                 f"{self.name} is an async function, so it gives no list",
-                expected=f"def {self.name}({', '.join(takes)})",
-                fix="leave out `async`: what it gives is only a list, and nothing in it is awaited",
+                f"def {self.name}({', '.join(takes)})",
             )
+            raise self._wrong(what, expected=expected, fix=fix)
         return said
 
     def _caught(self, call: Callable[[], Any], rank: int | None) -> Any:
@@ -190,7 +191,7 @@ class Asked(ABC):
         return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
 
     def _line(self) -> Place | None:
-        """Return the line of the function's `return`, if it has one; else of its `def`."""
+        """Return the line of the function's `return`, or of the call without one that ends it; else of its `def`."""
         code = getattr(self._function, "__code__", None)
         if code is None:
             return None
@@ -202,6 +203,8 @@ class Asked(ABC):
         inner = (part for part in ast.walk(node) if isinstance(part, ast.FunctionDef) and part is not node)
         theirs = {one for part in inner for one in ast.walk(part)}
         returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return) and one not in theirs]
+        if not returns and re.match(r"(?!print\b)\w+\(", ast.unparse(node.body[-1])):
+            returns = [node.body[-1].lineno]  # what this call makes is lost
         return place(code, returns[0] if len(returns) == 1 else node.lineno)
 
 
@@ -216,11 +219,10 @@ class Written(Asked):
     def __call__(self, *given: Any, **named: Any) -> Any:
         takes = [*given, *named.values()]
         if len(takes) != len(TAKES) and not (len(given) == len(takes) == 1 and isinstance(given[0], Model)):
-            raise PuzzleError(
-                f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}",
-                expected=f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}",
-                fix=f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0",
-            )
+            what = f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}"
+            fix = f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0"
+            expected = f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}"
+            raise PuzzleError(what, expected=expected, fix=fix)
         return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
@@ -229,18 +231,16 @@ class Written(Asked):
         # Where messages travel otherwise than a puzzle says, its goals are for another world.
         world = None if model.dist.puzzle is None else PUZZLES[model.dist.puzzle].messages
         if world not in (None, self._messages):
+            what = f"in this puzzle messages are {world}, and here they are {self._messages}"
+            fix = "to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)"
             raise self._wrong(
-                f"in this puzzle messages are {world}, and here they are {self._messages}",
-                expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
-                fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
+                what, expected=f'@schedule(messages="{world}") above {self.name}, as it was given', fix=fix
             )
         by_hand = (action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys())
         if world is not None and (first := next(by_hand, None)) is not None:
-            raise self._wrong(
-                f"{first}: this order says its messages itself",
-                expected=f"passes alone: in this puzzle messages are {world}, and they are put in",
-                fix="leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there",
-            )
+            expected = f"passes alone: in this puzzle messages are {world}, and they are put in"
+            fix = "leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there"
+            raise self._wrong(f"{first}: this order says its messages itself", expected=expected, fix=fix)
         return program_of(order, messages=self._messages, by_words=True)
 
     def order(self, ranks: int, batches: int, most: int = BUDGET) -> Order:
@@ -252,11 +252,9 @@ class Written(Asked):
         for rank in range(ranks):
             said = self._say("the actions of one rank", TAKES, fix, (rank, ranks, batches), rank)
             if isinstance(said, list) and any(said is other for other in lists):
-                raise self._wrong(
-                    f"the list of rank {rank} is that of a rank before it, with more in it",
-                    expected="a new list for each rank",
-                    fix="make the list inside the function: the function is asked once for each rank",
-                )
+                what = f"the list of rank {rank} is that of a rank before it, with more in it"
+                fix = "make the list inside the function: the function is asked once for each rank"
+                raise self._wrong(what, expected="a new list for each rank", fix=fix)
             lists.append(said)
             words.append(self._words(said, rank, most))
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
@@ -285,31 +283,27 @@ class Written(Asked):
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
-            none, line = "end the function with `return` and the list", self._line()
-            if call := re.search(r"return .*\.(append|extend|sort)\(", "" if line is None else line.text):
+            none, line = "end the function with `return` and the list", getattr(self._line(), "text", "")
+            if call := re.search(r"return .*\.(append|extend|sort)\(", line):
                 none = f"{call[1]} changes a list and gives None: call it in a line of its own, and return the list"
-            raise self._wrong(
-                f"{self.name} gives {described(cast('object', said), describe)}",
-                rank=rank,
-                expected=f"the list of what this rank does, one after the other: {WORDS}",
-                fix=none if said is None else "return a list: its order is the order in which the rank does it",
-            )
+            elif call := re.match(r"\w+\(", line):
+                none = f"what this line makes is lost: return {call[0]}...)"
+            expected = f"the list of what this rank does, one after the other: {WORDS}"
+            fix = none if said is None else "return a list: its order is the order in which the rank does it"
+            what = f"{self.name} gives {described(cast('object', said), describe)}"
+            raise self._wrong(what, rank=rank, expected=expected, fix=fix)
         every = cast("Iterable[Any]", said)
         words = self._caught(lambda: list(islice(every, most + 1)), rank)  # it may be a generator
         if len(words) > most:
-            raise self._wrong(
-                f"more than {most:,} actions for one rank",
-                rank=rank,
-                expected="a list that ends: one forward and one backward of each microbatch on each stage",
-                fix="look for a loop that never ends",
-            )
+            expected = "a list that ends: one forward and one backward of each microbatch on each stage"
+            what, fix = f"more than {most:,} actions for one rank", "look for a loop that never ends"
+            raise self._wrong(what, rank=rank, expected=expected, fix=fix)
         return words
 
     def _makes_words(self) -> str | None:
         """Return the call of the function above that makes words of what this one returns, by the name that it has."""
-        line, names = self._line(), getattr(self._function, "__globals__", {})
-        said = re.fullmatch(r"return (\w+)", "" if line is None else line.text)
-        for name, other in names.items() if said else ():
+        said = re.fullmatch(r"return (\w+)", getattr(self._line(), "text", ""))
+        for name, other in getattr(self._function, "__globals__", {}).items() if said else ():
             code = getattr(other, "__code__", None)
             if code is not None and said and said[1] in (takes := code.co_varnames[: code.co_argcount])[2:]:
                 return f"these are {said[1]}: return {name}({', '.join(takes)}), which makes words of them"
@@ -317,13 +311,10 @@ class Written(Asked):
 
     def _parsed(self, words: Sequence[Any], rank: int, stage: int | None) -> tuple[Action, ...]:
         if words and all(map(_is_list_of_words, words)):
-            raise self._wrong(
-                "these are lists in a list, as if for all ranks at once",
-                rank=rank,
-                expected=f"one list of words: what rank {rank} does",
-                got=f"a list of {counted(len(words), 'list')}",
-                fix=f"the function is asked once for each rank: return the list of `{TAKES[0]}` alone",
-            )
+            expected, got = f"one list of words: what rank {rank} does", f"a list of {counted(len(words), 'list')}"
+            fix = f"the function is asked once for each rank: return the list of `{TAKES[0]}` alone"
+            what = "these are lists in a list, as if for all ranks at once"
+            raise self._wrong(what, rank=rank, expected=expected, got=got, fix=fix)
         found: list[Action] = []
         for position, word in enumerate(words):
             try:
@@ -363,17 +354,18 @@ class Placed(Asked):
         fix = "it needs no model: it says how many layers each stage has"
         said = self._say("its stages", ("layers", "ranks"), fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
-            raise self._wrong(
-                f"{self.name} gives {described(cast('object', said), describe)}",
-                expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
-                fix="end the function with `return` and the list",
-            )
+            fix = "end the function with `return` and the list" if said is None else "return a list: [3, 3, 2, 2]"
+            expected = f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has"
+            what = f"{self.name} gives {described(cast('object', said), describe)}"
+            raise self._wrong(what, expected=expected, fix=fix)
         told, found = cast("Sequence[Any]", said), list[tuple[int, int]]()
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
                 shown = described(cast("object", one), describe)
-                fix = "return how many layers each stage has, a number: not which layers, and not their weights"
+                fix = "return how many layers each stage has, a whole number: not which layers, and not their weights"
+                if any(isinstance(other, list) for other in told) and not isinstance(one, list):
+                    fix = f"there is a list in what {self.name} gives: return that alone"
                 if isinstance(one, range):
                     shown, fix = str(one), f"say how many layers the stage has: {len(one)}, and not which"
                 expected = "a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)"
@@ -386,23 +378,20 @@ class Placed(Asked):
         """PuzzleError where some stages are not all layers, on all ranks. `told` is how many there are in all."""
         layers, counts = len(weights), [count for _, count in found]
         added, least = " + ".join(map(str, counts)), min(counts, default=0)
-        if told != ranks:
+        ends = (counts[:1] == [0]) + (counts[-1:] == [layers])
+        if told == ranks - 1 + ends and counts == sorted(set(counts)) and sum(counts) != layers:
+            what = f"{counts} are the layers at which stages begin or end, not how many each has"
+            expected, got = f"{counted(ranks, 'number')} that are {layers} together", f"{added} = {sum(counts)}"
+            fix = f"add 0 and {layers} where they are missing, and subtract each number from the next one"
+        elif told != ranks:
             what = f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}"
             expected, fix = "a stage for each rank", "give the list one entry for each rank"
-            got = (", ".join(map(str, found)) or "nothing") + (", ..." if told > len(found) else "")
-            if told == ranks - 1 and counts == sorted(set(counts)) and sum(counts) > layers:
-                what = f"{counts} are the layers at which stages begin, not how many each has"
-                expected, got = f"{ranks} numbers that are {layers} together", f"{told} numbers that are {sum(counts)}"
-                fix = "of each stage, the first too, give where the next one begins, minus where it begins itself"
+            got = (", ".join(map(str, counts)) or "nothing") + (", ..." if told > len(found) else "")
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
             what = "these stages do not lie on all ranks, one on each"
             expected = f"each of the ranks 0 to {ranks - 1} once"
             got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
             fix = "the first number of each pair is a rank, counted from 0, the second its number of layers"
-        elif counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
-            what = f"{counts} are the layers at which stages begin, not how many each has"
-            expected, got = f"numbers that are {layers} together", f"{added} = {sum(counts)}"
-            fix = "of each stage give where the next one begins, minus where it begins itself"
         elif sorted(counts) == [*range(ranks)] and sum(counts) != layers:
             what, expected, got = "these are the ranks, without their layers", "pairs such as (2, 5)", f"{counts}"
             fix = "write each rank with its number of layers; or, if stage s is on rank s, the number of layers alone"
@@ -440,22 +429,24 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
             return f"{why}:\nin groups, the loop over them is the outer one"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "input half" in wrong.text:
-        halves = [action.microbatch for action in actions if action.kind == "W"]
+        late = [action for action in actions if action.kind == "W"]
+        halves = [action.microbatch for action in late if wrong.text.startswith(f"{action.stage}W")]
         if f"W{max(halves, default=-1) + 1} " in wrong.text:
             last = "weight halves that lag are left when a loop ends: put them last"
             return last if halves else "I is half a backward, and W the other half; B is both"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
-    if wrong.rule == "twice" and ranks is not None:
+    back = "".join(action.kind for action in actions).lstrip("F")
+    if wrong.rule == "missing" and set(back) == {"B"} and 3 * len(back) <= len(actions):
+        why = "all forwards come first: the warm-up is longer, and a slice from a negative number counts from the end"
+        return f"{why}:\nlet it be min(warm_up, len(forwards))"
+    if wrong.rule == "twice" and ranks is not None and 2 * len(set(actions)) == len(actions):
         return f"{FIXES['twice']}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
     return FIXES.get(wrong.rule)
 
 
 def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
     """Return the fix of stages that have more or fewer layers together than there are."""
-    if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
-        why = "these say where each stage ends: say how many layers it has"
-        return f"{why}, which is how far that is from the one before"
     more = sum(counts) - len(weights)
     fix = f"take {counted(more, 'layer')} away" if more > 0 else f"add {counted(-more, 'layer')}"
     weighed = sum(counts) == sum(weights)
@@ -475,6 +466,7 @@ MEANT: Final = (
         r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
         'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
     ),
+    (r".*RANGE\(.*\)", 'this is a whole group: make a word of each number in it, f"F{{b}}" for b in group'),
     (r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", 'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"'),
 )
 """By what a wrong word looks like what to write."""
@@ -484,9 +476,13 @@ def _meant(word: Any, stage: int | None) -> str:
     """Return the fix of a word that is none."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
-    if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
+    if isinstance(word, str) and len(word) == 1:
+        return "`+=` adds a text letter by letter: append(...) adds it whole, as one word"
+    if isinstance(word, str) and re.search(r"[A-Za-z]\d+[,;\s]+\d*[A-Za-z]", word):
         return "these are several words in one text: return a list, with each word in quotes of its own"
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
+    if stage is None and (of := re.fullmatch(r"\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*(\d+)", text.upper())):
+        return f'the stage stands before it: "{of[2]}{of[1]}"'
     for looks, fix in MEANT:
         if found := re.fullmatch(looks, text.upper()):
             return fix.format(*found.groups())
@@ -499,7 +495,7 @@ def _meant(word: Any, stage: int | None) -> str:
             return f"other words of this order name their stage, so this one does too: 0{tidy} on stage 0"
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
-    if isinstance(word, list):
+    if isinstance(word, list | tuple) and not isinstance(word, Action):
         return "a list in the list is no word: put a * in front of it, and its words come one by one"
     if isinstance(word, str) and (name := re.match(r"([a-z]\w*?)[FBIW]\d", word)):
         return f"Python fills in a variable only in braces: {{{name[1]}}}"

@@ -204,7 +204,7 @@ draw(
 #
 # **Rules**
 #
-# - A pair begins with what is there already. What one of the two makes is no use to the other.
+# - A pair begins with what is there already: neither of the two may need what the other one makes.
 # - Both ranks of a place start their exchanges in the same order.
 # - An update takes no time, and the gradients of the dense layers are summed at the end, in one all-reduce (1).
 

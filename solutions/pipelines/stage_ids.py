@@ -250,8 +250,8 @@ picture
 # <details><summary>Answer</summary>
 #
 # To begin as soon as they can, the first four stages must be on four different ranks. That is 3 messages. The other
-# four stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6, and the V
-# is the layout that has them, with the ranks of the second half in any order that begins at the rank of stage 3.
+# four stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6: the V
+# has them, and so has any order of the second half that begins on the rank of stage 3.
 #
 # </details>
 #

@@ -225,7 +225,7 @@ if out:
         print(f"{name}:", str(what_if(models, rank=3, faster=1.2)).splitlines()[0])
 
 # %% [markdown]
-# A repair would gain 4.8 at the end of the pipeline. Your placement gains 2.28 of these, without a repair.
+# A repair would gain 4.8 at the end of the pipeline. The best placement gains 2.28 of these, without a repair.
 #
 # Why so much at the end? Follow the **critical path**: the operations that wait for each other from the beginning of a
 # run to its end. Only what is on it can make the step shorter. What has no slack must not be late at all.
@@ -236,7 +236,7 @@ if out:
         print(f"{name}:", critical_path(models), "", sep="\n")
 
 # %% [markdown]
-# At the end all that rank 3 does is on it. In your placement the path runs mostly through a rank that is fast, and few
+# At the end all that rank 3 does is on it. In the best placement the path runs mostly through a rank that is fast, and few
 # passes of rank 3 have no slack: the others may be late.
 
 # %% [markdown]

@@ -24,8 +24,8 @@
 # **head**) has as many parameters as 2.4 of its 32 layers. Put eight layers on each of four stages, and the last
 # stage has 10.4 layers' worth of work.
 #
-# It is late with every microbatch, and since the others need its gradients, so are they. Three of the four GPUs spend
-# the day waiting for the fourth.
+# It is late with every microbatch, and since the others need its gradients, so are they. Three of the four GPUs wait
+# for the fourth almost a quarter of the time.
 #
 # > **To tell a friend:** a pipeline is as fast as its slowest stage. Make any other stage faster, and it just waits
 # > longer.

@@ -69,9 +69,9 @@ picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 #
 # </details>
 #
-# Such an order is best written as **phases**: what is done, and how often. `Fd` is a forward on the way down and `Fu`
-# one on the way up; so are `Id`, `Iu`, `Wd` and `Wu`. Each word takes the next microbatch of its kind, and is left out
-# when there is none left. `in_phases(rank, ranks, batches, phases)` makes a list of phases the list of a rank, of
+# Such an order is best written as **phases**: what is done, and how often. `Fd` is a forward on the
+# rank's stage of the way down, and `Fu` one on that of the way up; `Id`, `Wd`, `Iu` and `Wu` are the halves of their
+# backwards. Each word takes the next microbatch of its kind, and is left out when there is none left. `in_phases(rank, ranks, batches, phases)` makes a list of phases the list of a rank, of
 # stages and microbatches: `3I0` is the input half of microbatch 0 on stage 3. For rank 0 of two, with two microbatches:
 
 # %%
@@ -151,7 +151,7 @@ guess.against(out)
 #
 # **How often.** Rank *r* begins at *r*, and its first microbatch comes up at 2*R* - 1 - *r*: that leaves 2(*R* - *r*) -
 # 1 forwards down. Its gradient takes 2*r* more, there and back to rank 0: *r* times up and down. Then *R* - *r*
-# microbatches have to go back up before the first gradient arrives on the way down, and from there each turn has all
+# times up and at once back, `Fu Iu Wu`, before the first gradient is there for `Id`, and from there each turn has all
 # six passes.
 #
 # **Memory.** After the first two phases a rank has done 2(*R* - *r*) - 1 + 2*r* = 2*R* - 1 forwards, and *r* is gone:

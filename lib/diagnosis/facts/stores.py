@@ -62,7 +62,8 @@ def Missing(program: Running, store: int, key: object) -> Told:
     parts = _parts(key)
     name, number = STORES[store], parts[0]
     if any(type(part) is int and part < 0 for part in parts):
-        yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take"
+        why = ",\nor the loop goes through batches that are not this rank's" if len(parts) > 1 else ""
+        yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take{why}"
     if any(isinstance(part, Value) for part in parts):
         yield "a value stands where the number of a batch should: name it, as in weight=..."
     here = student_place()
