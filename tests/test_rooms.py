@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_630,
     "lib/checker": 2_230,
     "lib/cluster": 1_470,
-    "lib/diagnosis": 3_680,
+    "lib/diagnosis": 3_690,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,

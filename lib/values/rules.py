@@ -100,7 +100,7 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
     """The batches that are asked for. Takes no more of them than there can be, as an iterator may go on for ever."""
-    most = 2 * shape.items + 1000  # they may be repeated
+    most = 2 * shape.items + 1000  # they may be repeated; `facts.NoBatch` knows that more are cut off
     try:
         given = list(islice(batches, most + 1))
         # A step of n microbatches may ask for sets of n batches: no step of ours for each plain number.

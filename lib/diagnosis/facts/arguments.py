@@ -22,8 +22,8 @@ from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, 
 __all__ = ["Besides", "EndlessBatches", "NoBatch", "NoKind", "NoLayer", "NoValue", "NotALayer", "NotBatches"]
 __all__ += ["NothingBeside", "NothingToGet", "OtherBatches", "Unread", "Unweighted", "WrongKind", "WrongLayer"]
 
-SHOWN = 40
-"""Batches that a message lists."""
+SHOWN, CUT_OFF = 40, 1000
+"""Things that a message lists, and numbers of which `rules` may have left more out."""
 MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
 
 
@@ -33,9 +33,11 @@ def _order(op: str) -> str:
 
 
 def _some(items: Iterable[Any]) -> str:
-    """Some things in order: numbers as runs, and after them what is none."""
-    others = sorted(written(item) for item in items if not isinstance(item, int))
-    return ", ".join([*filter(None, [ranges(item for item in items if isinstance(item, int))]), *others[:SHOWN]])
+    """Some things in order: numbers as runs, and after them what is none, or is too long to be written."""
+    numbers = {item for item in items if isinstance(item, int) and item.bit_length() <= 100}
+    others = sorted(written(item) for item in items if item not in numbers)[:SHOWN]
+    more = ["..."] if len(numbers) > CUT_OFF else []
+    return ", ".join([*filter(None, [ranges(numbers)]), *more, *others])
 
 
 @fact
