@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.source_lines import GIVEN, Place, line_calling
+from lib.errors.source_lines import GIVEN, Place, lines_calling
 from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, uses_of
@@ -145,19 +145,18 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
             place_of(event),
         )
     event = updated[0][1]
-    source, line = event.source, None  # the line that would hand in the weights is known while the code is at hand
-    if source is not None and not isinstance(source, Place):
-        line = line_calling(source[0], "set_final_weight")
+    source = event.source  # the line that would hand in the weights is known while the code is at hand
+    lines = [] if source is None or isinstance(source, Place) else lines_calling(source[0], "set_final_weight")
     got = f"an update on {these('rank', {rank for rank, _ in updated})}, "
-    if line is not None:
-        got += f"but line {line.line}, which hands in the weights, was not reached"
+    if lines:
+        got += f"but line {lines[0].line}, which hands in the weights, was not reached"
         fix = "look for a `return` before that line, or a loop or an `if` around it that leaves layers out"
     else:
         got += "and no set_final_weight after it"
         fix = "hand in what update gives: model.set_final_weight(layer, weights[layer]);\n"
         fix += "if that line is there, look for a `return` before it"
     expected = "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it"
-    return _Fault("no final weight of these layers", expected, got, fix, line or place_of(event))
+    return _Fault("no final weight of these layers", expected, got, fix, lines[0] if lines else place_of(event))
 
 
 def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None, pretend: bool) -> _Fault | None:

@@ -16,7 +16,7 @@ from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import Where, maker_of, more, places, remark
-from lib.checker.notes import STAYS, is_given
+from lib.checker.notes import STAYS, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, plural, these, with_article
@@ -193,12 +193,12 @@ def _bare(run: Late) -> Iterator[str]:
     if units(sum(event.length for event in between)) >= run.over:
         mine, length, far = between, sum(event.length for event in between), " between hosts"
     lines = places([(program.rank, event) for event in mine])
-    asked = chain(_in_vain(program, mine), _cut_afterwards(run, program), _between_hosts(run, program))
+    vain = [fix for _, fix in in_vain(program, mine)]
+    asked = chain(vain, _cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
-    earlier = chain(_called_late(run, program, found), _beside(run, found), [START_EARLIER])
-    asked = chain(asked, _held_back(program, mine), earlier if own else [TAKE_TURNS])
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(asked)
+    earlier = chain(_called_late(run, program, found), _beside(run, found), [START_EARLIER]) if own else [TAKE_TURNS]
+    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
     lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
     got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
@@ -212,14 +212,6 @@ def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
         call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
         words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
         yield f"{words}:\ncall it before that, and await it after"
-
-
-def _in_vain(program: Program, calls: Iterable[Event]) -> Iterator[str]:
-    """Collectives whose results no operation reads."""
-    read = {number for event in program.events for number in event.inputs}
-    if vain := [event for event in calls if read.isdisjoint(event.outputs)]:
-        which = f"{counted(len(vain), 'collective')}, such as {operation(vain[0])}{line_of(vain[0])}"
-        yield f"nothing reads the result of {which}: leave out such calls"
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from math import inf
 
 from lib.analysis import figures
+from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
 from lib.checker.faults import SHOWN, maker_of, places, remark
 from lib.cluster.costs import units
@@ -149,15 +150,17 @@ def other_layer(trace: Trace) -> str | None:
 
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
-    """Say why a goal does not count: how much is sent, and the largest activation that is gathered, else the first
-    all-reduce, else the first that moves what only an update needs, else the first of all. `alone`: whether easier
-    goals allow more."""
+    """Say why a goal does not count: how much is sent, and the collective that could soonest send less: one that each
+    rank calls in vain before all others. `alone`: whether easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     sends = [(rank, event, trace.programs[rank].values_of(event.inputs)) for rank, event in moving]
     stays = [(rank, event) for rank, event in moving if is_for_update(trace.programs[rank], event)]
     gathered = [one for one in sends if one[1].op == "allgather" and isinstance(one[2][0], Activation)]
     fix = "gather each weight as rarely as the memory allows, and send nothing twice"
-    if gathered:
+    vain = [(one.rank, *found) for one in trace.programs for found in in_vain(one, one.events)]
+    if useless := len(vain) == trace.ranks and not stays:
+        rank, event, fix = vain[0]
+    elif gathered:
         rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
         fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
     elif len(rounds := [one[:2] for one in sends if one[1].op in ("shift", "alltoall")]) > len(moving) // 2:
@@ -168,7 +171,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
         fix = STAYS if stays else fix
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
-    if event.op != "allreduce":
+    if event.op != "allreduce" or useless:
         calls = Counter(COLLECTIVES[one.op].title for at, one in moving if at == rank and one.op in COLLECTIVES)
         got = ", ".join(counted(count, title) for title, count in calls.items())
         return remark(what, got=f"rank {rank} calls {got}" if calls else None, where=places([(rank, event)]), fix=fix)
@@ -177,6 +180,14 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     error = PuzzleError(what, where=places([(rank, event)]), fix=fix, idea=f"{whole}which collective sends less?")
     fixes.keep(error)
     return str(error)
+
+
+def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, str]]:
+    """Yield the first of the collectives whose results no operation reads, and what to do about them."""
+    read = {number for event in program.events for number in event.inputs}
+    if vain := [event for event in calls if event.op in COLLECTIVES and read.isdisjoint(event.outputs)]:
+        which = f"{counted(len(vain), 'collective')}, such as {operation(vain[0])}{line_of(vain[0])}"
+        yield vain[0], f"nothing reads the result of {which}: leave out such calls"
 
 
 # -- goals that do not count --------------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterator, Sequence
+from itertools import takewhile
 from types import CodeType
 from typing import Any, NamedTuple
 
 from lib.diagnosis.advice import Running
-from lib.errors.source_lines import Place, function_of
-from lib.trace.event import Event, line_of
+from lib.errors.source_lines import Place, function_of, lines_calling, student_frame
+from lib.trace.event import Event, line_of, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from lib.values.values import Activation, Value
@@ -83,6 +84,18 @@ def sent_in(program: Running, received: Event) -> str:
         return ""
     sent = [e for e in models[received.peer].program.events if e.op == "pass_to" and e.peer == program.rank]
     return line_of(sent[number]) if number < len(sent) else ""
+
+
+def caller(program: Running, value: Value) -> Place | None:
+    """Return the line of the rank's function whose call received what a value comes from, with what it calls."""
+    came, inner = through(value, COMPUTE)[0], student_frame()
+    there, outer = place_of(came), student_frame(inner and inner.f_back)
+    if came is None or came.op != "receive" or there is None or inner is None or outer is None:
+        return None
+    found = lines_calling(outer.f_code, there.function)
+    # Once the function of the line that failed has run, the two take turns, further below.
+    turn = any(e.source and e.source[0] is inner.f_code for e in takewhile(lambda e: e is not came, program.events))
+    return found[-turn]._replace(function=there.function) if found else None
 
 
 # -- what a rank has and did --------------------------------------------------------------------------------------

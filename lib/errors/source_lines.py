@@ -139,14 +139,14 @@ def function_of(code: CodeType) -> "ast.FunctionDef | ast.AsyncFunctionDef | Non
     return None
 
 
-def line_calling(code: CodeType, name: str) -> Place | None:
-    """Return the first line of a function that calls a method, as in model.set_final_weight(...), reached or not."""
+def lines_calling(code: CodeType, name: str) -> list[Place]:
+    """Return the lines of a function that call another, as in model.set_final_weight(...), reached or not."""
     import ast
 
     node = function_of(code)
     calls = [] if node is None else [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
-    lines = [call.lineno for call in calls if isinstance(call, ast.Attribute) and call.attr == name]
-    return place(code, min(lines)) if lines else None
+    lines = {call.lineno for call in calls if name in (getattr(call, "attr", ""), getattr(call, "id", ""))}
+    return [place(code, line) for line in sorted(lines)]
 
 
 def innermost(error: BaseException) -> tuple[FrameType, int] | None:

@@ -35,9 +35,6 @@
 # %%
 from drawing import compare, draw
 from lib import Model, PuzzleError, goal, predict, simulate
-from lib.schedules.pipelines.action import parse
-from lib.schedules.pipelines.generators import gpipe as gpipe_order
-from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
 # ## The idea
@@ -45,12 +42,17 @@ from lib.schedules.pipelines.program import program_of
 # As soon as rank 0 is done with batch 0, it passes it on and begins with batch 1, while rank 1 works on batch 0. Here
 # are three stages, once with a single batch, and once with three:
 
+
 # %%
-runs = {}
-for batches in (1, 3):
-    order = program_of(gpipe_order(ranks=3, batches=batches))
-    runs[batches] = simulate(order, layers=3, batches=batches, ranks=3)
-compare(one_batch=runs[1], three_batches=runs[3])
+def three_stages(batches: int) -> list[Model]:
+    from lib.schedules.pipelines.generators import gpipe
+    from lib.schedules.pipelines.program import program_of
+
+    program = program_of(gpipe(ranks=3, batches=batches))
+    return simulate(program, layers=3, batches=batches, ranks=3)
+
+
+compare(one_batch=three_stages(1), three_batches=three_stages(3))
 
 # %% [markdown]
 # Three times the work, and it takes 13.7 instead of 8.1. One after the other, the three would take 23.3. The second
@@ -225,6 +227,9 @@ Model.check(out, puzzle="gpipe")
 # the way back. Count the boxes that stand above each other at any moment, here and in your picture.
 
 # %%
+from lib.schedules.pipelines.action import parse
+from lib.schedules.pipelines.program import program_of
+
 orders = [" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4)) for stage in range(4)]
 before = simulate(program_of(tuple(map(parse, orders))), layers=8, batches=4, ranks=4)
 draw(before)

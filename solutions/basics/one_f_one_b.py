@@ -38,9 +38,6 @@ from math import ceil
 
 from drawing import compare, draw, draw_curves
 from lib import Model, Trace, check, goal, predict, simulate
-from lib.schedules.pipelines.generators import gpipe as gpipe_order
-from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
-from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
 # ## The idea
@@ -48,15 +45,17 @@ from lib.schedules.pipelines.program import program_of
 # This is GPipe, on 4 ranks, with 4 microbatches and with 8. The second does twice the work (the red line says so) in
 # 53.0 instead of 33.8: less than twice as long, because its bubble is smaller. But look at the memory.
 
+
 # %%
-compare(
-    four=simulate(
-        program_of(gpipe_order(ranks=4, batches=4)), layers=8, batches=4, ranks=4
-    ),
-    eight=simulate(
-        program_of(gpipe_order(ranks=4, batches=8)), layers=8, batches=8, ranks=4
-    ),
-)
+def run_gpipe(batches: int) -> list[Model]:
+    from lib.schedules.pipelines.generators import gpipe
+    from lib.schedules.pipelines.program import program_of
+
+    program = program_of(gpipe(ranks=4, batches=batches))
+    return simulate(program, layers=8, batches=batches, ranks=4)
+
+
+compare(four=run_gpipe(4), eight=run_gpipe(8))
 
 # %% [markdown]
 # It grows from 2,883,584 to 4,456,448 elements, and 16 microbatches would take 7,602,176. On every rank the inputs of
@@ -243,9 +242,7 @@ def most_open(run: Trace) -> list[int]:
     return found
 
 
-order = program_of(gpipe_order(ranks=4, batches=8))
-gpipe = simulate(order, layers=8, batches=8, ranks=4)
-print("GPipe:    ", most_open(Trace.of(gpipe)))
+print("GPipe:    ", most_open(Trace.of(run_gpipe(8))))
 print("predicted:", in_flight)
 if out:
     print("yours:    ", most_open(Trace.of(out)))
@@ -262,12 +259,14 @@ if out:
 # them lets you have as many as you like:
 
 # %%
-peaks = {}
-for name, order in {"1F1B": one_f_one_b_order, "GPipe": gpipe_order}.items():
-    peaks[name] = []
-    for n in range(1, 17):
-        run = simulate(program_of(order(4, n)), layers=8, batches=n, ranks=4)
-        peaks[name].append((n, check(run).memory / 1_000_000))
+from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
+from lib.schedules.pipelines.program import program_of
+
+peaks = {"1F1B": [], "GPipe": []}
+for n in range(1, 17):
+    run = simulate(program_of(one_f_one_b_order(4, n)), layers=8, batches=n, ranks=4)
+    peaks["1F1B"].append((n, check(run).memory / 1_000_000))
+    peaks["GPipe"].append((n, check(run_gpipe(n)).memory / 1_000_000))
 draw_curves(
     peaks,
     across="microbatches",

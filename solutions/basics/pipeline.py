@@ -35,8 +35,6 @@
 # %%
 from drawing import draw
 from lib import Model, goal, predict, simulate
-from lib.schedules.pipelines.generators import gpipe
-from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
 # ## The idea
@@ -54,8 +52,17 @@ from lib.schedules.pipelines.program import program_of
 # `value = await model.receive(rank)` on the other. Here is one batch that goes through a small pipeline of two stages,
 # and comes back:
 
+
 # %%
-draw(simulate(program_of(gpipe(ranks=2, batches=1)), layers=2, batches=1, ranks=2))
+def two_stages() -> list[Model]:
+    from lib.schedules.pipelines.generators import gpipe
+    from lib.schedules.pipelines.program import program_of
+
+    program = program_of(gpipe(ranks=2, batches=1))
+    return simulate(program, layers=2, batches=1, ranks=2)
+
+
+draw(two_stages())
 
 # %% [markdown]
 # Each stage lives the life of a whole GPU, from its first layer to its last. Only the two ends are special. The first

@@ -35,7 +35,6 @@
 # %%
 from drawing import compare, draw, draw_collective
 from lib import Model, PuzzleError, goal, predict, simulate
-from lib.schedules.data_parallel import ddp
 from lib.schedules.steps import one_collective
 
 # %% [markdown]
@@ -193,6 +192,8 @@ Model.check(out, puzzle="wsdp")
 # you pay for it?
 
 # %%
+from lib.schedules.data_parallel import ddp
+
 compare(ddp=simulate(ddp, layers=6, batches=4, ranks=4), wsdp=out)
 
 # %% [markdown]

@@ -49,7 +49,6 @@ from lib.schedules.given import (
     joined,
     update,
 )
-from lib.schedules.mesh_parallel import domain_parallel
 
 PRICES = Links(latency=0.02, forward=8, backward=8)
 
@@ -368,6 +367,8 @@ for numbers in (8, 32, 128, 512):
 # How much of the GPU time you pay for is lost, because a GPU waits or has nothing to do?
 
 # %%
+from lib.schedules.mesh_parallel import domain_parallel
+
 FAST = Links(latency=0.004, forward=8, backward=8)
 RANKS = (1, 2, 4, 8, 16, 32)
 TILES_OF = {1: (1, 1), 2: (2, 1), 4: (2, 2), 8: (4, 2), 16: (4, 4), 32: (8, 4)}

@@ -43,7 +43,6 @@ from drawing import compare, draw, draw_curves, draw_mesh
 from lib import Links, Mesh, Model, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules.given import backward, forward, given, in_turn, update
-from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
 # ## The idea
@@ -289,6 +288,8 @@ Model.check(out, puzzle="place_inputs")
 # then computes its times under other costs:
 
 # %%
+from lib.schedules.mesh_parallel import tensor_parallel
+
 runs = {
     placement: Trace.of(
         simulate(tensor_parallel(placement), layers=4, batches=4, mesh=mesh)

@@ -43,7 +43,6 @@
 # %%
 from drawing import draw, draw_trade_off
 from lib import PUZZLES, Model, goal, predict, simulate
-from lib.schedules.data_parallel import fetching
 
 # %% [markdown]
 # ## The idea
@@ -65,13 +64,16 @@ from lib.schedules.data_parallel import fetching
 # Here is FSDP with 0 to 4 gathers started ahead; every reduce-scatter is awaited at once. Does it get faster
 # with each weight that you fetch ahead?
 
+
 # %%
-costs = PUZZLES["fsdp_prefetch"].costs
-ahead = {}
-for depth in range(5):
-    ahead[f"{depth} ahead"] = simulate(
-        fetching(depth), layers=6, batches=4, ranks=4, costs=costs
-    )
+def fetched(depth: int) -> list[Model]:
+    from lib.schedules.data_parallel import fetching
+
+    costs = PUZZLES["fsdp_prefetch"].costs
+    return simulate(fetching(depth), layers=6, batches=4, ranks=4, costs=costs)
+
+
+ahead = {f"{depth} ahead": fetched(depth) for depth in range(5)}
 draw_trade_off(ahead)
 
 # %% [markdown]

@@ -58,7 +58,6 @@ from lib import (
     simulate,
     what_if,
 )
-from lib.schedules.data_parallel import ddp, fully_sharded
 
 # %% [markdown]
 # ## The idea
@@ -243,6 +242,8 @@ Model.check(out, puzzle="hsdp")
 # across the hosts and the replicas inside.
 
 # %%
+from lib.schedules.data_parallel import ddp, fully_sharded
+
 hybrid = fully_sharded("shard", "replica")
 turned = Mesh({"shard": 2, "replica": 4}, host_size=4)
 ways = {

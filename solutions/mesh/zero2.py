@@ -39,7 +39,6 @@
 # %%
 from drawing import draw, draw_collective, draw_figures
 from lib import Model, PuzzleError, goal, predict, simulate
-from lib.schedules.data_parallel import zero
 from lib.schedules.steps import one_collective
 
 # %% [markdown]
@@ -50,11 +49,16 @@ from lib.schedules.steps import one_collective
 # quarter (in the last row, beside the one weight that is gathered at the moment). Then look at what is sent. The first step
 # down sends not one element more; the others do.
 
+
 # %%
-ladder = {}
-for stage, name in enumerate(("data parallel", "ZeRO 1", "ZeRO 2", "FSDP")):
-    ladder[name] = simulate(zero(stage), layers=6, batches=8, ranks=4)
-draw_figures(ladder)
+def step_of(stage: int) -> list[Model]:
+    from lib.schedules.data_parallel import zero
+
+    return simulate(zero(stage), layers=6, batches=8, ranks=4)
+
+
+names = "data parallel", "ZeRO 1", "ZeRO 2", "FSDP"
+draw_figures({name: step_of(stage) for stage, name in enumerate(names)})
 
 # %% [markdown]
 # ## Stage 1: shard the optimizer

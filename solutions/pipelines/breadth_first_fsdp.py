@@ -34,9 +34,6 @@
 # %%
 from drawing import compare, draw
 from lib import Costs, Mesh, Model, Trace, check, goal, predict, schedule, simulate
-from lib.schedules.pipelines.generators import interleaved as interleaved_order
-from lib.schedules.pipelines.lowering import with_weights
-from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
 # ## The idea
@@ -202,6 +199,10 @@ Model.check(out, puzzle="breadth_first_fsdp")
 # stage is whole at a time, its weights are gathered again at each change:
 
 # %%
+from lib.schedules.pipelines.generators import interleaved as interleaved_order
+from lib.schedules.pipelines.lowering import with_weights
+from lib.schedules.pipelines.program import program_of
+
 order = with_weights(interleaved_order(4, 8))
 changes = simulate(program_of(order, messages="posted"), **sizes)
 print(" ".join(map(str, order[0])))

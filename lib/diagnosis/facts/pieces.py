@@ -149,11 +149,9 @@ def _exchanged(field: str, value: Value, other: Value) -> Told:
         why = f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}"
         yield f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
     elif event.op == "alltoall" and field in DIMS and first.place.batches == other.place.batches:
-        yield (
-            f"they came out of one all-to-all{line_of(event)}, from ranks {pieces[0][0]} and {pieces[1][0]}, which do "
-            f"not agree on the {DIMS[field].plural}\nthat this rank gets: on every rank, value number i is for member "
-            "number i"
-        )
+        why = f"they came out of one all-to-all{line_of(event)}, from ranks {pieces[0][0]} and {pieces[1][0]}, which "
+        why += f"do not agree on the {DIMS[field].plural}\nthat this rank gets"
+        yield f"{why}: on every rank, value number i is for member number i"
 
 
 def _summed_already(program: Running, first: Value, other: Value) -> Told:

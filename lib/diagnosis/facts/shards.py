@@ -131,10 +131,8 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
     if summed is None or summed.op != "scatterreduce":
         return
     if not weight.is_complete() and _has_state_of(program, weight):
-        yield (
-            f"{titled(summed)} left a part of {_part(weight)}, and this rank has the weight and the optimizer\n"
-            "state of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
-        )
+        why = f"{titled(summed)} left a part of {_part(weight)}, and this rank has the weight and the optimizer\nstate "
+        yield f"{why}of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
     if not weight.is_complete():
         why = f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}: cut the same shard out of the "
         yield f"{why}weight,\nweights[layer] = weights[layer].shard(...), and update that"
@@ -167,16 +165,12 @@ def Stateless(program: Running, state: OptState, weight: Weight) -> Told:
         yield f"this rank has the optimizer state of {these('shard', state.shards)} only{CUT_TOO}"
     if made is not None and made.op == "shard":
         shard, total = min(weight.shards), weight.total
-        yield (
-            f"the weight was cut{line_of(made)} to {these('shard', weight.shards)} of {total}:\n"
-            f"load the optimizer state of the same shard: model.load_weights(layer, {shard}, {total}) on this rank"
-        )
+        why = f"the weight was cut{line_of(made)} to {these('shard', weight.shards)} of {total}:\nload the optimizer "
+        yield f"{why}state of the same shard: model.load_weights(layer, {shard}, {total}) on this rank"
     if not weight.is_complete() and state.total > weight.total:
         parts = state.total // weight.total
-        yield (
-            f"this rank has the optimizer state of {these('shard', state.shards)} of {state.total}, a part "
-            f"of this one:\ncut the weight into {parts}, too, with weights[layer].shard(..., {parts}), and update that"
-        )
+        why = f"this rank has the optimizer state of {these('shard', state.shards)} of {state.total}, a part of this "
+        yield f"{why}one:\ncut the weight into {parts}, too, with weights[layer].shard(..., {parts}), and update that"
     if not weight.is_complete():
         yield LOAD_ALIKE + shard_call(program, weight.total)
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached
-from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, sent_in, store_of, titled
+from lib.diagnosis.provenance import batches_of, caller, in_turn, layers_of, maker, named, sent_in, store_of, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import shown, these, with_article
-from lib.trace.event import STORE, STORES, Event, place_of
+from lib.trace.event import STORE, STORES, Event, line_of, place_of
 from lib.values.collectives import COLLECTIVES, STEP
 from lib.values.operations import BY_INPUT, BY_WEIGHT, OPERATIONS, calls
 from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, definite, describe, subject
@@ -125,7 +125,13 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
         chunks = max(batch or 0, other or 0) >= program.world.models[program.rank].BATCHES  # and not batches
         if numbered and (chunks or batch not in value.place.batches):
             continue
-        of = f" of {these('batch', value.place.batches)}" if numbered else ""
+        batches = these("batch", value.place.batches)
+        if numbered and (call := caller(program, value)) is not None:
+            again = " again" if any(under == key for under, *_ in store.deleted()) else ""
+            why = f"{call.function} was called for batch {other}{again}, when {batches} came in, which has had no "
+            how = f"call it for each batch once, in order, in line {call.line}: {call.text}"
+            return f"{why}{call.function} here yet:\n{how}"
+        of = f" of {batches}" if numbered else ""
         what = f"{definite(subject(value.kind, value.layer))}{of} {'is' if place is None else 'was'} stored as "
         deleted = "" if place is None else f", and deleted in line {place.line}"
         return f"{what}{name}[{shown(key)}]{deleted}: use one key for both"
@@ -225,10 +231,8 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
         if event.op in ("allreduce", "scatterreduce"):
             yield f"{titled(event)} took it, and brings the sum: await that call, and store what it gives here"
     if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
-        yield (
-            f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without being "
-            "kept.\nOf a sum that goes round, that is all but the last"
-        )
+        why = f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without "
+        yield f"{why}being kept.\nOf a sum that goes round, that is all but the last"
     if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
         took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
         if took is not None:

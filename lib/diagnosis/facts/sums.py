@@ -79,10 +79,8 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
         # It was brought here, or added up here: the other parts were left out on the way.
         missing = lacks.dim.whole.minus(lacks).shards(members) or ()
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
-        yield (
-            f"the sum that {what} gave{line_of(made)} lacks {parts} {listed(missing)} of {members}: each of the ranks "
-            "that share the weight\nadds its own part once, before the sum goes on"
-        )
+        why = f"the sum that {what} gave{line_of(made)} lacks {parts} {listed(missing)} of {members}: each of the "
+        yield f"{why}ranks that share the weight\nadds its own part once, before the sum goes on"
     sizes: Mapping[str, int] = {} if program.world.mesh is None else program.world.mesh.axes
     axis = next((axis for axis, size in sizes.items() if size == members and axis != "data"), None)
     group = f', group="{axis}"' if axis else "" if program.world.ranks == members else ", group=..."
@@ -278,10 +276,8 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
             yield f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
         # What neighbours lend is theirs to go back through, and what was swapped for some heads is not this layer's.
         if isinstance(other, Activation) and made.op != "halo" and is_whole(other, "features"):
-            yield (
-                f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone back "
-                "through all of them,\nwith the sum of what they give"
-            )
+            why = f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone "
+            yield f"{why}back through all of them,\nwith the sum of what they give"
     summed, back = maker(grad), through(grad, COLLECTIVES)[0]
     if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
         why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
@@ -333,19 +329,15 @@ def NoSum(_: object, thing: object) -> Told:
                 "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
                 "an all-gather puts them together"
             )
-        yield (
-            "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into rows,\n"
-            'dim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
-        )
+        why = "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into "
+        yield f'{why}rows,\ndim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
     made = maker(value)
     if made is not None and made.op in ("allreduce", "allreduce_mean"):
         yield f"it is the whole sum already, which {titled(made)} gave: leave this out"
     kinds = there.world.models[there.rank].shape.kinds
     if made is not None and made.op == "forward" and kinds[made.layer or 0].name in ("mean", "moments"):
-        yield (
-            f"forward{line_of(made)} was given all rows, so there is nothing to add. Where ranks share the rows, each\n"
-            'takes its own from the beginning: data.cut("rows", low, high)'
-        )
+        why = f"forward{line_of(made)} was given all rows, so there is nothing to add. Where ranks share the rows, "
+        yield f'{why}each\ntakes its own from the beginning: data.cut("rows", low, high)'
     if made is not None and made.op == "forward" and kinds[made.layer or 0].name == "cross_entropy":
         why = f"forward{line_of(made)} was given the logits of all words, so there is nothing to add"
         yield f"{why}. Give it this rank's own logits, and sum what it gives"
