@@ -437,8 +437,9 @@ def _fewer(peak: Peak) -> str:
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
         if peak.alone and kind == "weight gradient" and waiting:
             return WAITING
-        if len({*batches}) > 1:
-            return f"{len({*batches})} batches are in flight here:\n{LESS[kind]}"
+        own = {some for some in batches if not any(other < some for other in batches)}  # an expert's are of more ranks
+        if len(own) > 1:
+            return f"{len(own)} batches are in flight here:\n{LESS[kind]}"
         cut = any(isinstance(value, OptState) and not value.is_complete() for value in alive)
         if kind == "activation" and peak.trace.batches == 1 and not peak.alone:
             return AGAIN

@@ -164,8 +164,7 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
 
 
 def _told(subject: Any, rank: int, whom: str | None = None) -> tuple[str, str]:
-    """Tell what a rank waits for, and what would let it go on. `whom` is what to call the other rank of a message,
-    where that is not its number."""
+    """Tell what a rank waits for, and what would let it go on. `whom`: the other rank's name, if no number."""
     match subject.kind:
         case "collective":
             call, group = subject.member(rank), subject.group
@@ -377,6 +376,12 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     if kinds == {"receive"}:
         if (event := waits[cycle[0]].event) and (place := place_of(event)) and "receive" not in place.text:
             yield "each of them waits for a pass that the other has not come to: look at the order of the passes"
+        for rank in cycle if len({place_of(waits[r].event) for r in cycle}) == 1 else ():
+            before = [event for event in dist.models[rank].program.events if event is not waits[rank].event]
+            again = any(event.op == "receive" and place_of(event) == place_of(waits[rank].event) for event in before)
+            if not again and any(event.op == "loss" for event in before):
+                why = f"rank {rank} has the last layer, and its gradients begin with its own loss"
+                yield f"{why}:\nleave out the receive there, as no rank passes it one"
         yield f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
         yield from _too_far_ahead(dist, waits, cycle)

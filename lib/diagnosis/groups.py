@@ -147,8 +147,7 @@ def sum_axis(program: Running) -> str | None:
 
 
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
-    """Return the call that loads a rank's own shard: one of as many as the group, or the axis of `total`, has
-    ranks."""
+    """Return the call that loads a rank's own shard: of as many as the group, or the axis of `total`, has ranks."""
     mesh = None if program is None else program.world.mesh
     if program is None or mesh is None:
         return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
@@ -159,8 +158,7 @@ def shard_call(program: Running | None, total: int | None = None, group: tuple[i
 
 
 def gather_call(program: Running) -> str:
-    """Return the call that puts the shards of a weight together: along an axis, where a mesh has another for the
-    layers."""
+    """Return the call that puts the shards of a weight together: along an axis, if a mesh has another for layers."""
     axis = sum_axis(program)
     group = "" if axis is None else f', group="{axis}"'
     return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
@@ -218,8 +216,7 @@ def same_shard(program: Running, layer: int) -> Advice | None:
 
 
 def cut_otherwise(program: Running, grad: Value) -> Advice | None:
-    """Recognise a reduce-scatter over other ranks than those that share a weight: it cut the gradient into other
-    shards."""
+    """Recognise a reduce-scatter over other ranks than those that share a weight, which cut the gradient otherwise."""
     cut = next((e for e in program.events if e.op == "scatterreduce" and e.layer == grad.layer), None)
     found = _axis(program, grad.layer, alike=False)
     if cut is None or found is None or len(cut.group) == len(found[1]) or grad.is_complete():
@@ -340,8 +337,7 @@ def not_taken(program: Running) -> str | None:
 
 
 def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
-    """Recognise a sum over ranks, or a gather, that stands in the student's function, but that this rank did not come
-    to."""
+    """Recognise a sum over ranks, or a gather, that the student's function has, but to which this rank did not come."""
     frame = student_frame()
     if frame is None or any(event.op in ops and event.layer == layer for event in program.events):
         return None

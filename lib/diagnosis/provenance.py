@@ -168,8 +168,7 @@ class Call(NamedTuple):
 
 
 def calls(code: CodeType) -> list[Call]:
-    """Return the calls in the function of this code, with the name of a method, such as model.update(...); none where
-    its text is unknown."""
+    """Return the calls in a function's code, with a method's name, as in model.update(...); none without its text."""
 
     def found(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Call]:
         if isinstance(node, ast.Call):

@@ -47,6 +47,8 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "work",
         "cannot unpack non-iterable NoneType": "this call gives nothing back: if it stores what it makes, call it on a "
         "line of its own;\nelse look for a `return` that is missing in it",
+        "cannot unpack non-iterable ActivationGrad": "this is one gradient: give it one name.\nbackward gives two, "
+        "but one where a layer has no weight, and backward_input gives one",
         "cannot unpack non-iterable": "this call gives one value: give it one name; {two} give two",
         r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
         "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "
@@ -105,8 +107,7 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
         text = ""
     found = innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
-    fix = _key_of_given(error) if isinstance(error, KeyError) else None
-    fix = fix or _fix(error, text, frame)
+    fix = (_key_of_given(error) if isinstance(error, KeyError) else None) or _fix(error, text, frame)
     if fix is None:
         fix = REFUSED if where is not None and where.text.lstrip().startswith("raise ") else PLAIN
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -156,9 +157,8 @@ def _name(error: Any, text: str, frame: FrameType | None) -> str:
     if name in sys.stdlib_module_names:
         return f"import it first: import {name}"
     other = _similar(name, set[str]() if frame is None else {*frame.f_locals, *frame.f_globals})
-    if other is not None:
-        return f"did you mean {other}?"
-    return f"give {name} a value before this line; names that a function uses are made in it, or above it"
+    made = f"give {name} a value before this line; names that a function uses are made in it, or above it"
+    return made if other is None else f"did you mean {other}?"
 
 
 def _unbound(name: str, frame: FrameType | None) -> str:
@@ -202,7 +202,10 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
     if "NoneType" in text:
         if place and (plain := re.search(r"\bawait (\w+)\(", place.text)):
-            return f"{plain[1]}(...) does its work at once, and gives nothing to await: leave out this `await`"
+            called = None if frame is None else {**frame.f_globals, **frame.f_locals}.get(plain[1])
+            own = inspect.isfunction(called) and is_students(called.__code__)
+            asked = f",\nor, if this line is given, begin yours with async def {plain[1]}" if own else ""
+            return f"{plain[1]}(...) does its work at once, and gives nothing to await: leave out this `await`{asked}"
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     if "async_generator" in text:
         made = None if place is None else re.search(r"\bawait (\w+\(.*\))$", place.text.strip())
@@ -249,13 +252,10 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     mesh = getattr(getattr(model, "dist", None), "mesh", None)
     if mesh is not None and isinstance(key, str) and "coord" in frame.f_code.co_names:  # an axis has a name
         return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
-    if (unbegun := _never_begun(frame)) is not None:
-        return unbegun
-    for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text):
-        mine: Any = {**frame.f_globals, **frame.f_locals}.get(name)
-        if type(mine) is dict and (found := _absent(name, key, cast("dict[object, object]", mine))) is not None:
-            return found
-    return None
+    known = {**frame.f_globals, **frame.f_locals}
+    names = [name for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text) if type(known.get(name)) is dict]
+    said = (_absent(name, key, cast("dict[object, object]", known[name])) for name in names)
+    return _never_begun(frame) or next(filter(None, said), None)
 
 
 def _never_begun(frame: FrameType) -> str | None:
@@ -301,8 +301,7 @@ def _in_given(error: BaseException) -> FrameType | None:
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
-    """Say which keys a dictionary has that lacks this one; None where it has it, or where keys refuse to be compared or
-    written."""
+    """Say which keys a dictionary has that lacks this one; None where it has it, or keys refuse to be compared."""
     try:
         if key in mine:
             return None
@@ -369,8 +368,7 @@ def waiting_at(coroutine: Any) -> Place | None:
 
 
 def not_the_latest(function: Any) -> PuzzleError | None:
-    """Recognise a function of a notebook whose latest cell has an error of syntax: what is there under its name is
-    older."""
+    """Recognise a function of a notebook whose latest cell has an error of syntax, so that it is an older one."""
     shell = notebook()
     name = getattr(function, "__name__", "")
     if shell is None or getattr(function, "__module__", "") != "__main__":

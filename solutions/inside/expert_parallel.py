@@ -73,7 +73,8 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So before layer 2 the ranks
 # exchange tokens: each cuts what it has into pieces for experts 0, 1, 2 and 3, and sends each to the rank with that
 # expert. An **all-to-all** does that for all ranks at once. After layer 2 another one brings the results home. Forward,
-# where `cut` makes the pieces, and `joined` puts what comes from all ranks together:
+# where `joined` puts what comes from all ranks together, and `cut` makes the pieces: one for each expert along
+# `"experts"`, or along `"batch"`, one for each rank's batch:
 
 
 # %%
@@ -425,8 +426,8 @@ draw_experts(run)
 #   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few
 #   hosts for each token.
 # - **A library of its own.** DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it
-#   reports 90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That includes tokens that stay in the host,
-#   so up to half of it never leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30
+#   reports 90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. A network card carries only 50 GB/s: the
+#   90 count the tokens that stay in the host, too, up to half of all. With DeepEP and fused kernels, a model of 30
 #   billion parameters, its experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU
 #   [@nous_torchtitan_19].
 # - **Without dropping.** MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each

@@ -303,8 +303,9 @@ guess.against(out)
 # Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums:
 # 2,228,224.
 #
-# Memory: two weights and two optimizer states are 1,048,576. At the turn stage 1 has four batches in flight, each with
-# two activations and a gradient of 131,072, and makes the first gradient of an expert, 262,144: 2,883,584.
+# Memory: two weights and two optimizer states are 1,048,576. Stage 1 has the most when it sends its first gradient:
+# both gradients of weights, 524,288, the one that it sends, 131,072, and of each of the three other batches two
+# activations and a gradient, 393,216. That is 2,883,584.
 #
 # </details>
 

@@ -89,7 +89,9 @@ def _came_from(program: Running, wanted: type[Value], value: object) -> Told:
     kinds = [] if made is None else [type(program.values[number]) for number in made.outputs]
     if made is not None and made.op == "receive" and made.peer is not None:
         what, instead = with_article(value.kind), with_article(wanted.kind)
-        yield f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
+        starts = wanted is ActivationGrad and any(event.op == "loss" for event in program.events)
+        end = ",\nor leave out this receive: the gradients of this rank begin with its own loss" if starts else ""
+        yield f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there{end}"
     elif made is not None and made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
         names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
         yield f"{named(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
@@ -306,13 +308,14 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
     that forward got (the second one is `grad`)."""
     what, made, there = "gradient", maker(grad), home(grad)
     came = there.values_of(made.inputs) if made and there and inp.place.batches < grad.place.batches else ()
+    shared = inp.place.batches & grad.place.batches  # an exchange that is missing leaves some; another order, none
     if isinstance(grad, Activation):
         what = "activation beside it"
         fix = "take both of the same batches, from under a key that says which these are"
-    elif "experts" in inp.place.named:
+    elif shared and "experts" in inp.place.named:
         fix = "the gradient of a result goes to the rank whose expert made it, as the result came from there:\n"
         fix += "cut it along its experts, and exchange the parts: await model.alltoall(parts, layer)"
-    elif any("experts" in one.place.named for one in (grad, *came)):
+    elif shared and any("experts" in one.place.named for one in (grad, *came)):
         fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
         fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
     else:

@@ -173,7 +173,8 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     parts, got, dim = value.place.named, describe(value), written(role)
     if wanted is None or role not in parts:
         has = f"a dim that it has: {', '.join(parts)}"
-        fix = "look at what the value is: print(value)"
+        sorts = "tokens are sorted by expert first: forward by dispatch, and their gradients by backward of combine"
+        fix = sorts if role == "experts" else "look at what the value is: print(value)"
         yield Words(f"{got} cannot be cut along {dim}", has, f"dim={dim}", fix)
         return
     low, high = wanted

@@ -133,9 +133,7 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         return f"activation {high} is activation {low} after {between}: only parts of the same one belong together"
     if field in ("shards", "total") and first.place.first.dim.counted:
         return DIMS[first.place.first.dim.name].alike
-    if field in REST:
-        return DIMS[field].alike or f"cut both along their {REST[field]} in the same way"
-    return ALIKE[field]
+    return DIMS[field].alike or f"cut both along their {REST[field]} in the same way" if field in REST else ALIKE[field]
 
 
 def _exchanged(field: str, value: Value, other: Value) -> Told:
@@ -165,9 +163,12 @@ def _summed_already(program: Running, first: Value, other: Value) -> Told:
 
 
 def _of_a_neighbour(field: str, first: Value, other: Value) -> Told:
-    """Some rows that a halo exchange brought, added to all rows of a rank."""
+    """Some rows that a halo exchange brought, or whose gradients the ranks have summed, added to others of a rank."""
     for value, beside in ((first, other), (other, first)):
         made, rows = maker(value), value.place.named.get("rows")
+        if made is not None and made.op == "allreduce" and isinstance(value, WeightGrad):
+            why = f"{titled(made)} has summed some {field} over the ranks already"
+            yield f"{why}:\nadd up all of this rank's first, and sum over the ranks once, after the last"
         if field != "rows" or made is None or made.op != "halo" or rows is None:
             continue
         brought = f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}"

@@ -141,8 +141,7 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
 
 
 def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True) -> bool:
-    """Tell whether the rank has (`held`: in a store) the optimizer state of the shard that something is of, and no
-    more."""
+    """Tell whether the rank has (`held`: in a store) the optimizer state of just the shard that something is of."""
     return any(
         isinstance(value, OptState)
         and (value.layer, value.total, value.shards) == (part.layer, part.total, part.shards)
