@@ -47,6 +47,7 @@ from lib.schedules.given import (
     forward,
     given,
     joined,
+    summed,
     update,
 )
 
@@ -76,25 +77,23 @@ def conv(rows, inputs, outputs):
 
 async def corners(model):
     """Forward and backward of two layers, in tiles."""
-    weights = [model.load_weights(layer)[0] for layer in range(2)]
-    x, kept = model.get_activation([0]), []
+    weights, _, activations, grad_activations, _ = model.storage()
+    activations[0] = model.get_activation([0])
     for dim in ("rows", "columns"):
-        x = x.cut(dim, *ends(model, 0, dim))
-    for layer in range(2):
-        for dim in ("rows", "columns"):
-            x = await borrow(model, x, layer, dim)
-        kept.append(x)
-        x = model.forward(layer, x, weights[layer])
-    grad = model.loss(x)
-    for layer in (1, 0):
-        _, grad = model.backward(layer, kept[layer], grad, weights[layer])
-        if layer:
-            for dim in ("columns", "rows"):
-                grad = await give_back(model, grad, layer, dim)
+        activations[0] = activations[0].cut(dim, *ends(model, 0, dim))
+    for layer in (0, 1):
+        weights[layer], _ = model.load_weights(layer)
+        await borrow(model, layer, "rows", "columns")
+        forward(model, layer)
+    grad_activations[2] = model.loss(activations.pop(2))
+    backward(model, 1)
+    await give_back(model, 1, "columns", "rows")
+    backward(model, 0)
 
 
 # %% [markdown]
-# Its helpers say where a tile begins and ends, and exchange along *one* dim: a table below says how to call them.
+# Its helpers say where a tile begins and ends, and exchange along rows, columns, or one after the other: a table below
+# says how to call them.
 
 
 # %% jupyter={"source_hidden": true}
@@ -120,25 +119,35 @@ def at_edges(model, number, dim, outside):
 
 
 @given  # a message about what it does shows the line that calls it
-async def borrow(model, value, layer, dim):
-    """The input of a layer, with a row, or a column, of each neighbour along this
-    dim."""
-    edges = at_edges(model, layer, dim, outside=False)
-    return joined([value, *await exchange(model, value, edges, layer, dim, dim)])
+async def borrow(model, layer, *dims):
+    """Put a row, or a column, of each neighbour around activations[layer], along these
+    dims: what has come along one travels on along the next."""
+    activations = model.activations
+    for dim in dims:
+        edges = at_edges(model, layer, dim, outside=False)
+        arriving = exchange(model, activations[layer], edges, layer, dim, dim)
+        activations[layer] = joined([activations[layer], *await arriving])
 
 
 @given
-async def give_back(model, grad, layer, dim):
-    """The gradient of the input of a layer, without its halo along this dim, and with
-    what the neighbours have for it."""
-    low, high = ends(model, layer, dim)
-    halo = at_edges(model, layer, dim, outside=True)
-    arrived = await exchange(model, grad, halo, layer, dim, dim)
-    edges = at_edges(model, layer, dim, outside=False)
-    own = grad.cut(dim, low + (low > 0), high - (high < size(layer)))
-    for edge, more in zip(edges, arrived, strict=True):
-        own = own.combine(grad.cut(dim, *edge) + more)
-    return own
+async def give_back(model, layer, *dims):
+    """Cut the halo off grad_activations[layer], along these dims, and add what the
+    neighbours have for it."""
+    grads = model.grad_activations
+    for dim in dims:
+        halo = at_edges(model, layer, dim, outside=True)
+        edges = at_edges(model, layer, dim, outside=False)
+        low, high = ends(model, layer, dim)
+        arriving = exchange(model, grads[layer], halo, layer, dim, dim)
+        grads[layer] = summed(low, high, grads[layer], edges, await arriving, dim)
+
+
+@given
+def backward_and_sum(model, layer):
+    """Take a layer with a weight back, and start to sum the weight's gradient over all
+    ranks: to be awaited."""
+    backward(model, layer)
+    return model.allreduce(model.grad_weights.pop(layer), layer)
 
 
 TILES = Mesh({"rows": 2, "columns": 2})
@@ -188,24 +197,23 @@ for number, layer in enumerate(UNET):
 # |---|---|---|---|---|---|
 # | 4, two by two | 4 | 64 x 64, 8 numbers a point | the six above | 0, 2, 3 and 5 | 0.02 and a little |
 #
-# **Given:** the weights of layers 0, 2, 3 and 5, whole on every rank. And helpers; `dim` is `"rows"` or `"columns"`.
+# **Given:** the weights of layers 0, 2, 3 and 5, whole on every rank, and `activations[0]`: the data, whole images. And
+# helpers; `dim` is `"rows"` or `"columns"`, and `*dims` is one of them, or both.
 #
 # | helper | what it gives, or does |
 # |---|---|
 # | `ends(model, number, dim)` | where this rank's part of activation `number` begins and ends |
-# | `size(number)` | how many rows, and as many columns, activation `number` has |
-# | `await borrow(model, value, layer, dim)` | the input of a layer, with what the neighbours along this dim lend |
-# | `await give_back(model, gradient, layer, dim)` | the gradient of the input, without its halo along this dim, and with what the neighbours had for it |
+# | `await borrow(model, layer, *dims)` | puts what the neighbours along these dims lend around `activations[layer]`, one dim after the other |
+# | `await give_back(model, layer, *dims)` | cuts the halo along these dims off `grad_activations[layer]`, and adds what the neighbours had for it |
 # | `forward(model, layer)` | of a layer with a weight: makes `activations[layer + 1]` from `activations[layer]` |
-# | `backward(model, layer)` | of a layer with a weight: uses up `activations[layer]` and `grad_activations[layer + 1]`, makes `grad_activations[layer]`, but for layer 0, and `grad_weights[layer]` |
-# | `update(model, layer)` | updates a weight, and uses up its gradient |
+# | `backward_and_sum(model, layer)` | of a layer with a weight: uses up `activations[layer]` and `grad_activations[layer + 1]`, makes `grad_activations[layer]`, but for layer 0, and starts the sum of the weight's gradient over all ranks: `await` gives it |
+# | `update(model, layer)` | updates a weight, and uses up `grad_weights[layer]` |
 #
 # **To do:** one training step.
 #
 # - Layers 1 and 4 take no weight: `model.forward(1, x)`, `model.forward(4, x, skip)`.
 # - `model.backward(1, x, grad)` gives one gradient. `model.backward(4, x, grad, skip)` gives two: that of the skip, and
 #   that of x.
-# - Each rank has only seen its tile, so the gradients of the weights are summed over all ranks.
 #
 # **Rules**
 #
@@ -245,44 +253,36 @@ async def unet_or_vit(model: Model) -> None:
     for layer in (0, 2, 3, 5):
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
-    # The data of this tile, forward, loss and backward; then update layers 0, 2, 3 and
-    # 5.
-    # --- your code (about 36 lines) ---
-    data = model.get_activation(range(model.BATCHES))
+    activations[0] = model.get_activation(range(model.BATCHES))
+
+    # Cut this rank's part out of the data. Then forward, loss and backward; update
+    # layers 0, 2, 3 and 5.
+    # --- your code (about 26 lines) ---
     for dim in ("rows", "columns"):  # with its halo: what can be read need not travel
         low, high = ends(model, 0, dim)
-        data = data.cut(dim, max(low - 1, 0), min(high + 1, size(0)))
-    activations[0] = data
+        activations[0] = activations[0].cut(dim, max(low - 1, 0), min(high + 1, 64))
 
     forward(model, 0)
     activations[2] = model.forward(1, activations[1])
-    for dim in ("rows", "columns"):
-        activations[2] = await borrow(model, activations[2], 2, dim)
+    await borrow(model, 2, "rows", "columns")
     forward(model, 2)
     forward(model, 3)
     activations[5] = model.forward(4, activations[4], activations[1])
-    for dim in ("rows", "columns"):
-        activations[5] = await borrow(model, activations[5], 5, dim)
+    await borrow(model, 5, "rows", "columns")
     forward(model, 5)
     grad_activations[6] = model.loss(activations.pop(6))
 
-    backward(model, 5)
-    sums = {5: model.allreduce(grad_weights.pop(5), 5)}
-    for dim in ("columns", "rows"):
-        grad_activations[5] = await give_back(model, grad_activations[5], 5, dim)
+    sums = {5: backward_and_sum(model, 5)}
+    await give_back(model, 5, "columns", "rows")
     grad_activations["skip"], grad_activations[4] = model.backward(
         4, activations.pop(4), grad_activations.pop(5), activations[1]
     )
     for layer in (3, 2):
-        backward(model, layer)
-        sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
-    for dim in ("columns", "rows"):
-        grad_activations[2] = await give_back(model, grad_activations[2], 2, dim)
-    grad_activations[1] = model.backward(
-        1, activations.pop(1), grad_activations.pop(2)
-    ) + grad_activations.pop("skip")
-    backward(model, 0)
-    sums[0] = model.allreduce(grad_weights.pop(0), 0)
+        sums[layer] = backward_and_sum(model, layer)
+    await give_back(model, 2, "columns", "rows")
+    grad_activations[1] = model.backward(1, activations.pop(1), grad_activations.pop(2))
+    grad_activations[1] += grad_activations.pop("skip")
+    sums[0] = backward_and_sum(model, 0)
 
     for layer in (5, 3, 2, 0):
         grad_weights[layer] = await sums.pop(layer)
@@ -341,8 +341,8 @@ async def borrow_once(model):
     x = model.get_activation(range(model.BATCHES))
     for dim in ("rows", "columns"):
         x = x.cut(dim, *ends(model, 0, dim))
-    for dim in ("rows", "columns"):
-        x = await borrow(model, x, 0, dim)
+    model.activations[0] = x
+    await borrow(model, 0, "rows", "columns")
 
 
 print("numbers a point   16 x 1    8 x 2    4 x 4")
