@@ -238,16 +238,17 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
     missing = there.dim.whole.minus(there)
     if not missing.size:
         return None
-    ranks = [rank for rank, *_ in here]
+    ranks, layer = [rank for rank, *_ in here], here[0][2].layer
     noun, cut = "shard", [place.dims[0] for place in places]
     if all(part.whole for part in cut):  # into columns, then
         noun, cut = "column shard", [place.dims[-1] for place in places]
         missing = union(cut).dim.whole.minus(union(cut))
     parts = _parts(missing, {part.grid for part in cut if part.grid})
-    fix = "call model.set_final_weight on every rank, with the shard that it has updated"
-    layer = here[0][2].layer
+    fix, at = "call model.set_final_weight on every rank, with the shard that it has updated", place_of(here[0][1])
     had = {rank for rank, event in trace.events() if event.op in LOADS and event.layer == layer}
     if had == set(ranks) and parts > len(had):
+        cuts = [place_of(e) for e in trace.programs[ranks[0]].events if e.op == "shard" and e.layer == layer]
+        at = next((line for line in reversed(cuts) if line and at and line.function == at.function), at)
         fix = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
     absent, every = f"the part of the weight {missing.words(0)} is", "all of the weight"
     if parts:
@@ -258,7 +259,7 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
         f"{every}, each handed in by a rank that has updated it",
         f"final weights from {these('rank', ranks)} only",
         fix,
-        place_of(here[0][1]),
+        at,
     )
 
 
@@ -358,10 +359,8 @@ def _afterwards(
 def _ends(value: Held, after: list[Held]) -> str:
     """Return what a rank has at the end of what it began with."""
     steps = {other.step for other in after}
-    if steps and max(steps) > 1:
-        return TWICE
-    if 1 in steps:
-        return PARTLY
+    if max(steps, default=0):
+        return TWICE if max(steps) > 1 else PARTLY
     return "the same as before, not updated" if after and _covers(after, [value]) else "none of it"
 
 

@@ -16,7 +16,7 @@ from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import Where, maker_of, more, places, remark
-from lib.checker.notes import STAYS, in_vain, is_given
+from lib.checker.notes import STAYS, gathered_elsewhere, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, plural, these, with_article
@@ -25,7 +25,7 @@ from lib.trace.lifetimes import is_for_update
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
-from lib.values.values import Activation, WeightGrad
+from lib.values.values import Activation, Weight, WeightGrad
 
 START_EARLIER = (
     "call a collective before work that can do without its result, and await it after that work:\n"
@@ -114,12 +114,9 @@ def _done_again(run: Late) -> Iterator[str]:
     again = [one for one in again if _apart(one[1]) == soon or not alone]
     (op, layer, batch), found = again[0]
     got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times"
-    fix = "keep what that gave, instead of computing it again"
-    if alone:
-        got += f", the last one {in_units(soon)} later"
-    else:
-        got += f", on {these('rank', {rank for rank, _ in found})}"
-        fix = "give each rank work that no other rank does: its own batches, or its own part of them, or its own layers"
+    got += f", the last one {in_units(soon)} later" if alone else f", on {these('rank', {rank for rank, _ in found})}"
+    fix = "give each rank work that no other rank does: its own batches, or its own part of them, or its own layers"
+    fix = "keep what that gave, instead of computing it again" if alone else fix
     yield run.told(got + more(again, "computation", "; and"), places(found), fix)
 
 
@@ -130,8 +127,8 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
     vain: list[tuple[int, Event]] = []
     for program in trace.programs:
         used = {number for event in program.events for number in event.inputs}
-        summed = {number for event in program.events if event.op == "allreduce" for number in event.outputs}
-        summed = {number for number in summed if isinstance(program.values[number], Activation)}
+        sums = [event.outputs for event in program.events if event.op == "allreduce"]
+        summed = {number for number in chain(*sums) if isinstance(program.values[number], Activation)}
         for event in program.events:
             if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch:
                 continue
@@ -179,11 +176,8 @@ def _uneven(run: Late) -> Iterator[str]:
 
 def _bare(run: Late) -> Iterator[str]:
     """Collectives that a rank awaits where it calls them, for longer than any rank waits for others."""
-
-    bare = [
-        (p, [e for e in p.events if e.op in COLLECTIVES and e.blocking and e.length and not _lent(e)])
-        for p in run.trace.programs
-    ]
+    calls = [(p, [e for e in p.events if e.op in COLLECTIVES and e.blocking]) for p in run.trace.programs]
+    bare = [(program, [event for event in mine if event.length and not _lent(event)]) for program, mine in calls]
     program, mine = max(bare, key=lambda one: sum(event.length for event in one[1]))
     length, far = sum(event.length for event in mine), ""
     # What a run begins with has nothing to hide behind.
@@ -228,11 +222,11 @@ def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
             yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
 
 
-def _between_hosts(run: Late, program: Program) -> Iterator[str]:
+def _between_hosts(run: Late, program: Program | None = None) -> Iterator[str]:
     """Collectives that bring more over the border between hosts than sums of shards."""
     if (mesh := run.trace.mesh) is None:
         return
-    found: dict[str, list[Event]] = defaultdict(list)
+    program, found = program or run.program, defaultdict[str, list[Event]](list)
     for event in (event for event in program.events if event.op in COLLECTIVES):
         hosts, sums = {mesh.host(rank) for rank in event.group}, event.op == "allreduce"
         if len(hosts) > 1 and sums and all(value.is_complete() for value in program.values_of(event.inputs)):
@@ -240,6 +234,10 @@ def _between_hosts(run: Late, program: Program) -> Iterator[str]:
         elif 1 < len(hosts) < len(event.group) and not sums:
             found[OVER_ALL].append(event)
     for fix, calls in found.items():
+        mine = (one for one in program.values if isinstance(one, Weight) and one.layer == calls[0].layer)
+        told = next(filter(None, (gathered_elsewhere(run.trace, program, one) for one in mine)), None)
+        if fix == OVER_ALL and told and told[1] in calls:
+            fix = f"each brings more than this rank began with: fewer ranks will do, {told[0].split(': ')[-1]}"
         if units(sum(event.length for event in calls)) >= run.over:
             which = f"{counted(len(calls), 'collective')} go from host to host, {in_units(calls[0].length)} each"
             yield f"{which}, such as {operation(calls[0])}:\n{fix}"
@@ -678,7 +676,9 @@ def _round_at_once(run: Late) -> Iterator[str]:
             yield f"{why}. Take others through stage {first} meanwhile"
 
 
-OF_THE_WAIT: Fixes = (_from_the_reader, _cut_afterwards, _called_late, _one_by_one, _sent_late, _in_the_way, _turned)
+OF_THE_WAIT: Fixes = (
+    *(_from_the_reader, _cut_afterwards, _between_hosts, _called_late, _one_by_one, _sent_late, _in_the_way, _turned),
+)
 IN_GENERAL: Fixes = (_goes_back_late, _meanwhile, _on_the_path, _together, partial(_sent_late, anywhere=True), _somehow)
 OF_ORDERS: Fixes = (
     *(_whole_backward, _weight_half_first, _other_way_first, _short_group, _meanwhile, _on_the_path, _one_stage_each),

@@ -121,7 +121,7 @@ def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -
     mine, mesh = updated.get(program.rank), run.mesh
     gathers = (event for event in program.events if event.op == "allgather" and event.layer == value.layer)
     gather = next((event for event in gathers if any(one is mine for one in program.values_of(event.inputs))), None)
-    for axis in () if mesh is None or gather is None or mine is None else mesh.axes:
+    for axis in () if mesh is None or gather is None or mine is None or mine.place == value.place else mesh.axes:
         group = () if mesh is None else mesh.group(program.rank, axis)
         parts = [updated[rank].place for rank in group if rank in updated]
         whole = len(parts) == len(group) > 1 and held_together(parts, value.place.dims[1:]).covers(value.place.first)

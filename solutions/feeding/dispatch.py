@@ -148,7 +148,7 @@ def refuse_nonsense(logical, physical, feeds, indices, devices):
 def described(logical, physical, feeds, indices, devices, shards):
     """The dict to return, once it is sure that everything divides and fits."""
     if logical % len(indices):
-        raise ValueError(f"logical {logical} does not divide among feeds {indices}")
+        raise ValueError(f"indices {indices}: {logical} do not divide among them")
     if physical % feeds or physical % devices:
         among = f"{feeds} feeds and {devices} devices"
         raise ValueError(f"physical {physical} does not divide among {among}")

@@ -82,11 +82,15 @@ def log(sizes):
 
 def groups(sizes, rank, axes):
     """The two groups of a rank that follow from it."""
-    mesh, (shards, copies) = Mesh(sizes), axes(sizes)
-    return {
-        "shards": mesh.group(rank, *shards),
-        "copies": mesh.group(rank, *copies) if copies else (rank,),
-    }
+    mesh, found = Mesh(sizes), axes(sizes)
+    match found:
+        case [list() | tuple() as shards, list() | tuple() | None as copies]:
+            return {
+                "shards": mesh.group(rank, *shards),
+                "copies": mesh.group(rank, *copies) if copies else (rank,),
+            }
+    lists = 'return two lists of axes, such as ["dp_shard"], ["dp_replicate"]'
+    raise TypeError(f"{axes.__name__} gives {found!r}: {lists}")
 
 
 sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
@@ -231,7 +235,7 @@ draw_curves(
 #
 # **Rules**
 #
-# - The three keep their names and their arguments.
+# - The three keep their names, their arguments, and the kind of their results.
 # - 1: as many copies of a weight as `dp_replicate` says, with and without `cp`; each is sharded along all other axes.
 # - 2: the sum of the losses *and* the gradient are the mean over all microbatches.
 # - 3: one mean more with every call.
@@ -303,8 +307,11 @@ def find_the_bug(bug, given):
         return after_each_call(given, pipeline_step)
     weight = Weight()
     losses = [training_step(weight, batch, len(given)) for batch in given]
-    if None in losses:
-        raise TypeError("training_step returns nothing: return the loss, for the log")
+    for loss in losses:
+        if not isinstance(loss, Loss):
+            raise TypeError(
+                f"training_step gives {loss!r}: return the loss, for the log"
+            )
     return {"logged": sum(loss.value for loss in losses), "grad": weight.grad}
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from inspect import signature
+from linecache import getline
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, cast
 
 from lib import diagnosis
@@ -17,8 +19,8 @@ from lib.checker import tell
 from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
-from lib.errors.source_lines import raised_at
-from lib.errors.wording import counted
+from lib.errors.source_lines import is_students, place, raised_at
+from lib.errors.wording import counted, message_of
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.load import SourceError, function_of, load_function
@@ -216,10 +218,9 @@ def _in_time(puzzle: str, ask: Ask) -> Ask:
                 finally:
                     signal.setitimer(signal.ITIMER_REAL, 0)
         except _Late as late:
-            place = where(late)
+            spot = where(late)
             raise CheckError(
-                f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped"
-                + (f" ({place})" if place else ""),
+                f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped" + (f" ({spot})" if spot else ""),
                 fix="look for a loop that never ends, or one that is far too long",
             ) from None
         finally:
@@ -229,7 +230,14 @@ def _in_time(puzzle: str, ask: Ask) -> Ask:
 
 
 def where(error: BaseException) -> str:
-    """Return the student's line in which an error was raised, in words; empty where it was raised in none."""
+    """Return the student's line in which an error was raised, in words; or, where a function of a notebook refuses by
+    its name what it was given, the line that made that. Empty where there is none."""
+    codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__) if is_students(frame.f_code)]
+    makes = re.compile(r"\s*(def {0}\(|{0} .*=)".format(re.escape(message_of(error).partition(" ")[0])))
+    for code in codes[-2:-1] if isinstance(error, TypeError | ValueError) else ():
+        lines = {line for *_, line in code.co_lines() if line and makes.match(getline(code.co_filename, line))}
+        if lines:
+            return str(place(code, max(lines)))
     return str(raised_at(error) or "")
 
 
@@ -264,10 +272,8 @@ def _what_differs(mine: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _points(value: Any) -> list[float]:
-    parts: dict[str, Callable[[], Iterable[Any]]] = {"a dict": lambda: value.values(), "a list": lambda: value}
-    if (kind := _kind(value)) in parts:
-        return [found for part in parts[kind]() for found in _points(part)]
-    return [value] if isinstance(value, float) else []
+    parts: Iterable[Any] = value.values() if _kind(value) == "a dict" else value if _kind(value) == "a list" else ()
+    return [value] if isinstance(value, float) else [found for part in parts for found in _points(part)]
 
 
 def _words(answer: Answer) -> str:
@@ -277,16 +283,13 @@ def _words(answer: Answer) -> str:
 
 
 def _shown(value: Any) -> str:
-    match value:
-        case frozenset():
-            items = sorted(cast("frozenset[Any]", value), key=repr)
-            value = set(items) or "set()"
-        case dict():
-            found = cast("dict[Any, Any]", value)
-            names = all(isinstance(key, str) for key in found)
-            value = found if names else {key: found[key] for key in sorted(found, key=_by_size)}
-        case _:
-            pass
+    if isinstance(value, frozenset):
+        items = sorted(cast("frozenset[Any]", value), key=repr)
+        value = set(items) or "set()"
+    elif isinstance(value, dict):
+        found = cast("dict[Any, Any]", value)
+        names = all(isinstance(key, str) for key in found)
+        value = found if names else {key: found[key] for key in sorted(found, key=_by_size)}
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
@@ -310,11 +313,16 @@ def _fix(failure: Failure) -> str:
         return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
     if found := re.fullmatch("'dict' object has no attribute '(\\w+)'", got.message):
         return f'what is in a dict is taken out with square brackets: ["{found[1]}"]'
+    name, line = got.message.partition(" ")[0], got.where.partition(": ")[2]
+    if got.raised == "TypeError" and line.startswith(("def ", "raise ")) and ": " in got.message:
+        return got.message.rpartition(": ")[2]
+    if got.raised == "ValueError" and line.startswith(f"{name} "):
+        return f"this input has an answer, so `{line}` is wrong for it: work {name} out by hand"
     if got.raised:
         fix = "this input has an answer: the test that refuses it is too strict, or what it tests is wrong"
         if any(isinstance(one, dict) and -1 in one.values() for one in failure.given):
             fix += "; give its -1 a value before you look at the product of all sizes"
-        return fix if got.raised == "ValueError" and "raise" in (got.where.partition(": ")[2] or "raise") else ""
+        return fix if got.raised == "ValueError" and "raise" in (line or "raise") else ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:

@@ -1,6 +1,7 @@
 """What a mistake in a puzzle whose answer is a plain function is told, to the letter, and the picture beside it."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,10 @@ from drawing import picture_of
 from drawing.canvas.scene import Text
 from lib import CheckError, check_function
 from lib.cluster.layouts import Holdings
+from lib.suite.submissions.function_check import judge_answers, where
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
+from lib.suite.submissions.table import ask_here
 from tests.suite.submissions.mistakes import MISTAKES, Mistake
 from tests.suite.submissions.test_map_puzzles import MAPS
 from tests.suite.submissions.test_table_puzzles import TABLES
@@ -28,6 +33,16 @@ def test_a_mistake_is_told_and_shown_on_the_smallest_input(mistake: Mistake) -> 
         assert shown.title in words or f"{shown.title[:30]}" in words[0]
     elif shown is not None:  # there is none of an input that is to be refused
         assert picture_of(shown).scene.marks
+
+
+def test_what_a_given_function_refuses_is_told_at_the_line_that_made_it(tmp_path: Path) -> None:
+    source = tmp_path / "dispatch.py"
+    right = reference("dispatch").read_text("utf-8")
+    source.write_text(right.replace("physical = -(-slots // together) * together", "physical = slots"), "utf-8")
+    (fault,) = judge_answers("dispatch", ask_here(load_function(source, "dispatch"), where)).faults
+    assert "2 devices (dispatch.py, line " in fault
+    assert "in dispatch: physical = slots)" in fault
+    assert fault.endswith("so `physical = slots` is wrong for it: work physical out by hand")
 
 
 def test_each_has_four_mistakes_and_more() -> None:
