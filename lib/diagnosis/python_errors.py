@@ -250,7 +250,8 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
         return None
     model = next((v for v in frame.f_locals.values() if hasattr(v, "RANKS")), None)
     mesh = getattr(getattr(model, "dist", None), "mesh", None)
-    if mesh is not None and isinstance(key, str) and "coord" in frame.f_code.co_names:  # an axis has a name
+    of_axes = "coord[" in line.text or (isinstance(key, str) and "coord" in frame.f_code.co_names)
+    if mesh is not None and of_axes:  # an axis has a name
         return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
     known = {**frame.f_globals, **frame.f_locals}
     names = [name for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text) if type(known.get(name)) is dict]

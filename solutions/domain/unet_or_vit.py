@@ -102,6 +102,7 @@ def size(number):
     return 32 if number in (2, 3) else 64
 
 
+@given  # a message about what it does shows the line that calls it
 def ends(model, number, dim):
     """Where this rank's part of an activation begins and ends, in rows or in
     columns."""
@@ -109,6 +110,7 @@ def ends(model, number, dim):
     return size(number) * place // places, size(number) * (place + 1) // places
 
 
+@given
 def at_edges(model, number, dim, outside):
     """What lies at the edges to neighbours: one row or column `outside` of this rank's
     part, or inside."""
@@ -118,7 +120,7 @@ def at_edges(model, number, dim, outside):
     return before + after
 
 
-@given  # a message about what it does shows the line that calls it
+@given
 async def borrow(model, layer, *dims):
     """Put a row, or a column, of each neighbour around activations[layer], along these
     dims: what has come along one travels on along the next."""
