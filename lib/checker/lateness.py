@@ -258,7 +258,7 @@ def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
 def _lent(event: Event) -> bool:
     """Tell whether a given helper awaits this halo exchange, so that no student can hide it."""
     place = place_of(event) if event.op == "halo" and event.blocking and event.length else None
-    return place is not None and "exchange" not in place.text and "halo" not in place.text
+    return place is not None and is_given(event) and "exchange" not in place.text
 
 
 def _borrowed(run: Late) -> Iterator[str]:

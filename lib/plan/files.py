@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar, cast
 
 from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
 
+LARGEST_FILE: Final = 1 << 20
+"""Bytes, at most, of a file that describes a model or a cluster."""
 T = TypeVar("T", Transformer, Cluster)
 
 CONFIG: Final[Mapping[str, tuple[str, ...]]] = {
@@ -58,10 +60,16 @@ def _is_file(name: str) -> bool:
 
 
 def _text(name: str) -> str:
+    path = Path(name)
     try:
-        return Path(name).read_text("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise ValueError(f"{name} cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"{name} has more than {LARGEST_FILE:,} bytes: it describes no model and no cluster")
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{name} is no text in UTF-8") from None
 

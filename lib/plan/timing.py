@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lib.plan.records import SCHEDULES, Cluster, Plan, Transformer
 from lib.plan.resources import LayerTime, Memory, half_all_reduce, layer_time, memory_of, product, ring
-from lib.schedules.pipelines.action import Action, Order
-from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS
-from lib.schedules.pipelines.timing import Timed, time_order
+
+if TYPE_CHECKING:
+    from lib.schedules.pipelines.action import Action, Order
+    from lib.schedules.pipelines.timing import Timed
 
 
 class Stages(NamedTuple):
@@ -176,7 +177,7 @@ class Step:
 def step(model: Transformer, cluster: Cluster, plan: Plan, run: float | None = None) -> Step:
     """Return the time, the share of the peak and the memory of one step. The plan has to be possible: ask
     `plan.problems(model)` first. `run` is what its pipeline takes in seconds, where something better than the closed
-    forms knows (`lib.plan.timing`).
+    forms knows (`step_in_order`).
 
     >>> from lib.plan import CLUSTERS, MODELS, STACKS, Plan
     >>> plan = Plan(64, batch=64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])
@@ -255,6 +256,8 @@ def order_of(plan: Plan) -> Order:
 
     DualPipe is two DualPipe-V, each with half of the ranks and of the microbatches (github.com/deepseek-ai/DualPipe).
     """
+    from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS  # here and not above: a search needs no order
+
     if plan.pp == 1:
         raise ValueError("a plan with pp 1 has no pipeline")
     if plan.v > 1:
@@ -274,6 +277,8 @@ def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[in
 
 def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
     """Return the order of a plan's pipeline with its times, in ms."""
+    from lib.schedules.pipelines.timing import time_order
+
     pipeline = stages(model, cluster, plan)
     layer, head, table = pipeline.layer, pipeline.head, pipeline.table
     each, weight = layer.total + pipeline.fsdp, layer.weight_half

@@ -163,12 +163,11 @@ class Asked(ABC):
         if inspect.iscoroutine(said) or inspect.isasyncgen(said):
             if inspect.iscoroutine(said):
                 said.close()
-            fix = "leave out `async`: what it gives is only a list, and nothing in it is awaited"
-            what, expected = (
+            raise self._wrong(
                 f"{self.name} is an async function, so it gives no list",
-                f"def {self.name}({', '.join(takes)})",
+                expected=f"def {self.name}({', '.join(takes)})",
+                fix="leave out `async`: what it gives is only a list, and nothing in it is awaited",
             )
-            raise self._wrong(what, expected=expected, fix=fix)
         return said
 
     def _caught(self, call: Callable[[], Any], rank: int | None) -> Any:
@@ -233,9 +232,8 @@ class Written(Asked):
         if world not in (None, self._messages):
             what = f"in this puzzle messages are {world}, and here they are {self._messages}"
             fix = "to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)"
-            raise self._wrong(
-                what, expected=f'@schedule(messages="{world}") above {self.name}, as it was given', fix=fix
-            )
+            expected = f'@schedule(messages="{world}") above {self.name}, as it was given'
+            raise self._wrong(what, expected=expected, fix=fix)
         by_hand = (action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys())
         if world is not None and (first := next(by_hand, None)) is not None:
             expected = f"passes alone: in this puzzle messages are {world}, and they are put in"

@@ -168,10 +168,8 @@ def test_the_work_of_a_file_grows_with_the_run(name: str, tmp_path: Path) -> Non
 def test_a_list_that_is_searched_for_each_item_is_found_out() -> None:
     """What the lines alone do not show: one of ours calls `index` for each of its items."""
     space: dict[str, Any] = {}
-    exec(
-        compile("def places(items):\n return [items.index(item) for item in items]", f"{LIBRARY}/none.py", "exec"),
-        space,
-    )
+    code = "def places(items):\n return [items.index(item) for item in items]"
+    exec(compile(code, f"{LIBRARY}/none.py", "exec"), space)
     small, large = (Cost.of(lambda n=n: space["places"]([*range(n)])) for n in (10, 40))
     assert large.lines <= MOST * small.lines
     assert (small.searched, large.searched) == (100, 1600)

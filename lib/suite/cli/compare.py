@@ -125,7 +125,6 @@ def _draw_comparison(entries: Sequence[Entry], fold: bool, frame: bool, aspect: 
 def _write_comparison(entries: Sequence[Entry], lowest: Mapping[str, float], fold: bool, path: Path) -> None:
     """Write a page with the figures of runs in a table, their timelines on one axis, and how they differ."""
     from drawing.comparing.comparison import Comparison
-    from lib.analysis.difference import unequal
 
     runs, title = _compared(entries, says=False)  # the page says what went wrong
     compared = Comparison(runs, fold=fold)

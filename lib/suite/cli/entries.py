@@ -169,17 +169,19 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
     BadParameter for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
     """
     subjects: list[Entry] = []
-    for what in whats:
-        name, equals, rest = what.partition("=")
-        named = bool(equals and name and rest) and not Path(what).exists()
-        try:
+    try:
+        if puzzle is not None:
+            _need_schedule(puzzle)
+        for what in whats:
+            name, equals, rest = what.partition("=")
+            named = bool(equals and name and rest) and not Path(what).exists()
             several = _meant(rest if named else what, puzzle)
-        except (SourceError, OSError) as error:
-            raise typer.BadParameter(str(error)) from None
-        if named:
-            own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
-            several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
-        subjects += several
+            if named:
+                own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
+                several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
+            subjects += several
+    except (SourceError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None
     # Different files of one name are called by their paths; and all names can be printed.
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
     names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
@@ -187,8 +189,6 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
 
 
 def _meant(what: str, puzzle: str | None) -> list[Entry]:
-    if puzzle is not None:
-        _need_schedule(puzzle)
     head, colon, way = what.partition(":")
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):

@@ -145,7 +145,6 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -
 
 
 def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
-
     plans: list[dict[str, Any]] = []
     for one, exact in best:
         row: dict[str, Any] = {"plan": one.plan.as_answer()}

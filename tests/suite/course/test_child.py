@@ -144,6 +144,21 @@ def test_a_forged_result_is_none(result: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks for open files in /proc")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.write(result, b'[' * 10**5)",
+        "os.write(result, bytes([255]))",
+        "os.truncate(result, 400 * 2**20)",
+        "os.close(result)",
+        "os.lseek(result, 2**40, 0); os.write(result, b'x')",
+    ],
+)
+def test_a_result_that_is_no_answer_is_none(write: Path, code: str) -> None:
+    assert forge(write, code) == ("failed", "basic ended Python itself (exit status 0)")
+    assert load() == {}
+
+
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every goal."""
     forged = whole(FORGED, lines=[[-1] * len(program["events"]) for program in FORGED["programs"]])

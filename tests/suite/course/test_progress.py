@@ -1,6 +1,7 @@
 """Progress: what is recorded and what is not, where, what a file may hold, and that nothing is ever lost."""
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -74,6 +75,10 @@ def test_off_records_nothing(file: Path, monkeypatch: pytest.MonkeyPatch, off: s
     Model.check(run(good), puzzle="basic")
     assert load() == {}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_these_tests_record_nothing_by_themselves() -> None:
+    assert os.environ["PUZZLES_PROGRESS"] == "off"
 
 
 def test_a_place_that_cannot_be_written_breaks_no_check(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
