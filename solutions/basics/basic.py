@@ -86,8 +86,9 @@ def whole_step(model: Model) -> None:
         step(model, layer)  # update, and hand in
 
 
-draw_step(simulate(whole_step, layers=2, batches=4, ranks=1))
+run = simulate(whole_step, layers=2, batches=4, ranks=1)
 del whole_step  # writing one is your task
+draw_step(run)
 
 # %% [markdown]
 # The backward of a layer reads what went in, the gradient of what came out, and the weight. It is the last one to read

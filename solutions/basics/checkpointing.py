@@ -325,9 +325,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# A stage of two layers has two inputs a batch. Keep only the first, and backward brings the other back for one batch at a
-# time: 3 · 131,072 less, and each backward takes one forward longer. With a stage of twelve real layers this is common: the stage keeps one input for each microbatch in
-# flight, and everything inside for only one of them.
+# A stage of two layers has two inputs a batch. Keep only the first, and backward brings the other back for one batch
+# at a time: 3 · 131,072 less, and each backward takes one forward longer. With a stage of twelve real layers this is
+# common: the stage keeps one input for each microbatch in flight, and everything inside for only one of them.
 #
 # </details>
 #

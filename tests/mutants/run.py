@@ -13,22 +13,19 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
+MISTAKES = "diagnosis/mistakes"  # what a message says is compared there
 TESTS = {
     "checker.checker": ("checker/checker", "checker/door", "errors/misuse"),
-    "checker.faults": (
-        *("checker/final_weights", "checker/readiness", "checker/checker", "checker/cheats", "diagnosis/mistakes"),
-    ),
+    "checker.faults": (*("checker/final_weights", "checker/readiness", "checker/checker", "checker/cheats", MISTAKES),),
     "checker.judging": (
-        *("checker/checker", "checker/door", "checker/cheats", "checker/readiness", "checker/graded"),
-        "diagnosis/mistakes",
+        *("checker/checker", "checker/door", "checker/cheats", "checker/readiness", "checker/graded", MISTAKES),
     ),
     "cluster.costs": ("cluster/costs", "trace/retiming", "simulator/overlap", "errors/misuse"),
     "errors.wording": ("errors/wording", "errors/errors", "values/values"),
     "schedules.pipelines.action": ("schedules/orders", "schedules/order_files"),
-    "schedules.pipelines.legality": ("schedules/legality", "schedules/said", "diagnosis/mistakes"),
+    "schedules.pipelines.legality": ("schedules/legality", "schedules/said", MISTAKES),
     "schedules.pipelines.program": (
-        *("schedules/orders", "schedules/said", "checker/published_figures", "analysis/bounds/optima"),
-        "diagnosis/mistakes",
+        *("schedules/orders", "schedules/said", "checker/published_figures", "analysis/bounds/optima", MISTAKES),
     ),
     "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "adversary/honest"),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),

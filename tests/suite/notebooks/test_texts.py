@@ -164,11 +164,14 @@ def test_every_notebook_has_its_parts_in_order(puzzle: str) -> None:
 
 
 @pytest.mark.parametrize("source", read_sources(home() / "solutions"), ids=lambda source: source.id)
-def test_no_code_is_cut_off_beside_the_sidebar(source: Source) -> None:
+def test_no_code_is_cut_off_beside_the_sidebar_and_no_picture_is_lost(source: Source) -> None:
     for cell in source.solved()["cells"] + source.student()["cells"]:
         wide = [line for line in cell["source"].splitlines() if len(line) > 88]
         unseen = cell["cell_type"] == "markdown" or "source_hidden" in cell["metadata"].get("jupyter", {})
         assert unseen or not wide, wide
+        code = [ast.unparse(one) for one in ast.parse(cell["source"] if cell["cell_type"] == "code" else "").body]
+        lost = [line for line in code[:-1] if line.startswith(("draw(", "draw_"))]  # a cell shows its last value alone
+        assert not lost, lost
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES)
