@@ -27,7 +27,7 @@ TESTS = {
     "schedules.pipelines.program": (
         *("schedules/orders", "schedules/said", "checker/published_figures", "analysis/bounds/optima", MISTAKES),
     ),
-    "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "adversary/honest"),
+    "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "adversary/honest", MISTAKES),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),
     "trace.rebuild": ("trace/rebuild", "checker/cheats", "checker/checker", "adversary/forgeries"),
     "trace.retiming": ("trace/retiming", "checker/checker", "cluster/costs"),
