@@ -105,9 +105,8 @@ def TooManyShards(shard: int, total: int) -> Words:
     """A weight is cut into more shards than there may be."""
     expected = f"a weight cut into at most {MOST} shards: a Trace file holds no more"
     got = f"shard {written(shard)} of {written(total)}"
-    return Words(
-        f"{written(total)} shards are too many", expected, got, "cut a weight into as many shards as ranks share it"
-    )
+    fix = "cut a weight into as many shards as ranks share it"
+    return Words(f"{written(total)} shards are too many", expected, got, fix)
 
 
 @fact
@@ -196,9 +195,8 @@ def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -
         fix += ";\nor use a row shard of the weight, which takes just these: "
         fix += 'load_weights(layer, shard, total, dim="in")'
     elif not whole:
-        fix = (
-            "backward takes the gradient of what this shard gave in forward: do not gather or sum more than forward did"
-        )
+        fix = "backward takes the gradient of what this shard gave in forward: do not gather or sum more than "
+        fix += "forward did"
     what = f"the {role} does not have the features that the weight {side}"
     got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
     yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)

@@ -110,6 +110,10 @@ def _number(value: Value) -> int:
 def _under_another_key(program: Running, number: int, parts: list[Any]) -> str | None:
     """The value that a key is for, where it is in the store under another key, or was."""
     name, batch, store = STORES[number], _batch_in(parts), store_of(program, number)
+    grads = [key for key, value in store.items() if isinstance(value, WeightGrad) and value.layer == parts[0]]
+    if len(grads) > 1 and batch is None and not any(map(_words_in, map(_parts, grads))):
+        there = f"{name}[{shown(grads[0])}], {name}[{shown(grads[1])}]{', ...' * (len(grads) > 2)}"
+        return f"it is there in {len(grads)} parts, {there}: add them up first"
     found: list[tuple[Any, Value | None, Any]] = [(key, value, None) for key, value in store.items()]
     found += [(key, program.values[number], place) for key, number, place in store.deleted()]
     for key, value, place in found:
@@ -233,13 +237,12 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
         why = f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without "
         yield f"{why}being kept.\nOf a sum that goes round, that is all but the last"
-    if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
-        took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
-        if took is not None:
-            last, why = value.layer - 1, f"only {named(took)} needs activation {value.layer}, what the last layer gave:"
-            if here and re.search(r"\b(\w+), activations\[\1\]", here.text):  # its own input, of a layer too many
-                yield f"{why}\nthere is no layer {value.layer}. Backward goes from layer {last} down to layer 0"
-            yield f"{why}\nbackward of layer {last} takes the input of that layer, activation {last}"
+    took = next((event for event in uses if event.op == "loss"), None)
+    if took and isinstance(value, Activation) and value.layer == value.layers and not (here and "loss(" in here.text):
+        last, why = value.layer - 1, f"only {named(took)} needs activation {value.layer}, what the last layer gave:"
+        if here and re.search(r"\b(\w+), activations\[\1\]", here.text):  # its own input, of a layer too many
+            yield f"{why}\nthere is no layer {value.layer}. Backward goes from layer {last} down to layer 0"
+        yield f"{why}\nbackward of layer {last} takes the input of that layer, activation {last}"
     yield from _once_more(program, there, fix, value)
     for event in uses:
         if event.op == "allgather" and not any(move[2] in event.outputs for move in program.moves):
@@ -250,6 +253,9 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     if here is not None and value.updates == 0 and re.search(r"set_final_weight|update\(|opt_states\[", here.text):
         verb = "hand in" if "set_final" in here.text else "update"
         yield f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
+    if here is not None and "allgather(" in here.text:  # the shard is wanted, to be gathered once more
+        why = f"{titled(made)} put the whole weight under the key of this rank's shard, which is lost. Keep the shard:"
+        yield f"{why}\ngather into a key of its own, {gather_call(program)}"
     again = f"{fix},\nor gather it again before backward"
     if (found := place_of(made)) is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
         yield f"{again}: {found.text}"
