@@ -119,7 +119,8 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
     what = f"the {role} belongs to another layer"
     yield Words(what, expected, describe(value), _right_layer(op, role, value, layer, taker))
     made, wanted = maker(value), definite(subject(value.kind, layer))
-    if made is not None and made.op == "receive" and made.peer is not None:
+    own = isinstance(value, Activation) and layer - 1 in provenance.layers_of(program)  # this rank makes what it needs
+    if made is not None and made.op == "receive" and made.peer is not None and not own:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
         yield f"{why},\nif both ranks agree on which layers each of them has"
     if made is not None and made.op == "allreduce_bucket":
@@ -146,10 +147,10 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
         return
     kinds = program.world.models[program.rank].shape.kinds
     if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
-        if layer - 1 in provenance.layers_of(program):
+        if own:
             yield f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
         yield "only the ranks that have the last layer call loss: the others pass their activation on"
-    if op == "forward" and made is not None and made.op == "get_activation":
+    if op == "forward" and made is not None and made.op == "get_activation" and not own:
         idea = f"{wanted} is made on the rank that has layer {layer - 1}"
         fix = f"{idea}: await model.receive(...) it from there"
         yield line(program, "receive", f"{idea}, and comes here as a message", fix)
@@ -327,6 +328,8 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
         left = these("batch", scattered[1].place.batches)
         why = f"{titled(scattered[0])} left this rank the sum of {left} alone"
         yield f"{why}:\nan all-reduce gives all of it to every rank"
+    if program.world.ranks == 1 and what == "gradient":  # nothing came by message
+        yield "take the input of the same batch"
 
 
 @fact

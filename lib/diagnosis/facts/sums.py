@@ -325,11 +325,9 @@ def NoSum(_: object, thing: object) -> Told:
         return  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
-            yield (
-                f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\n"
-                "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
-                "an all-gather puts them together"
-            )
+            why = f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\nA layer of the "
+            why += "kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
+            yield f"{why}an all-gather puts them together"
         why = "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into "
         yield f'{why}rows,\ndim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
     made = maker(value)
