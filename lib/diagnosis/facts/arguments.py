@@ -336,15 +336,13 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
 def NoKind(value: Value) -> Words:
     """A value is of none of the five kinds, but of a class of the student's."""
     name = type(value).__name__
-    expected = f"one of {', '.join(KINDS)}"
-    return Words(f"{name} is not a kind of value", expected, f"a value of the class {name}", MADE_BY_HAND)
+    what, got = f"{name} is not a kind of value", f"a value of the class {name}"
+    return Words(what, f"one of {', '.join(KINDS)}", got, MADE_BY_HAND)
 
 
 @fact
 def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
     """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
-    wrong = f"its {field} is a number from {low} to {most}"
-    if low is None:
-        wrong = f"its {field} are some of {written(most)}"
+    wrong = f"are some of {written(most)}" if low is None else f"is a number from {low} to {most}"
     made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
-    return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)
+    return Words(f"there is no such {kind.kind}", f"its {field} {wrong}", made, MADE_BY_HAND)

@@ -10,7 +10,7 @@ from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached
 from lib.diagnosis.provenance import batches_of, caller, in_turn, layers_of, maker, named, sent_in, store_of, titled
 from lib.errors.exceptions import Words, fact
-from lib.errors.source_lines import student_place
+from lib.errors.source_lines import resolve, student_frame, student_place
 from lib.errors.wording import shown, these, with_article
 from lib.trace.event import STORE, STORES, Event, line_of, place_of
 from lib.values.collectives import COLLECTIVES, STEP
@@ -188,10 +188,12 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         why = f"{op} of layer {layer} has not run for batch {batch} on this rank, only for {these('batch', done)}"
         others = program.world.models.values()
         if there := [one.program.rank for one in others if batch in batches_of(one.program, ops, layer)]:
-            return f"{why}:\nbatch {batch} goes through {these('rank', there)}"
+            return f"{why}:\nbatch {batch} goes through {these('rank', there)}{_asker()}"
         if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
             why += ":\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
-        return why
+        elif batch == 0 and min(done) == 1:
+            why += ":\nbatches are counted from 0, and this rank began with batch 1"
+        return why + _asker()
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
         keys = [key for key, value in store_of(program, store).items() if _number(value) == number]
@@ -203,7 +205,16 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     came = max((event.layer or 0 for event in program.events if event.op == "forward"), default=layer)
     order = f":\nforward has come only as far as layer {came}" if kind is Activation and came < layer - 1 else order
     of = "" if batch is None else f", batch {batch},"
-    return f"{what}{of} is what {op} of layer {layer} gives, which has not run yet{order}"
+    return f"{what}{of} is what {op} of layer {layer} gives, which has not run yet{order}{_asker()}"
+
+
+def _asker() -> str:
+    """Say which line of the student's called the function that asks for something, where another one did."""
+    inner = student_frame()
+    outer = student_frame(inner and inner.f_back)
+    found = outer and resolve(outer.f_code, outer.f_lasti)
+    calls = inner is not None and found is not None and f"{inner.f_code.co_name}(" in found.text
+    return f".\nLine {found.line} asks for it: {found.text}" if found and calls else ""
 
 
 def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
@@ -282,7 +293,7 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
     for event in program.events:
         if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
             why = f"{event.op} of layer {value.layer} has run already for {these('batch', batches)}"
-            yield f"{why}, and after that it was deleted:\ngo back once for each batch"
+            yield f"{why}, and after that it was deleted:\ngo back once for each batch{_asker()}"
     if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
         yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 
