@@ -144,9 +144,7 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     # Without figures first, as most are right; the verdict with its words is for the one that is wrong.
     if counts(models, there) or (verdict := check(models, there)).passed:
         return trace
-    error = CheckError(
-        "this is not one correct training step" if verdict.faults else "this does not count",
-        got="\n            ".join(verdict.faults or verdict.notes),
-    )
+    what = "this is not one correct training step" if verdict.faults else "this does not count"
+    error = CheckError(what, got="\n            ".join(verdict.faults or verdict.notes))
     error.trace = trace
     return error

@@ -487,8 +487,19 @@ def _together(run: Late) -> Iterator[str]:
         yield f"{why}\nas soon as it is ready, and the ranks work at the same time"
 
 
-def _somehow(_: Late) -> Iterator[str]:
-    """Where nothing more is known."""
+def _somehow(run: Late) -> Iterator[str]:
+    """Other batches that a rank takes in before it has passed on one; or that nothing more is known."""
+    for program in () if run.is_order else run.trace.programs:
+        came: dict[tuple[str, frozenset[int]], int] = {}
+        for number, event in enumerate(program.events):
+            if event.op == "receive" or (event.op in COMPUTE and event.length):
+                came.setdefault((program.values_of(event.outputs)[-1].kind, event.batches), number)
+            brought = program.values_of(event.inputs)[0].kind if event.op == "pass_to" else ""
+            busy = program.events[came.pop((brought, event.batches), number) : number]
+            if other := next((one for one in busy if one.length and event.batches.isdisjoint(one.batches)), None):
+                why = f"rank {program.rank} goes on to {these('batch', other.batches)}{line_of(other)} before it has "
+                why += f"passed on {these('batch', event.batches)}{line_of(event)}"
+                yield f"{why}:\ntake each batch through all layers of the stage, and pass it on, before the next"
     yield "let it do other work before it waits, or let the others do earlier what it waits for"
 
 

@@ -140,12 +140,10 @@ def other_layer(trace: Trace) -> str | None:
         for value in trace.programs[rank].values_of(event.inputs):
             number = value.layer + isinstance(value, ActivationGrad)
             if isinstance(value, Activation | ActivationGrad) and abs(event.layer - number) > 1:
-                return remark(
-                    f"rank {rank} calls {event.op} with layer {event.layer} for {describe(value)}",
-                    where=places([(rank, event)]),
-                    fix="it works, and counts the same: for activations the number only has to be the same on all "
-                    f"ranks.\nWrite {number}, and pictures and messages name the layer that you mean",
-                )
+                what = f"rank {rank} calls {event.op} with layer {event.layer} for {describe(value)}"
+                fix = "it works, and counts the same: for activations the number only has to be the same on all "
+                fix += f"ranks.\nWrite {number}, and pictures and messages name the layer that you mean"
+                return remark(what, where=places([(rank, event)]), fix=fix)
     return None
 
 
@@ -226,12 +224,10 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     if not left:
         return None
     layers, batches = ({key[place] for key, _ in left} for place in range(2))
-    return remark(
-        "correct, but the goals are for whole backwards",
-        got=f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}",
-        where=places([left[0][1]]),
-        fix="call backward_input for the first layer, too: with an embedding below it that gradient would be needed",
-    )
+    what = "correct, but the goals are for whole backwards"
+    got = f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}"
+    fix = "call backward_input for the first layer, too: with an embedding below it that gradient would be needed"
+    return remark(what, got=got, where=places([left[0][1]]), fix=fix)
 
 
 def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:

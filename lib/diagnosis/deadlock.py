@@ -119,8 +119,7 @@ def _may_still_move(dist: Dist, driver: Any) -> bool:
     for rank, model in dist.models.items():
         if rank in parked or rank in engine.finished:
             continue
-        task = tasks.get(rank)
-        if task is None:
+        if (task := tasks.get(rank)) is None:
             holders = _holders() if holders is None else holders
             task = holders.get(id(model))
             if task is not None:
@@ -253,8 +252,7 @@ class _States:
     """The states of the ranks of a run, in words: one line a rank, or of many ranks one line a state."""
 
     def __init__(self, dist: Dist, waits: Waits) -> None:
-        self.dist = dist
-        self.waits = waits
+        self.dist, self.waits = dist, waits
         self.shown: list[int] = []
         """The ranks that wait and have a line."""
         self._places: dict[Any, Place | None] = {}
@@ -297,8 +295,7 @@ class _States:
         dist = self.dist
         if rank in self.waits:
             subject = self.waits[rank]
-            said = self._meetings.get(id(subject))
-            if said is None:
+            if (said := self._meetings.get(id(subject))) is None:
                 said, _ = _told(subject, rank, whom)
                 if subject.kind == "collective":
                     self._meetings[id(subject)] = said

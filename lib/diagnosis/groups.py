@@ -296,8 +296,7 @@ def pipelined(program: Running, grad: Any) -> str | None:
     ops = {event.op for p in programs for event in p.events}
     if len(programs) < 2 or ops & COLLECTIVES.keys() or not ops & MESSAGES or sum_axis(program) is not None:
         return None
-    takes = _takes(program)
-    done = batches_of(program, ("forward",), grad.layer)
+    takes, done = _takes(program), batches_of(program, ("forward",), grad.layer)
     if done - grad.batches or _looping(takes):
         return "update once, after the last batch; add the gradients of the batches up before"
     if not takes:
@@ -324,8 +323,7 @@ def not_back(program: Running, grad: Any) -> str | None:
 
 def not_taken(program: Running) -> str | None:
     """Batches that nobody took, where no loop is on its way to them."""
-    takes = _takes(program)
-    taken = _batches(takes)
+    taken = _batches(takes := _takes(program))
     if not takes or len(taken) == program.world.models[program.rank].BATCHES or _looping(takes):
         return None
     was = f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken"
@@ -348,9 +346,8 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         title = COLLECTIVES[call.name].title
         place = f" in line {call.line}"
         there = [(p, event) for p, event in every if event.op == call.name and line_of(event) == place]
-        if "allgather" not in ops and any(
-            type(value) is not WeightGrad for p, e in there for value in p.values_of(e.inputs)
-        ):
+        kinds = {type(value) for p, e in there for value in p.values_of(e.inputs)}
+        if "allgather" not in ops and kinds - {WeightGrad}:
             continue  # it sums activations, and every rank may well have called it: it is not the one that lacks
         if call.line > frame.f_lineno:
             first = "gather" if "allgather" in ops else "sum"

@@ -175,9 +175,7 @@ def calls(code: CodeType) -> list[Call]:
             loops = [one for one in around if isinstance(one, ast.For | ast.AsyncFor | ast.While)]
             optional = any(isinstance(one, ast.If | ast.IfExp) for one in around)
             inner = [one for one in around[1:] if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)][-1:]
-            piece = [
-                f"{'await ' * isinstance(one, ast.AsyncFunctionDef)}{one.name}()" for one in inner if not one.args.args
-            ]
+            piece = [f"{'await ' * isinstance(f, ast.AsyncFunctionDef)}{f.name}()" for f in inner if not f.args.args]
             yield Call(getattr(node.func, "attr", ""), node.lineno, loops, optional, "".join(piece))
         for child in ast.iter_child_nodes(node):
             yield from found(child, (*around, node))

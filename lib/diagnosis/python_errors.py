@@ -64,7 +64,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         r'can only concatenate (list|str) \(not "(list|str)': "`+` joins lists: [one] makes one of a word",
         ".*after \\* must be an iterable, not function": "`*` takes words out of a list: call what makes the list",
         r"(\w+)\(\) missing \d+ required pos": "the `def` of {0} says what it takes, in which order: give it all of it",
-        "'int' object is not iterable": "this is one number: `for b in range(number)` counts 0, 1, ... below it",
+        "'int' object is not (iter|revers)": "this is one number: range(number) is 0, 1, ... below it",
         ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
         "ones: weights[layer]",
         r"'Activation\w*' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
@@ -119,8 +119,7 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None
     for kind, ask in explain.items():
         if isinstance(error, kind) and (found := ask(error, text, frame)) is not None:
             return found
-    rows = [row for kind, rows in FIXES.items() if isinstance(error, kind) for row in rows.items()]
-    for pattern, fix in rows:
+    for pattern, fix in (row for kind, rows in FIXES.items() if isinstance(error, kind) for row in rows.items()):
         if (match := re.match(pattern, text)) is not None:
             *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]
             return fix.format(*match.groups(), two=f"{', '.join(others)} and {last}", forward=signatures()["forward"])
@@ -172,6 +171,8 @@ def _unbound(name: str, frame: FrameType | None) -> str:
 
 def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
     thing, name = getattr(error, "obj", None), str(getattr(error, "name", None) or "")
+    if (inner := _in_given(error)) is not None and (helper := inner.f_code.co_name) in calls():
+        return f"this {helper} is a helper, and takes the model first; you want {calls()[helper]}"
     if thing is None:
         return "the thing before the dot is None: the call that made it gives nothing back"
     if not hasattr(thing, "RANKS"):
@@ -375,8 +376,7 @@ def not_the_latest(function: Any) -> PuzzleError | None:
     if shell is None or getattr(function, "__module__", "") != "__main__":
         return None
     defines = re.compile(rf"^\s*(async\s+)?def\s+{re.escape(name)}\s*\(", re.MULTILINE)
-    cells: list[str] = shell.user_ns.get("In", [])
-    text = next((cell for cell in reversed(cells) if defines.search(cell)), "")
+    text = next((cell for cell in reversed(cast("list[str]", shell.user_ns.get("In", []))) if defines.search(cell)), "")
     # Mostly the function is what this very cell has made: a check, which runs it at three sizes, need not read it.
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     if isinstance(code, CodeType) and text == "".join(linecache.getlines(code.co_filename)):

@@ -33,7 +33,7 @@
 # > **To tell a friend:** activations are cheap to compute again and expensive to keep. So keep a few, and recompute
 # > the rest when backward gets there.
 #
-# *The words, once more.* Our layers are simple: what goes in (the **activation**) is all that their backward needs. So here we
+# In these puzzles layers are simple: what goes in (the **activation**) is all that their backward needs. So here we
 # forget the inputs of layers, and bring them back by running **segments** of several layers forward again.
 
 # %%
@@ -98,8 +98,8 @@ compare(
 # ### Predict first
 #
 # Without checkpoints the step takes 68 and 8,912,896 elements. Which *k* is best, and what is the peak then? (Weights
-# and optimizer states are 4,194,304 of it. An activation of four batches is 524,288.) And the time, if you compute
-# nothing in vain?
+# and optimizer states are 4,194,304 of it. An activation of four batches is 524,288.) And the time, if you run
+# forward again only where backward needs it?
 
 # %%
 guess = predict("checkpointing", end=..., memory=...)
@@ -248,7 +248,7 @@ draw_curves(
 # peak = 2·L·W + (k + L/k)·B·A
 # ```
 #
-# `k + L/k` is least where both summands are equal, at *k* = √*L*. Then it is 2·√*L*: 16 activations instead of 65 for
+# `k + L/k` is least where both terms are equal, at *k* = √*L*. Then it is 2·√*L*: 16 activations instead of 65 for
 # a network of 64 layers, and 63 instead of 1,001 for one of 1,000. The time is never more than one forward longer.
 # This is the result of 2016 [@chen2016]: keep every √*n*-th activation, and a network of *n* layers trains in memory for
 # about 2√*n* of them. What you keep and what you recompute at a time are then equally large, and both are small.
@@ -266,7 +266,6 @@ draw_curves(
 # - **Choose well.** In GPT-3, forgetting attention alone frees 70 % of the activations for 2.7 % more arithmetic.
 #   Together with sequence parallelism this took a model of 530 billion parameters on 2,240 A100s from 42.1 to 54.2 %
 #   MFU, compared with recomputing everything [@korthikanti2022].
-# - **In 2016.** 1,000 layers of an image model: 48 GB became 7, for 30 % more time [@chen2016].
 # - **Or not at all.** Llama 3 405B was trained without it on sequences of 8,192 tokens: with tensor and pipeline
 #   parallelism the activations fitted [@llama3].
 #

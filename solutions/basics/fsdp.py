@@ -46,7 +46,7 @@ from lib.schedules.steps import one_collective
 #
 # After an all-reduce, each rank has the whole summed gradient, and then uses one quarter of it: the quarter that
 # belongs to its shard of the weight. A **reduce-scatter** (here `scatterreduce`) skips the detour. It adds up what the
-# ranks bring, cuts the sum into shards, and rank r gets shard r. Here it is for one layer of four ranks:
+# ranks bring, cuts the sum into shards, and rank r gets shard r. Here it is for one layer on four ranks:
 
 # %%
 demo = simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4)

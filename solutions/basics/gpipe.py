@@ -62,7 +62,7 @@ compare(one_batch=three_stages(1), three_batches=three_stages(3))
 # pipeline of puzzle $number_pipeline, with the gradient accumulation of puzzle $number_grad_accum inside.
 #
 # There are several values of each kind on a rank now, so give them keys with two parts, `activations[layer, b]`. Messages
-# between two ranks arrive in the order in which they were sent. Mix them up, and you hear of it:
+# between two ranks arrive in the order in which they were sent. Mix two batches up, and you hear of it:
 
 
 # %%

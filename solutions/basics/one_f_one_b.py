@@ -42,8 +42,8 @@ from lib import Model, Trace, check, goal, predict, simulate
 # %% [markdown]
 # ## The idea
 #
-# This is GPipe, on 4 ranks, with 4 microbatches and with 8. The second does twice the work (the red line says so) in
-# 53.0 instead of 33.8: less than twice as long, because its bubble is smaller. But look at the memory.
+# This is GPipe, on 4 ranks, with 4 microbatches and with 8. The second does twice the work in 53.0 instead of 33.8:
+# less than twice as long, because its bubble is smaller. But look at the memory.
 
 
 # %%
@@ -334,11 +334,11 @@ draw_curves(
 #
 # </details>
 #
-# **2.** And one forward less on each rank than you took (but at least one)? What does it save, and what does it cost?
+# **2.** And one forward fewer on each rank than you took (but at least one)? What does it save, and what does it cost?
 #
 # <details><summary>Answer</summary>
 #
-# One batch less in flight on rank 0, which saves 262,144 elements: 2,490,368. And the time goes up to 83.8. Rank 0
+# One batch fewer in flight on rank 0, which saves 262,144 elements: 2,490,368. And the time goes up to 83.8. Rank 0
 # has to see a gradient before it may begin another batch, and the way to rank 3 and back takes longer than three
 # batches do. You took the smallest number at which no rank starves.
 #

@@ -55,6 +55,7 @@ from lib import (
 )
 from lib.errors.fixes import HOW
 from lib.schedules import given as helpers
+from lib.schedules import steps
 from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.locations import home, reference
@@ -170,10 +171,9 @@ def helpers_of(case: Case) -> list[str]:
     """The names that the case's notebook, or the alternative from which it starts, imports from the given helpers."""
     if case.puzzle is None:
         return []
-    paths = {path_of(case.puzzle), path_of(case.puzzle, case.fields.get("start"))}
-    nodes = [node for path in paths for node in ast.parse(path.read_text("utf-8")).body]
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == helpers.__name__]
-    return [alias.name for node in imports for alias in node.names]
+    texts = [path.read_text("utf-8") for path in {path_of(case.puzzle), path_of(case.puzzle, case.fields.get("start"))}]
+    imports = [node for text in texts for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)]
+    return [one.name for node in imports if node.module in (helpers.__name__, steps.__name__) for one in node.names]
 
 
 def changed(code: str, change: str) -> str:
@@ -194,7 +194,7 @@ def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     path = f"/tmp/ipykernel_1/{case.name}.py"
     given = (Model, NotSolved, PuzzleError, Weight, schedule, stages, segments, one_f_one_b, pairwise, combinations)
     namespace: dict[str, Any] = {each.__name__: each for each in given}
-    namespace |= {name: getattr(helpers, name) for name in helpers_of(case)}
+    namespace |= {name: getattr(helpers if hasattr(helpers, name) else steps, name) for name in helpers_of(case)}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)

@@ -119,7 +119,8 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
     what = f"the {role} belongs to another layer"
     yield Words(what, expected, describe(value), _right_layer(op, role, value, layer, taker))
     made, wanted = maker(value), definite(subject(value.kind, layer))
-    if made is not None and made.op == "receive" and made.peer is not None:
+    own = isinstance(value, Activation) and layer - 1 in provenance.layers_of(program)  # this rank makes what it needs
+    if made is not None and made.op == "receive" and made.peer is not None and not own:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
         yield f"{why},\nif both ranks agree on which layers each of them has"
     if made is not None and made.op == "allreduce_bucket":
@@ -146,10 +147,10 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
         return
     kinds = program.world.models[program.rank].shape.kinds
     if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
-        if layer - 1 in provenance.layers_of(program):
+        if own:
             yield f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
         yield "only the ranks that have the last layer call loss: the others pass their activation on"
-    if op == "forward" and made is not None and made.op == "get_activation":
+    if op == "forward" and made is not None and made.op == "get_activation" and not own:
         idea = f"{wanted} is made on the rank that has layer {layer - 1}"
         fix = f"{idea}: await model.receive(...) it from there"
         yield line(program, "receive", f"{idea}, and comes here as a message", fix)
@@ -243,10 +244,8 @@ def Unweighted(op: str, layer: int, kind: str) -> Words:
 @fact
 def NotBatches(batches: object) -> Words:
     """Batches are named by something that is not a collection of numbers."""
-    what = "batches are given as a list or a set of numbers"
-    return Words(
-        what, "for instance [0] or range(model.BATCHES)", describe(batches), "for a single batch write [batch]"
-    )
+    what, fix = "batches are given as a list or a set of numbers", "for a single batch write [batch]"
+    return Words(what, "for instance [0] or range(model.BATCHES)", describe(batches), fix)
 
 
 @fact
@@ -264,11 +263,8 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         share = max(1, batches // rows)
         if len(taken) == share and batches == min(wrong):
             yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
-        yield (
-            f"the {rows} rows along data share {batches} batches, {share} for each: which, "
-            'follows from model.coord["data"],\n'
-            f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
-        )
+        row = f'model.coord["data"],\nhere {mesh.coordinates(program.rank)["data"]}, and not from model.rank'
+        yield f"the {rows} rows along data share {batches} batches, {share} for each: which, follows from {row}"
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"
@@ -332,21 +328,21 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
         left = these("batch", scattered[1].place.batches)
         why = f"{titled(scattered[0])} left this rank the sum of {left} alone"
         yield f"{why}:\nan all-reduce gives all of it to every rank"
+    if program.world.ranks == 1 and what == "gradient":  # nothing came by message
+        yield "take the input of the same batch"
 
 
 @fact
 def NoKind(value: Value) -> Words:
     """A value is of none of the five kinds, but of a class of the student's."""
     name = type(value).__name__
-    expected = f"one of {', '.join(KINDS)}"
-    return Words(f"{name} is not a kind of value", expected, f"a value of the class {name}", MADE_BY_HAND)
+    what, got = f"{name} is not a kind of value", f"a value of the class {name}"
+    return Words(what, f"one of {', '.join(KINDS)}", got, MADE_BY_HAND)
 
 
 @fact
 def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
     """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
-    wrong = f"its {field} is a number from {low} to {most}"
-    if low is None:
-        wrong = f"its {field} are some of {written(most)}"
+    wrong = f"are some of {written(most)}" if low is None else f"is a number from {low} to {most}"
     made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
-    return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)
+    return Words(f"there is no such {kind.kind}", f"its {field} {wrong}", made, MADE_BY_HAND)

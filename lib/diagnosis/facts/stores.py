@@ -10,7 +10,7 @@ from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached
 from lib.diagnosis.provenance import batches_of, caller, in_turn, layers_of, maker, named, sent_in, store_of, titled
 from lib.errors.exceptions import Words, fact
-from lib.errors.source_lines import student_place
+from lib.errors.source_lines import resolve, student_frame, student_place
 from lib.errors.wording import shown, these, with_article
 from lib.trace.event import STORE, STORES, Event, line_of, place_of
 from lib.values.collectives import COLLECTIVES, STEP
@@ -27,8 +27,7 @@ def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> 
     if isinstance(thing, tuple):
         yield _tuple([type(item) for item in cast("tuple[Any, ...]", thing)], program.events[-1:])
     elif thing is None:
-        here = student_place()
-        if here is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
+        if (here := student_place()) is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
             yield f"None takes nothing out of a store: del {key[1]}"
         if program.events[-1:] and (came := program.events[-1]).op == "receive":
             yield f"rank {came.peer} passed None{sent_in(program, came)}: pass a value there"
@@ -111,6 +110,10 @@ def _number(value: Value) -> int:
 def _under_another_key(program: Running, number: int, parts: list[Any]) -> str | None:
     """The value that a key is for, where it is in the store under another key, or was."""
     name, batch, store = STORES[number], _batch_in(parts), store_of(program, number)
+    grads = [key for key, value in store.items() if isinstance(value, WeightGrad) and value.layer == parts[0]]
+    if len(grads) > 1 and batch is None and not any(map(_words_in, map(_parts, grads))):
+        there = f"{name}[{shown(grads[0])}], {name}[{shown(grads[1])}]{', ...' * (len(grads) > 2)}"
+        return f"it is there in {len(grads)} parts, {there}: add them up first"
     found: list[tuple[Any, Value | None, Any]] = [(key, value, None) for key, value in store.items()]
     found += [(key, program.values[number], place) for key, number, place in store.deleted()]
     for key, value, place in found:
@@ -166,7 +169,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is what loss gives{'' if alone else ', on the rank that has the last layer'}"
     if kind is ActivationGrad and number == 0 and batches_of(program, BY_INPUT, 0):
         return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
-    if kind is ActivationGrad and number == 0:
+    if kind is ActivationGrad and number == 0 and not ((here := student_place()) and here.text.startswith("del ")):
         return "nothing needs the gradient of the data, which is activation 0: leave out what asks for it"
     layer = number - 1 if kind is Activation else number
     if kind is ActivationGrad:  # the last of those that take the activation
@@ -183,23 +186,35 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{op} of layer {layer} has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         why = f"{op} of layer {layer} has not run for batch {batch} on this rank, only for {these('batch', done)}"
-        programs = [other.program for other in program.world.models.values()]
-        there = [p.rank for p in programs if batch in batches_of(p, ops, layer)]
-        if there:
-            return f"{why}:\nbatch {batch} goes through {these('rank', there)}"
+        others = program.world.models.values()
+        if there := [one.program.rank for one in others if batch in batches_of(one.program, ops, layer)]:
+            return f"{why}:\nbatch {batch} goes through {these('rank', there)}{_asker()}"
         if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
             why += ":\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
-        return why
+        elif batch == 0 and min(done) == 1:
+            why += ":\nbatches are counted from 0, and this rank began with batch 1"
+        return why + _asker()
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
-        keys = [shown(key) for key, value in store_of(program, store).items() if _number(value) == number]
-        if keys:
-            there = ", ".join(f"{STORES[store]}[{key}]" for key in keys)
+        keys = [key for key, value in store_of(program, store).items() if _number(value) == number]
+        if there := ", ".join(f"{STORES[store]}[{shown(key)}]" for key in keys):
             return f"{what} is there as {there}: use the key under which it was stored"
         return f"{what} is what {op} gave{line_of(made[-1])}: keep it under this key"
-    order = "" if op not in BY_INPUT else ":\nbackward goes from the last layer to the first"
+    order = ":\nbackward goes from the last layer to the first" if op in BY_INPUT else ""
+    order += ", layer 0" if order and not number else ""
+    came = max((event.layer or 0 for event in program.events if event.op == "forward"), default=layer)
+    order = f":\nforward has come only as far as layer {came}" if kind is Activation and came < layer - 1 else order
     of = "" if batch is None else f", batch {batch},"
-    return f"{what}{of} is what {op} of layer {layer} gives, which has not run yet{order}"
+    return f"{what}{of} is what {op} of layer {layer} gives, which has not run yet{order}{_asker()}"
+
+
+def _asker() -> str:
+    """Say which line of the student's called the function that asks for something, where another one did."""
+    inner = student_frame()
+    outer = student_frame(inner and inner.f_back)
+    found = outer and resolve(outer.f_code, outer.f_lasti)
+    calls = inner is not None and found is not None and f"{inner.f_code.co_name}(" in found.text
+    return f".\nLine {found.line} asks for it: {found.text}" if found and calls else ""
 
 
 def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
@@ -233,25 +248,27 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
         why = f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without "
         yield f"{why}being kept.\nOf a sum that goes round, that is all but the last"
-    if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
-        took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
-        if took is not None:
-            last, why = value.layer - 1, f"activation {value.layer} is what the last layer gave, and {named(took)}"
-            yield f"{why} alone needs it:\nbackward of layer {last} takes the input of that layer, activation {last}"
+    took = next((event for event in uses if event.op == "loss"), None)
+    if took and isinstance(value, Activation) and value.layer == value.layers and not (here and "loss(" in here.text):
+        last, why = value.layer - 1, f"only {named(took)} needs activation {value.layer}, what the last layer gave:"
+        if here and re.search(r"\b(\w+), activations\[\1\]", here.text):  # its own input, of a layer too many
+            yield f"{why}\nthere is no layer {value.layer}. Backward goes from layer {last} down to layer 0"
+        yield f"{why}\nbackward of layer {last} takes the input of that layer, activation {last}"
     yield from _once_more(program, there, fix, value)
-    for event in program.events:
-        took = event.op == "allgather" and number in event.inputs
-        if took and not any(move[2] in event.outputs for move in program.moves):
+    for event in uses:
+        if event.op == "allgather" and not any(move[2] in event.outputs for move in program.moves):
             yield f"{titled(event)} took it, and what that brings is in no store: weights[layer] = await ..."
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return
-    found = place_of(made)
     if here is not None and value.updates == 0 and re.search(r"set_final_weight|update\(|opt_states\[", here.text):
         verb = "hand in" if "set_final" in here.text else "update"
         yield f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
+    if here is not None and "allgather(" in here.text:  # the shard is wanted, to be gathered once more
+        why = f"{titled(made)} put the whole weight under the key of this rank's shard, which is lost. Keep the shard:"
+        yield f"{why}\ngather into a key of its own, {gather_call(program)}"
     again = f"{fix},\nor gather it again before backward"
-    if found is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
+    if (found := place_of(made)) is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
         yield f"{again}: {found.text}"
     yield line(program, "allgather", again, f"{again}: {gather_call(program)}")
 
@@ -276,7 +293,7 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
     for event in program.events:
         if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
             why = f"{event.op} of layer {value.layer} has run already for {these('batch', batches)}"
-            yield f"{why}, and after that it was deleted:\ngo back once for each batch"
+            yield f"{why}, and after that it was deleted:\ngo back once for each batch{_asker()}"
     if lower := [one.layer for one in store.values() if one.place.batches == batches and one.layer < value.layer]:
         yield f"{fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 

@@ -130,7 +130,9 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
             continue
         arrived = made.blocking or (program.events.index(made),) in waits
         if arrived and number not in used and number != mine and not is_held(program, number):
-            yield f"{titled(made)} gave a sum, of {these('batch', other.batches)}: keep its result{call}"
+            lost = any(move[2] == number for move in program.moves)  # it was stored
+            how = ", which no store has any more:\nadd up the sums" if lost else f": keep its result{call}"
+            yield f"{titled(made)} gave a sum, of {these('batch', other.batches)}{how}"
     for index, event in enumerate(program.events):
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
@@ -243,9 +245,8 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
     if made is None or made.op != "allreduce":  # shards of several reduce-scatters may well be added up
         return None
     after = program.events[program.events.index(made) :]
-    if lost <= {
-        batch for event in after if event.op in BY_WEIGHT and event.layer == grad.layer for batch in event.batches
-    }:
+    back = [event.batches for event in after if event.op in BY_WEIGHT and event.layer == grad.layer]
+    if lost <= frozenset().union(*back):
         why = f"{titled(made)} was called before this rank went back through {these('batch', lost)}"
         return f"{why}:\ncall it once, after the last batch"
     times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
@@ -324,11 +325,9 @@ def NoSum(_: object, thing: object) -> Told:
         return  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
-            yield (
-                f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\n"
-                "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
-                "an all-gather puts them together"
-            )
+            why = f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\nA layer of the "
+            why += "kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
+            yield f"{why}an all-gather puts them together"
         why = "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into "
         yield f'{why}rows,\ndim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
     made = maker(value)
