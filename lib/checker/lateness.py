@@ -628,7 +628,7 @@ def _short_group(run: Late) -> Iterator[str]:
     for stage, words in groupby(word.partition("F")[0] for word in _words(run.program) if "F" in word):
         groups[stage].append(len([*words]))
     first, *others = groups.values()
-    if others == [first] * len(others) and first[-1] < run.trace.ranks <= first[0]:
+    if others == [first] * len(others) and first[-1] < run.trace.ranks <= min(first[:-1], default=0):
         why = f"the last group has {counted(first[-1], 'microbatch')}, and there are {run.trace.ranks} ranks"
         yield f"{why}: all wait until it has come round.\nLet no group have fewer microbatches than there are ranks"
 

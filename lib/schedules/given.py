@@ -151,16 +151,16 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
     >>> in_phases(0, 2, batches=2, phases=[(2, "Fd"), (3, "Fu Iu")])
     ['0F0', '0F1', '3F0', '3I0', '3F1', '3I1']
     """
+    if {*map(type, numbers := (rank, ranks, batches))} != {int} or not 0 <= rank < ranks:
+        what = f"in_phases({', '.join(map(repr, numbers))}, ...) is for no rank of a pipeline"
+        fix = "the arguments are in a different order: in_phases(rank, ranks, batches, phases)"
+        raise PuzzleError(what, fix=fix).here()
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, Counter[str](), list[str]()
     for word, _ in _words(rank, phases):
         kind, way = word[:-1], word[-1]
         if kind not in ("F", "B", "I", "W") or way not in stage:
             expected = "a pass (F, I or W) and its way, d for down or u for up: Fd, Iu"
-            fix = (
-                f"name the way, too: {word}d or {word}u"
-                if len(word) == 1
-                else 'only blanks stand between words: "Fd Fu"'
-            )
+            fix = 'only blanks stand between words: "Fd Fu"' if word[1:] else f"name the way, too: {word}d or {word}u"
             raise PuzzleError(f"{word!r} is no word of a phase", expected=expected, fix=fix).here()
         if done[word] < batches:
             order.append(f"{stage[way]}{kind}{done[word]}")
