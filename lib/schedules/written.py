@@ -396,7 +396,7 @@ class Placed(Asked):
         elif least < 1:
             what = f"stage {counts.index(least)} has {counted(least, 'layer')}"
             expected, got = "one layer at least: a stage without layers has nothing to pass on", added
-            fix = "take a layer from the stage that has the most"
+            fix = "take a layer from the stage that has the most; a search leaves such a cut out"
         elif sum(counts) != layers:
             what = f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}"
             expected, got = "each layer on one stage", f"{added} = {sum(counts)}"
