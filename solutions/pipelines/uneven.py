@@ -271,7 +271,7 @@ compare(
 # %% [markdown]
 # ## Deeper: when you only know how many layers there are
 #
-# A second puzzle, of about ten minutes. You may skip it. A trainer that starts a run has no measured weights, only the
+# A second puzzle, of about 15 minutes. You may skip it. A trainer that starts a run has no measured weights, only the
 # number of layers. So it needs a rule. A **split point** is the number of the first layer of a stage. The first stage
 # begins at layer 0, which needs no point; so 4 stages have 3 of them. Here are 8 layers with the split points 2, 4 and
 # 6:
