@@ -12,7 +12,7 @@ from itertools import chain, pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from lib.analysis.figures import Peak, peak
-from lib.errors.source_lines import Place
+from lib.errors.source_lines import GIVEN, Place
 from lib.errors.wording import counted, numbered
 from lib.trace.event import STORES, Event, Move, Program
 from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes, stays, stays_of
@@ -231,7 +231,7 @@ def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
     alike: dict[tuple[object, ...], list[Holding]] = defaultdict(list)
     for holding in found:
         made, used = holding.made, holding.used
-        lines = made and (made.op, trace.place(made)), used and (used.op, trace.place(used))
+        lines = made and _call(trace, made), used and _call(trace, used)
         alike[holding.value.kind, *lines, holding.state, holding.hidden].append(holding)
     table, there = list[Row](), defaultdict[Place | None, Elements](int)
     for group in alike.values():
@@ -293,4 +293,4 @@ def _fate(trace: Trace, one: Holding) -> str:
 
 def _call(trace: Trace, event: Event) -> str:
     place = trace.place(event)
-    return title(event.op) + ("" if place is None else f" {place.within}")
+    return title(event.op) + ("" if place is None or place.file in GIVEN else f" {place.within}")

@@ -78,6 +78,8 @@ class Late:
         self.program, self.spots = trace.programs[self.rank], waits[self.rank]
         self.spot = max(self.spots, key=lambda place: self.spots[place], default=None)
         self.is_order = self.spot is not None and self.spot.file == ORDER
+        mine = (gap for gap in gaps(trace) if gap.rank == self.rank and gap.kind not in NO_WAITS and gap.before)
+        self.waits = sorted(mine, key=lambda gap: -gap.length)
 
     def told(self, got: str, where: Where, fix: str) -> str:
         """Put a cause into words: what the run does, in which lines, and what to do instead."""
@@ -86,9 +88,7 @@ class Late:
 
     @cached_property
     def gaps(self) -> list[Gap]:
-        found = (gap for gap in gaps(self.trace) if gap.rank == self.rank and gap.kind not in NO_WAITS and gap.before)
-        mine = [gap for gap in found if self.is_order or _waits_at(self.program, gap) == self.spot]
-        return sorted(mine, key=lambda gap: -gap.length)
+        return [gap for gap in self.waits if self.is_order or _waits_at(self.program, gap) == self.spot]
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float, asks: Collection[str] = ()) -> str:
@@ -311,11 +311,9 @@ def _waits_at(program: Program, gap: Gap) -> Place | None:
 def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
     """The longest wait, with the first of some fixes that there is for it: of code, or of an order."""
     for fix in (fix for ask in (of_order if run.is_order else of_code) for fix in ask(run)):
-        spot, got = run.spot, f"rank {run.rank} waits {in_units(run.waiting)} in all"
-        gap = run.gaps[0] if run.gaps else None
-        if run.is_order and gap is not None:
-            spot = _waits_at(run.program, gap)
-        elif spot is not None:
+        gap, got = run.gaps[0] if run.gaps else None, f"rank {run.rank} waits {in_units(run.waiting)} in all"
+        spot = run.spot if gap is None else _waits_at(run.program, gap)
+        if spot is not None and not run.is_order:
             started = gap is not None and gap.before is not None and not gap.before.event.blocking
             got += f", {units(run.spots[spot]):g} of them {'for what starts ' if started else ''}here"
         if gap is not None:
@@ -363,7 +361,7 @@ def _from_the_reader(run: Late) -> Iterator[str]:
 def _turned(run: Late) -> Iterator[str]:
     """Work of a pass for whose exchange the rank waits, though the pass beside it had one to start before that work."""
     events = run.program.events
-    for gap, call in ((gap, gap.before) for gap in run.gaps[:LOOKED_AT] if gap.before is not None):
+    for gap, call in ((gap, gap.before) for gap in run.waits if gap.before is not None):
         work = next((e for e in reversed(events[: call.number]) if e.op in COMPUTE and e.length), None)
         number = next((n for n, e in enumerate(events) if n > call.number and e.op in COLLECTIVES), None)
         if number is None or work is None or call.event.op not in COLLECTIVES or not is_given(call.event):
@@ -639,7 +637,7 @@ def _short_group(run: Late) -> Iterator[str]:
     for stage, words in groupby(word.partition("F")[0] for word in _words(run.program) if "F" in word):
         groups[stage].append(len([*words]))
     first, *others = groups.values()
-    if others == [first] * len(others) and first[-1] < run.trace.ranks <= first[0]:
+    if others == [first] * len(others) and first[-1] < run.trace.ranks <= min(first[:-1], default=0):
         why = f"the last group has {counted(first[-1], 'microbatch')}, and there are {run.trace.ranks} ranks"
         yield f"{why}: all wait until it has come round.\nLet no group have fewer microbatches than there are ranks"
 

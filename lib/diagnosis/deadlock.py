@@ -47,9 +47,7 @@ def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> Ra
         return found
     who = "another rank" if error.rank is None else error.named or f"rank {error.rank}"
     what = f"{who} failed, so no rank can go on: {error.what}"
-    found = RankFailed(what, fix=error.fix, where=error.where, idea=error.idea)
-    found.expected, found.got = error.expected, error.got
-    return found
+    return RankFailed(what, expected=error.expected, got=error.got, fix=error.fix, where=error.where, idea=error.idea)
 
 
 def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
@@ -364,15 +362,17 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
             yield f"{why}, and wait for each other with pass_to and receive only"
     yield from _left_alone(waits)
     yield from _kept_back(dist, waits, cycle)
-    yield from _too_few_ahead(dist, waits, cycle)
     kinds = {waits[rank].kind for rank in cycle}
+    if kinds == {"receive"} and (place := place_of(waits[cycle[0]].event)) and "receive" not in place.text:
+        last = {rank: e for rank in cycle for e in dist.models[rank].program.events if e.op in COMPUTE}
+        did = (f"rank {r} has done {e.op} of layer {e.layer} ({these('batch', e.batches)});\n" for r, e in last.items())
+        yield f"{''.join(did)}each waits for a pass that the other has not come to: look at the order of the passes"
+    yield from _too_few_ahead(dist, waits, cycle)
     ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
     if kinds == {"receive"} and "load_weights" in ops and "get_activation" not in ops:
         why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
         yield f"{why},\nand takes its batches with get_activation instead"
     if kinds == {"receive"}:
-        if (event := waits[cycle[0]].event) and (place := place_of(event)) and "receive" not in place.text:
-            yield "each of them waits for a pass that the other has not come to: look at the order of the passes"
         for rank in cycle if len({place_of(waits[r].event) for r in cycle}) == 1 else ():
             before = [event for event in dist.models[rank].program.events if event is not waits[rank].event]
             again = any(event.op == "receive" and place_of(event) == place_of(waits[rank].event) for event in before)
@@ -472,7 +472,7 @@ def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
 
 def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     """A stage waits for a gradient, and the stage after it for more microbatches before it gives one."""
-    if len(cycle) != 2 or any(waits[rank].kind != "receive" for rank in cycle):
+    if [waits[rank].kind for rank in cycle] != ["receive"] * 2:
         return
     early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))
     ops = [[event.op for event in dist.models[rank].program.events] for rank in (early, late)]

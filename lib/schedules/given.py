@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from functools import wraps
+from functools import reduce, wraps
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from itertools import pairwise
 from types import AsyncGeneratorType, CodeType, FunctionType
@@ -151,16 +151,15 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
     >>> in_phases(0, 2, batches=2, phases=[(2, "Fd"), (3, "Fu Iu")])
     ['0F0', '0F1', '3F0', '3I0', '3F1', '3I1']
     """
+    if {*map(type, numbers := (rank, ranks, batches))} != {int} or not 0 <= rank < ranks:
+        what = f"in_phases({', '.join(map(repr, numbers))}, ...): the arguments are in a different order"
+        raise PuzzleError(what, fix="write in_phases(rank, ranks, batches, phases)").here()
     stage, done, order = {"d": rank, "u": 2 * ranks - 1 - rank}, Counter[str](), list[str]()
     for word, _ in _words(rank, phases):
         kind, way = word[:-1], word[-1]
         if kind not in ("F", "B", "I", "W") or way not in stage:
             expected = "a pass (F, I or W) and its way, d for down or u for up: Fd, Iu"
-            fix = (
-                f"name the way, too: {word}d or {word}u"
-                if len(word) == 1
-                else 'only blanks stand between words: "Fd Fu"'
-            )
+            fix = 'only blanks stand between words: "Fd Fu"' if word[1:] else f"name the way, too: {word}d or {word}u"
             raise PuzzleError(f"{word!r} is no word of a phase", expected=expected, fix=fix).here()
         if done[word] < batches:
             order.append(f"{stage[way]}{kind}{done[word]}")
@@ -192,10 +191,7 @@ def by_chunk(size: int, ranks: int) -> list[int]:
 
 def joined(pieces: Sequence[Any]) -> Any:
     """Return the pieces as one value."""
-    whole, *others = pieces
-    for piece in others:
-        whole = whole.combine(piece)
-    return whole
+    return reduce(lambda whole, piece: whole.combine(piece), pieces)
 
 
 @given
@@ -276,7 +272,7 @@ def mail_of(model: Model) -> Sequence[Callable[..., Awaitable[None]]]:
                 raise PuzzleError(
                     f"rank {model.rank}: {store}[{key[0]}, {key[1]}] is not there yet",
                     expected=f"that the {made} of microbatch {key[1]} is over, which makes it",
-                    fix="look at your phases: run that before the pass that needs it,\nand not in a pair with it",
+                    fix="look at your phases: run that before the pass that needs it",
                 ).here()
             name, of, value = await _called(model, "receive", at[stage])
             getattr(model, name)[of] = value
@@ -315,8 +311,8 @@ async def run_phases(model: Model, passes_of: Any, phases: Iterable[tuple[int, s
     stages = {"d": place, "u": model.LAYERS // 4 - 1 - place}
     mine = range(model.coord["expert"], model.BATCHES, len(model.group("expert")))
     for word, words in _words(model.rank, phases):
-        passes = list[AsyncGeneratorType[None, None]]()
-        for part in word.split("+"):
+        passes, parts = list[AsyncGeneratorType[None, None]](), word.split("+")
+        for part in parts:
             if part not in V_PASSES:
                 expected = "Fd, Fu, Bu and Bd, where B is a whole backward"
                 fix, what = "write a pair of them without blanks, such as Fd+Bu", f"{part!r} is no pass, in {words!r}"
@@ -324,6 +320,10 @@ async def run_phases(model: Model, passes_of: Any, phases: Iterable[tuple[int, s
             if done[part] < len(mine):
                 passes.append((forward if part[0] == "F" else backward)(stages[part[1]], mine[done[part]]))
             done[part] += 1
+        if len(passes) == len({*parts}) == 2 and done[parts[0]] == done[parts[1]]:
+            what = f"{word} in {words!r}: both are of microbatch {mine[done[parts[0]] - 1]}, and one needs the other"
+            fix = f"a pair is of two microbatches: run these one after the other, {' '.join(parts)!r}"
+            raise PuzzleError(f"rank {model.rank}: {what}", fix=fix).here()
         try:
             await (together if len(passes) == 2 else in_turn)(*passes)
         except PuzzleError as error:  # the passes are given: only their order can be wrong

@@ -299,12 +299,12 @@ class Written(Asked):
         return words
 
     def _makes_words(self) -> str | None:
-        """Return the call of the function above that makes words of what this one returns, by the name that it has."""
-        said = re.fullmatch(r"return (\w+)", getattr(self._line(), "text", ""))
-        for name, other in getattr(self._function, "__globals__", {}).items() if said else ():
+        """Return the call of the function above that makes words of what this one returns, where there is one."""
+        for name, other in getattr(self._function, "__globals__", {}).items():
             code = getattr(other, "__code__", None)
-            if code is not None and said and said[1] in (takes := code.co_varnames[: code.co_argcount])[2:]:
-                return f"these are {said[1]}: return {name}({', '.join(takes)}), which makes words of them"
+            takes = cast("Sequence[str]", () if code is None else code.co_varnames[: code.co_argcount])
+            if takes[:2] == TAKES[:2] and takes[-1] not in TAKES:
+                return f"these are {takes[-1]}: return {name}({', '.join(takes)}), which makes words of them"
         return None
 
     def _parsed(self, words: Sequence[Any], rank: int, stage: int | None) -> tuple[Action, ...]:
@@ -322,7 +322,7 @@ class Written(Asked):
                 raise self._wrong(
                     f"rank {rank}, position {position}: {shown} is no action",
                     expected=f"{WORDS}; before it the stage, where a rank has several: 5F0" if stage is None else WORDS,
-                    fix=self._makes_words() or _meant(word, stage),
+                    fix=_meant(word, stage, self._makes_words()),
                 ) from None
         return tuple(found)
 
@@ -396,7 +396,7 @@ class Placed(Asked):
         elif least < 1:
             what = f"stage {counts.index(least)} has {counted(least, 'layer')}"
             expected, got = "one layer at least: a stage without layers has nothing to pass on", added
-            fix = "take a layer from the stage that has the most"
+            fix = "take a layer from the stage that has the most; a search leaves such a cut out"
         elif sum(counts) != layers:
             what = f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}"
             expected, got = "each layer on one stage", f"{added} = {sum(counts)}"
@@ -427,8 +427,7 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
             return f"{why}:\nin groups, the loop over them is the outer one"
         return f"{FIXES['before']}:\nis the warm-up long enough?"
     if wrong.rule == "missing" and "input half" in wrong.text:
-        late = [action for action in actions if action.kind == "W"]
-        halves = [action.microbatch for action in late if wrong.text.startswith(f"{action.stage}W")]
+        halves = [one.microbatch for one in actions if one.kind == "W" and wrong.text.startswith(f"{one.stage}W")]
         if f"W{max(halves, default=-1) + 1} " in wrong.text:
             last = "weight halves that lag are left when a loop ends: put them last"
             return last if halves else "I is half a backward, and W the other half; B is both"
@@ -438,8 +437,10 @@ def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | No
     if wrong.rule == "missing" and set(back) == {"B"} and 3 * len(back) <= len(actions):
         why = "all forwards come first: the warm-up is longer, and a slice from a negative number counts from the end"
         return f"{why}:\nlet it be min(warm_up, len(forwards))"
-    if wrong.rule == "twice" and ranks is not None and 2 * len(set(actions)) == len(actions):
-        return f"{FIXES['twice']}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
+    numbers = {action.microbatch for action in actions}
+    jumps = wrong.rule == "batch" and wrong.action is not None and wrong.action.microbatch - 1 not in numbers
+    if ranks is not None and (jumps or (wrong.rule == "twice" and 2 * len(set(actions)) == len(actions))):
+        return f"{FIXES[wrong.rule]}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
     return FIXES.get(wrong.rule)
 
 
@@ -470,14 +471,16 @@ MEANT: Final = (
 """By what a wrong word looks like what to write."""
 
 
-def _meant(word: Any, stage: int | None) -> str:
-    """Return the fix of a word that is none."""
+def _meant(word: Any, stage: int | None, of_lists: str | None) -> str:
+    """Return the fix of a word that is none; `of_lists` where another function makes words of lists."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
     if isinstance(word, str) and len(word) == 1:
         return "`+=` adds a text letter by letter: append(...) adds it whole, as one word"
     if isinstance(word, str) and re.search(r"[A-Za-z]\d+[,;\s]+\d*[A-Za-z]", word):
         return "these are several words in one text: return a list, with each word in quotes of its own"
+    if of_lists is not None and isinstance(word, list | tuple | range):
+        return of_lists
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
     if stage is None and (of := re.fullmatch(r"\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*(\d+)", text.upper())):
         return f'the stage stands before it: "{of[2]}{of[1]}"'

@@ -32,7 +32,7 @@
 # > them compute while the other one's tokens are on the road.
 #
 # *Reminder.* In the V of puzzle $number_zb_v a rank has a stage on the way **down** and one on the way **up**: `Fd` is
-# a forward on the first, `Bu` a backward on the second. A layer of experts is three (puzzle $number_expert_parallel):
+# a forward on the first, `Bu` a backward on the second. Experts are three layers here (puzzle $number_expert_parallel):
 # **dispatch** sends each token to its expert, the experts compute, and **combine** takes what comes home.
 
 # %%
@@ -204,7 +204,8 @@ draw(
 #
 # **Rules**
 #
-# - A pair begins with what is there already: neither of the two may need what the other one makes.
+# - A pair begins with what is there already: neither of the two may need what the other one makes, so they are of
+#   different microbatches.
 # - Both ranks of a place start their exchanges in the same order.
 # - An update takes no time, and the gradients of the dense layers are summed at the end, in one all-reduce (1).
 

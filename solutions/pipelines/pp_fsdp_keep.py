@@ -108,7 +108,7 @@ draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
 # - All messages and collectives are **awaited**. A message takes 0.2 on each side, a collective 0.3, with one layer in
 #   it.
 # - A whole weight takes memory as long as it is whole, and at the end every rank has shards again.
-# - For the last two goals a rank may send 1,572,864 elements. As FSDP does it, it sends 3,407,872.
+# - For the last two goals a rank may send 1,572,864 elements. FSDP itself sends 3,407,872.
 
 # %% [markdown]
 # ### Predict first

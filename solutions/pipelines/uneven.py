@@ -149,8 +149,8 @@ guess.against(out)
 # stage: 2 · 3 for the work, and about 0.8 for messages. With 3, 3, 2, 2 the last stage weighs 4, and the pace is 2 · 4.
 #
 # **Memory.** Rank 0 has the highest peak: four batches in flight, of three inputs each, and as many weights as any
-# rank: 9 · 262,144 for weights, states and gradients, 13 · 131,072 for activations and a gradient. The heavy layer is
-# on rank 3, where only one batch is in flight.
+# rank: 9 · 262,144 for weights, states and gradients, 13 · 131,072 for those inputs and an output that is passed on.
+# The heavy layer is on rank 3, where only one batch is in flight.
 #
 # </details>
 
@@ -271,7 +271,7 @@ compare(
 # %% [markdown]
 # ## Deeper: when you only know how many layers there are
 #
-# A second puzzle, of about ten minutes. You may skip it. A trainer that starts a run has no measured weights, only the
+# A second puzzle, of about 15 minutes. You may skip it. A trainer that starts a run has no measured weights, only the
 # number of layers. So it needs a rule. A **split point** is the number of the first layer of a stage. The first stage
 # begins at layer 0, which needs no point; so 4 stages have 3 of them. Here are 8 layers with the split points 2, 4 and
 # 6:
@@ -481,6 +481,8 @@ def split_layers_accepts(answer, layers, stages):
         return False
     if not isinstance(answer, list) or any(type(point) is not int for point in answer):
         return False
+    if stages == 1:
+        return "one stage has no split point: neither its beginning nor its end is one, nor how many layers it has"
     if answer == [0, *expected] or answer == [*expected, layers]:
         return "the first stage begins at 0 and the last one ends with the model: neither is a split point"
     points, right = [0, *answer, layers], [0, *expected, layers]
@@ -488,8 +490,6 @@ def split_layers_accepts(answer, layers, stages):
     if answer == sizes:
         return (
             f"these are the sizes of the stages; stage 1 begins at layer {expected[0]}"
-            if expected
-            else False
         )
     if len(answer) != len(expected):
         return f"{counted(stages, 'stage')} {'have' if stages > 1 else 'has'} {counted(stages - 1, 'split point')}; this has {len(answer)}"

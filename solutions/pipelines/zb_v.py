@@ -25,9 +25,9 @@
 # microbatches, and pays with twice the memory.
 #
 # A V does it for free. Each rank has an early stage *and* a late one, so the microbatch that it sends down comes up
-# again on the same rank, and is work to do. No rank has to wait for others to go there and back: the way up *is* its
-# own work. With eight microbatches on four ranks, 1F1B of this model takes 66, and interleaved 1F1B 57. How far down
-# can you get, in no more memory than interleaved needs?
+# again on the same rank, and is work to do. What fills the wait is no further microbatch, but the second half of one
+# that is on its way. With eight microbatches on four ranks, 1F1B of this model takes 66, and interleaved 1F1B 57. How
+# far down can you get, in no more memory than interleaved needs?
 #
 # > **To tell a friend:** in a V the first rank is also the last one. What it keeps for long on the way down, it keeps
 # > only for a moment on the way up, and so all ranks hold the same.
@@ -69,10 +69,11 @@ picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 #
 # </details>
 #
-# Such an order is best written as **phases**: what is done, and how often. `Fd` is a forward on the
-# rank's stage of the way down, and `Fu` one on that of the way up; `Id`, `Wd`, `Iu` and `Wu` are the halves of their
-# backwards. Each word takes the next microbatch of its kind, and is left out when there is none left. `in_phases(rank, ranks, batches, phases)` makes a list of phases the list of a rank, of
-# stages and microbatches: `3I0` is the input half of microbatch 0 on stage 3. For rank 0 of two, with two microbatches:
+# Such an order is best written in **phases**, each with how often and what: `(3, "Fd Fu")` does `Fd Fu` three times.
+# `Fd` is a forward on the rank's stage of the way down, and `Fu` one on that of the way up; `Id`, `Wd`, `Iu` and `Wu`
+# are the halves of their backwards. Each word takes the next microbatch of its kind, and is left out when there is none
+# left. `in_phases(rank, ranks, batches, phases)` turns phases into the list of a rank, with stages and microbatches:
+# `3I0` is the input half of microbatch 0 on stage 3. For rank 0 of two, with two microbatches:
 
 # %%
 print(*in_phases(0, 2, 2, [(1, "Fd"), (3, "Fd Fu"), (2, "Iu")]))
@@ -90,10 +91,9 @@ print(*in_phases(0, 2, 2, [(1, "Fd"), (3, "Fd Fu"), (2, "Iu")]))
 #
 # **Rules**
 #
-# - F, I and W take 1 each on a stage. Messages are posted and cost nothing, and so does the update: here is nothing but
-#   the order.
+# - F, I and W take 1 each on a stage. Messages are posted; they cost nothing, and the update neither: only the order counts.
 # - Every rank does `F`, `I` and `W` of each microbatch once, on both of its stages.
-# - What a microbatch leaves on a stage stays until its weight half is over, and so does the gradient that this needs.
+# - What a microbatch leaves on a stage stays until its weight half is over, and so does the gradient that it needs.
 
 # %% [markdown]
 # ### Predict first
@@ -121,7 +121,7 @@ goal("zb_v")
 # %%
 @schedule(messages="posted")
 def zb_v(rank, ranks, batches):
-    # How often, and what? Begin as on your paper, and end with what nobody waits for.
+    # How often, and what? Begin as you predicted, and end with what no rank waits for.
     # --- your code (about 9 lines) ---
     phases = [
         (2 * (ranks - rank) - 1, "Fd"),  # until the first microbatch comes up again

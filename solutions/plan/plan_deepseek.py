@@ -79,8 +79,8 @@ for schedule in ("1f1b", "dualpipe"):
 # %% [markdown]
 # ### Predict first
 #
-# The run above takes 20.8 seconds with DualPipe, and no token crosses the network. Two things are wrong with it. What
-# does it need in memory? And would it be faster or slower with a larger `ep`, where tokens do cross the network?
+# The run above takes 20.8 seconds with DualPipe, and no token crosses the network. Does it fit? And would it be faster
+# or slower with a larger `ep`, where tokens do cross the network?
 #
 # <details><summary>Answer</summary>
 #

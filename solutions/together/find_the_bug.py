@@ -86,8 +86,8 @@ def groups(sizes, rank, axes):
     match found:
         case [list() | tuple() as shards, list() | tuple() | None as copies]:
             return {
-                "shards": mesh.group(rank, *shards),
-                "copies": mesh.group(rank, *copies) if copies else (rank,),
+                "shards": sorted(mesh.group(rank, *shards)),
+                "copies": sorted(mesh.group(rank, *copies)) if copies else [rank],
             }
     lists = 'return two lists of axes, such as ["dp_shard"], ["dp_replicate"]'
     raise TypeError(f"{axes.__name__} gives {found!r}: {lists}")
@@ -323,9 +323,7 @@ def find_the_bug(bug, given):
 def fixed(bug, given, right):
     """Whether a bug is fixed now."""
     found = find_the_bug(bug, given)
-    given = {name: list(found[name]) for name in found} if bug == 1 else found
-    same = given == right
-    return f"bug {bug}: {'fixed' if same else f'gives {found}'}"
+    return f"bug {bug}: {'fixed' if found == right else f'gives {found}'}"
 
 
 try:
@@ -560,6 +558,8 @@ def find_the_bug_accepts(answer, bug, given):
                     if close(answer[key], calls * expected[key])
                     else ": each call divided what was there before, too, as in bug 3"
                     if key == "grad" and close(answer[key], again)
+                    else ": did backward run?"
+                    if key == "grad" and answer[key] == 0
                     else ""
                 )
                 said = (

@@ -193,9 +193,8 @@ class _Facts:
             sent = f"SEND_{what[-1]}"
             source = stage if what == sent else stage - KINDS[sent].towards
             # Without messages they wait for the pass itself.
-            makers, made_by = (sent, *MAKERS[sent]), self.done[self.place[source]]
-            makers = [Action(source, maker, microbatch) for maker in makers]
-            found[rank] = len(clock.ends[rank]), next(maker for maker in makers if maker in made_by)
+            each = (Action(source, maker, microbatch) for maker in (sent, *MAKERS[sent]))
+            found[rank] = len(clock.ends[rank]), next(one for one in each if one in self.done[self.place[source]])
         return found
 
 
@@ -242,6 +241,9 @@ def _stage(facts: _Facts, rank: int) -> Iterator[Said]:
             elif facts.stages not in facts.passes:
                 why = f"no rank has stage {facts.stages}"
                 cause = None if facts.stages else "stages count from 0"
+                on = facts.batches if facts.batches > len(facts.order) + 1 else 0
+                if on and action.stage in (rank + on, 2 * on - 1 - rank):
+                    cause = f"with {on} ranks that is right: is the number of microbatches where that of ranks belongs?"
             yield position, f"{_told(action)}: {why}", cause
 
 
@@ -268,10 +270,9 @@ def _twice(facts: _Facts, rank: int) -> Iterator[Said]:
             yield position, f"{_told(action)} was done already, at position {done[action]}"
         elif action.kind in SAME:
             same = Action(action.stage, SAME[action.kind], action.microbatch)
-            if done.get(same, position) >= position:
-                continue
-            text = f"{_told(action)}: the same backward was done as {same.kind} at position {done[same]}"
-            yield position, text, "B is both halves: write B, or I and later W"
+            if done.get(same, position) < position:
+                text = f"{_told(action)}: the same backward was done as {same.kind} at position {done[same]}"
+                yield position, text, "B is both halves: write B, or I and later W"
 
 
 def _before(facts: _Facts, rank: int) -> Iterator[Said]:
@@ -285,9 +286,8 @@ def _before(facts: _Facts, rank: int) -> Iterator[Said]:
         if lacks is not None and done.get(lacks) != position:
             cause = None if lacks in done else facts.off_by_one(rank, lacks.stage, lacks.kind)
             if cause is None and lacks.stage != action.stage:
-                what = "activation" if lacks.kind == "F" else "gradient"
-                source = f"stage {lacks.stage}, on the same rank"
-                cause = f"stage {action.stage} gets its {what} from {source}: do {lacks} first"
+                what = f"{'activation' if lacks.kind == 'F' else 'gradient'} from stage {lacks.stage}, on the same rank"
+                cause = f"stage {action.stage} gets its {what}: do {lacks} first"
             elif cause is None and lacks.kind == "F" and done.get(lacks) == position + 1:
                 turned = [one._replace(kind=action.kind) in done for one in done if one.kind == "F"]
                 before = [at for one, at in done.items() if one.kind == action.kind and at < position]
@@ -421,8 +421,7 @@ def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
         if action.kind not in RECEIVES:
             continue
         ends = Action(action.stage + KINDS[action.kind].towards, OTHER_END[action.kind], action.microbatch)
-        source = facts.place[ends.stage]
-        coming = facts.coming[source, rank]
+        coming = facts.coming[(source := facts.place[ends.stage]), rank]
         comes = coming.popleft() if coming else None
         if comes is not None and comes != action and ends in facts.done[source]:
             yield position, f"{action}, but the next message of rank {source} is for {comes}"

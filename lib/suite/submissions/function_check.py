@@ -136,10 +136,8 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
         return answers
 
     asked, failure = first_failure(record.table, record.draws, judge, noted)
-    if failure is None and record.kind == "plan":
-        return _worth(record, answers[0].value)
     if failure is None:
-        return FunctionVerdict(puzzle, asked)
+        return _worth(record, answers[0].value) if record.kind == "plan" else FunctionVerdict(puzzle, asked)
     return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix)),), judge.shown(failure))
 
 
@@ -303,6 +301,8 @@ def _fix(failure: Failure) -> str:
     expected, got = failure.expected, failure.got
     if "coroutine" in got.message and got.raised == "TypeError":
         return "write `def` instead of `async def`: a plain function is called, and not awaited"
+    if got.message.endswith("generator, which is no data"):
+        return "`yield` gives one part at a time: append it to a list, and return that"
     if got.raised == "TypeError" and re.match(r"\w+\(\) (takes|missing) .*argument", got.message):
         return f"it is called with {counted(len(failure.given), 'argument')}: keep the line with `def` as it was given"
     parts = [one for one in _points(got.value) if not one.is_integer()] if expected.raised else []
