@@ -14,7 +14,7 @@ import builtins
 import copy
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lib.suite.submissions.statements import FUNCTIONS, Broken, Names, SourceError, Statement, names_of, root
@@ -24,6 +24,7 @@ OURS = ("lib", "drawing")
 GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of ours gives a function when it is called
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
+WORD = re.compile(r"\w+")
 LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 IMPORTS = (ast.Import, ast.ImportFrom)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
@@ -106,6 +107,14 @@ class Program:
         defines = re.compile(rf"^[ \t]*(async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", re.MULTILINE)
         wrong = [one.error for one in self.broken if one.before > last and defines.search(one.text)]
         return wrong[-1] if wrong else None
+
+    def broken_that_gives(self, names: Collection[str]) -> SourceError | None:
+        """Return the error of the first cell that is no Python, and has one of some names at the beginning of a line,
+        or after one other word."""
+        for one in self.broken if names else ():
+            if any(word in names for line in one.text.split("\n") for word in WORD.findall(line)[:2]):
+                return one.error
+        return None
 
     def needed(self, name: str) -> Iterator[Needed]:
         """Yield what each of the statements needs that may make a name a function, the last of them first."""
