@@ -327,24 +327,28 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
             if not later and name in taken:
                 names.calls.add(name)
                 names.hands.update(one for one in map(root, given) if one is not None)
-        body = node.body if isinstance(node, (*FUNCTIONS, ast.Lambda)) else None
-        for child in parts(node):
-            is_body = body is not None and (child is body or isinstance(child, ast.stmt))
-            todo.append((child, later or is_body))
+        below = [one for one in parts(node) if not isinstance(one, ast.Name)]  # a name alone does nothing
+        if isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            todo += [(one, later or one is node.body or isinstance(one, ast.stmt)) for one in below]
+        else:
+            todo += [(one, later) for one in below]
 
 
 # -- of syntax trees -----------------------------------------------------------------------------------------------
 
-LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+SIGNS = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+LEAVES = {type(None), str, int, bool, ast.Constant, *(sign for kind in SIGNS for sign in kind.__subclasses__())}
 
 
-def parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes right below a node, but for constants and signs, which are half of all."""
-    for name in node._fields:
-        part: Any = getattr(node, name, None)
-        for one in cast("list[Any]", part) if isinstance(part, list) else (part,):
-            if isinstance(one, ast.AST) and not isinstance(one, LEAVES):
-                yield one
+def parts(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below a node, but for constants and signs, which are half of all."""
+    found: list[ast.AST] = []
+    for part in vars(node).values():
+        if isinstance(part, list):
+            found += [one for one in cast("list[Any]", part) if type(one) not in LEAVES]
+        elif type(part) not in LEAVES:
+            found.append(part)
+    return found
 
 
 def root(node: ast.AST) -> str | None:
