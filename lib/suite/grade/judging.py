@@ -293,7 +293,8 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     record, words = required.record, _own_words(required.record)
     stub = Result(words, "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
     opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
-    hints = [min(int(number), len(record.hints)) for _, text in source.cells for number in opened.findall(text)]
+    texts = [text for _, text in source.cells if "hint(" in text]
+    hints = [min(int(number), len(record.hints)) for text in texts for number in opened.findall(text)]
     score = Score(record.id, "unsolved", stub, hints=max(hints, default=None))
     if source.untouched(record.id):
         return Judged(replace(score, source=source.normalised(record.id)))
