@@ -129,10 +129,9 @@ class _Row(NamedTuple):
 def _asked(required: Required, traces: Traces) -> Asked:
     record, ours = required.record, reference_result(required)
     goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
-    if ours is not None and ours.schedule is not None:
-        traces.keep(ours.schedule)
-    own = None if ours is None else ours.score.own
-    return Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own)
+    if ours is not None:
+        traces.keep(ours[1])
+    return Asked(record.id, record.title, record.number, goals, required.need, required.sizes, ours and ours[0])
 
 
 def _row(submission: Submission, assignment: Assignment, prefix: str, there: frozenset[str]) -> _Row:

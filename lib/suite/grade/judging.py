@@ -349,15 +349,15 @@ def _outcome(source: Source, required: Required, isolation: Isolation, limits: L
     return _Outcome(own, tuple(hidden), schedule, source.normalised(record.id))
 
 
-def reference_result(required: Required) -> Judged | None:
-    """Return what our own solution gives at the puzzle's size; None for a plain function."""
+def reference_result(required: Required) -> tuple[Result, Schedule] | None:
+    """Return what our own solution gives at the puzzle's size, and its schedule; None for a plain function."""
     record = required.record
     if record.is_function:
         return None
     trace = run_of_file(reference(record.id), record.id)
     schedule = schedule_of(trace)
-    own = replace(_checked(trace, _Asked(record, _own_words(record), required.need))[0], schedule=schedule.digest)
-    return Judged(Score(record.id, own.state, own), schedule)
+    own = _checked(trace, _Asked(record, _own_words(record), required.need))[0]
+    return replace(own, schedule=schedule.digest), schedule
 
 
 def _own_words(record: Puzzle) -> str:

@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.submissions.locations import is_source
-from lib.suite.submissions.needed import Unit
 from lib.suite.submissions.source import Source, SourceError, program_of
-from lib.suite.submissions.statements import Cell, broken_line
+from lib.suite.submissions.statements import Cell, Statement, broken_line
 
 Notebook = dict[str, Any]  # a notebook as JSON: its cells, its metadata
 
@@ -154,7 +153,7 @@ def extract(source: Source, name: str) -> Extract:
     return Extract(name, source.name, cells, source.modules, tuple(ways), otherwise)
 
 
-def _step(unit: Unit) -> Step:
+def _step(unit: Statement) -> Step:
     code = unit.names.code
     # Version 2 writes equal code as equal bytes: later ones say which of its parts are one object.
     packed = marshal.dumps(code, 2) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, groupby
 from pathlib import PurePath
 from types import CodeType
@@ -36,6 +37,7 @@ MOST_COMMANDS = 50  # in a cell: for each it is parsed once more
 FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
 LOADS = {dis.opmap[name]: 0 for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap}
@@ -56,12 +58,27 @@ class SourceError(ValueError):
         self.state = state
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """A statement at top level, and the cell that it stands in."""
 
     node: ast.stmt
     cell: str
+
+    @cached_property
+    def names(self) -> Names:
+        """Return the names that it gives and takes. RecursionError where it is nested too deep."""
+        return names_of(self.node, self.cell)
+
+    def definitions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+        """Yield the functions and classes that it defines, in order."""
+        todo: list[ast.AST] = [self.node]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, DEFINITIONS):
+                yield node
+            elif not isinstance(node, ast.expr):
+                todo += reversed([*ast.iter_child_nodes(node)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +335,7 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
                 touched |= {root(node) or ""} & taken
         elif isinstance(node, ast.Call):
             called.append((node.func, [*node.args, *(one.value for one in node.keywords)]))
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        elif isinstance(node, DEFINITIONS):
             called += [(one, []) for one in node.decorator_list]
         for callee, given in called:
             name = root(callee) or ""
@@ -390,5 +407,5 @@ def own_returns(node: ast.AST) -> bool:
     raises."""
     if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Try):
         return True
-    inner = isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda))
+    inner = isinstance(node, (*DEFINITIONS, ast.Lambda))
     return not inner and any(map(own_returns, ast.iter_child_nodes(node)))
