@@ -250,7 +250,13 @@ class Judged(NamedTuple):
     schedule: Schedule | None = None
 
 
-_Outcome = tuple[Result, tuple[Result, ...], Schedule | None]
+class _Outcome(NamedTuple):
+    """The outcome of code: its results, its schedule at the puzzle's own size, and its normal form."""
+
+    own: Result
+    hidden: tuple[Result, ...]
+    schedule: Schedule | None
+    form: str
 
 
 class _Asked(NamedTuple):
@@ -287,20 +293,21 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     record, words = required.record, _own_words(required.record)
     stub = Result(words, "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
     opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
-    hints = [min(int(number), len(record.hints)) for _, text in source.cells for number in opened.findall(text)]
-    score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=max(hints, default=None))
+    texts = [text for _, text in source.cells if "hint(" in text]
+    hints = [min(int(number), len(record.hints)) for text in texts for number in opened.findall(text)]
+    score = Score(record.id, "unsolved", stub, hints=max(hints, default=None))
     if source.untouched(record.id):
-        return Judged(score)
+        return Judged(replace(score, source=source.normalised(record.id)))
     ran, key = _ran_here.setdefault(isolation, {}), _code_of(source, required, limits)
     if key not in ran:
         keep_latest(ran, key, _outcome(source, required, isolation, limits))
-    own, hidden, schedule = ran[key]
+    own, hidden, schedule, form = ran[key]
     elsewhere, state = {result.state for result in hidden}, own.state
     if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
         state = "partly"
     elif own.correct and "missed" in elsewhere:
         state = "missed"
-    return Judged(replace(score, own=own, hidden=hidden, state=state), schedule)
+    return Judged(replace(score, own=own, hidden=hidden, state=state, source=form), schedule)
 
 
 # What came of code, by what its run is given: of students who hand in the same function one is run, whatever else they
@@ -316,7 +323,7 @@ def _code_of(source: Source, required: Required, limits: Limits) -> object:
 
 
 def _outcome(source: Source, required: Required, isolation: Isolation, limits: Limits) -> _Outcome:
-    """Return what came of the function of one puzzle at its own size and at the hidden ones, and its schedule."""
+    """Return what came of the function of one puzzle at its own size and at the hidden ones."""
     record, words = required.record, _own_words(required.record)
     hidden: list[Result] = []
     schedule: Schedule | None = None
@@ -339,18 +346,18 @@ def _outcome(source: Source, required: Required, isolation: Isolation, limits: L
                 if len(schedule.packed) <= 2**18:
                     keep_latest(_schedules, sent.schedule, schedule)
                 own = replace(own, schedule=schedule.digest)
-    return own, tuple(hidden), schedule
+    return _Outcome(own, tuple(hidden), schedule, source.normalised(record.id))
 
 
-def reference_result(required: Required) -> Judged | None:
-    """Return what our own solution gives at the puzzle's size; None for a plain function."""
+def reference_result(required: Required) -> tuple[Result, Schedule] | None:
+    """Return what our own solution gives at the puzzle's size, and its schedule; None for a plain function."""
     record = required.record
     if record.is_function:
         return None
     trace = run_of_file(reference(record.id), record.id)
     schedule = schedule_of(trace)
-    own = replace(_checked(trace, _Asked(record, _own_words(record), required.need))[0], schedule=schedule.digest)
-    return Judged(Score(record.id, own.state, own), schedule)
+    own = _checked(trace, _Asked(record, _own_words(record), required.need))[0]
+    return replace(own, schedule=schedule.digest), schedule
 
 
 def _own_words(record: Puzzle) -> str:

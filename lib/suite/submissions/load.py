@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.submissions.locations import is_source
-from lib.suite.submissions.needed import Unit
 from lib.suite.submissions.source import Source, SourceError, program_of
-from lib.suite.submissions.statements import Broken, Cell, broken_line
+from lib.suite.submissions.statements import Cell, Statement, broken_line
 
 Notebook = dict[str, Any]  # a notebook as JSON: its cells, its metadata
 
@@ -108,12 +107,14 @@ class Step(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The steps after which a name may be a function; of what they need `names` and `missing`, as `Needed` has them."""
+    """The steps after which a name may be a function; of what they need `names` and `missing`, as `Needed` has them,
+    and the error of the first cell that gives something `missing` and is no Python."""
 
     steps: tuple[Step, ...]
     names: frozenset[str]
     missing: frozenset[str]
     sure: bool
+    broken: SourceError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,6 @@ class Extract:
     cells: tuple[Cell, ...]
     modules: tuple[Cell, ...]
     ways: tuple[Way, ...]
-    broken: tuple[Broken, ...]
     otherwise: SourceError
 
 
@@ -139,7 +139,8 @@ def extract(source: Source, name: str) -> Extract:
         raise broken
     ways: list[Way] = []
     for needed in islice(program.needed(name), MOST_WAYS):
-        ways.append(Way(tuple(map(_step, needed.statements)), needed.names, needed.missing, needed.sure))
+        broken = program.broken_that_gives(needed.missing)
+        ways.append(Way(tuple(map(_step, needed.statements)), needed.names, needed.missing, needed.sure, broken))
         if needed.sure:
             break
     used = {step.cell for way in ways for step in way.steps}
@@ -149,10 +150,10 @@ def extract(source: Source, name: str) -> Extract:
     otherwise = SourceError(f"{file} defines no function {name!r}; {instead}", "renamed")
     if program.broken and len(source.cells) == 1:
         otherwise = program.broken[0].error
-    return Extract(name, source.name, cells, source.modules, tuple(ways), tuple(program.broken), otherwise)
+    return Extract(name, source.name, cells, source.modules, tuple(ways), otherwise)
 
 
-def _step(unit: Unit) -> Step:
+def _step(unit: Statement) -> Step:
     code = unit.names.code
     # Version 2 writes equal code as equal bytes: later ones say which of its parts are one object.
     packed = marshal.dumps(code, 2) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")
@@ -198,9 +199,8 @@ def _run(way: Way, found: Extract) -> Any:
     for names, why in failed:
         if any(name not in namespace for name in names & way.names):
             raise why
-    for one in found.broken:
-        if any(re.search(rf"^\W*(?:\w+\W+)?{re.escape(name)}\b", one.text, re.MULTILINE) for name in way.missing):
-            raise one.error
+    if way.broken is not None:
+        raise way.broken
     return namespace.get(found.name)
 
 

@@ -17,16 +17,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lib.suite.submissions.statements import FUNCTIONS, Broken, Names, SourceError, Statement, names_of, root
+from lib.suite.submissions.statements import DEFINITIONS, Broken, SourceError, Statement, root
 
 MOST_STATEMENTS = 5_000  # at top level: the sources of all puzzles together have 900
 OURS = ("lib", "drawing")
 GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of ours gives a function when it is called
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
+WORD = re.compile(r"\w+")
 LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 IMPORTS = (ast.Import, ast.ImportFrom)
-DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 """The statements with others in them that are run at once."""
 
@@ -36,29 +36,10 @@ class Needed:
     """The statements to run so that a name is the function, in order. `sure`: it is one, whatever comes of running it.
     `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
-    statements: tuple[Unit, ...]
+    statements: tuple[Statement, ...]
     names: frozenset[str]
     missing: frozenset[str]
     sure: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A statement at top level: a compound one without what only runs something in it."""
-
-    node: ast.stmt
-    cell: str
-    names: Names
-
-    def definitions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-        """Yield the functions and classes that it defines, in order."""
-        todo: list[ast.AST] = [self.node]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, DEFINITIONS):
-                yield node
-            elif not isinstance(node, ast.expr):
-                todo += reversed([*ast.iter_child_nodes(node)])
 
 
 class Program:
@@ -72,23 +53,19 @@ class Program:
         self._ours: dict[str, str] = {}
         self._givers, self._users = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
         try:
-            every = [names_of(one.node, one.cell) for one in statements]
-            self._given = set[str]().union(*(names.gives for names in every))
+            self._given = set[str]().union(*(one.names.gives for one in statements))
             for one in statements:
                 if isinstance(one.node, IMPORTS):
-                    paths = {name: path for name in self._given for path in import_paths(one.node, name)}
+                    paths = {name: path for name in one.names.gives for path in import_paths(one.node, name)}
                     self._ours |= {name: path for name, path in paths.items() if path.partition(".")[0] in OURS}
-            self.units: list[Unit] = []
-            for one, names in zip(statements, every, strict=True):
-                if isinstance(one.node, COMPOUND):
-                    node = _pruned(one.node, self._only_runs)
-                    self.units.append(Unit(node, one.cell, names_of(node, one.cell)))
-                else:
-                    self.units.append(Unit(one.node, one.cell, names))
+            self.units = [  # a compound one without what only runs something in it
+                Statement(_pruned(one.node, self._only_runs), one.cell) if isinstance(one.node, COMPOUND) else one
+                for one in statements
+            ]
+            every = [unit.names for unit in self.units]
         except (RecursionError, MemoryError):
             raise SourceError("this code is nested too deep to be read") from None
-        for place, unit in enumerate(self.units):
-            names = unit.names
+        for place, names in enumerate(every):
             for name in names.gives:
                 self._givers[name].append(place)
             for name in {*names.touches, *names.touches_later, *names.later, *names.calls, *names.hands}:
@@ -106,6 +83,14 @@ class Program:
         defines = re.compile(rf"^[ \t]*(async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", re.MULTILINE)
         wrong = [one.error for one in self.broken if one.before > last and defines.search(one.text)]
         return wrong[-1] if wrong else None
+
+    def broken_that_gives(self, names: frozenset[str]) -> SourceError | None:
+        """Return the error of the first cell that is no Python, and has one of some names at the beginning of a line,
+        or after one other word."""
+        for one in self.broken if names else ():
+            if any(word in names for line in one.text.split("\n") for word in WORD.findall(line)[:2]):
+                return one.error
+        return None
 
     def needed(self, name: str) -> Iterator[Needed]:
         """Yield what each of the statements needs that may make a name a function, the last of them first."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import PurePath
@@ -24,7 +24,6 @@ from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import IMPORTS, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
-    LEAVES,
     Cell,
     SourceError,
     bound,
@@ -164,8 +163,8 @@ class Source:
             }
             modules = [cell for cell in self.modules if PurePath(cell[0]).stem in imports]
             nodes += [one.node for one in statements(modules)[0]]
-            renamer = _Renamer(nodes, {PurePath(name).stem for name, _ in modules})
-            text = "\n".join(sorted(map(renamer.text, nodes)))
+            writer = _Writer(nodes, {PurePath(name).stem for name, _ in modules})
+            text = "\n".join(sorted(map(writer.text, nodes)))
             return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
         except (SourceError, RecursionError, MemoryError, ValueError):  # a number of more digits than Python writes
             return ""
@@ -194,8 +193,8 @@ def _taken(puzzle: str) -> int:
 # -- the normal form ------------------------------------------------------------------------------------------------
 
 
-class _Renamer:
-    """Changes statements into their normal form. Names that the source binds get numbers, anew in each statement."""
+class _Writer:
+    """Writes statements in their normal form. Names that the source binds get numbers, anew in each statement."""
 
     def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
         self._numbers: dict[str, str] = {}
@@ -215,46 +214,45 @@ class _Renamer:
                 elif isinstance(node, IMPORTS):
                     paths = {name: path for name in names for path in import_paths(node, name)}
                     self._paths |= {name: path for name, path in paths.items() if not handed_in & {*path.split(".")}}
-                body = node.body if isinstance(node, ast.ClassDef) else ()
-                todo += [(part, in_class or part in body) for part in parts(node)]
+                in_class = in_class or isinstance(node, ast.ClassDef)
+                todo += [(part, in_class) for part in parts(node)]
         self._known = {"id": every | arguments, "name": every, "rest": every, "attr": attributes, "arg": arguments}
         self._keywords = arguments | attributes
 
     def text(self, statement: ast.stmt) -> str:
-        """Return the normal form of one statement at top level; the statement stays as it is."""
+        """Return the normal form of one statement at top level: each node is its kind, and what it is made of."""
         self._numbers = {}
-        changed = self._changed(statement)
-        return "" if changed is None else ast.unparse(changed)
+        return self._written(statement)
 
-    def _changed(self, node: ast.AST) -> Any:
-        """A new node in its normal form, or the same where nothing in it can change; None for what is left out."""
-        if isinstance(node, LEAVES):
-            return node
-        if isinstance(node, ast.Name) and node.id in self._paths:  # `floor`, `math.floor` and `m.floor` are one text
-            return ast.Name(self._paths[node.id])
-        match node if isinstance(node, ast.stmt) else None:
+    def _written(self, part: Any, known: Collection[str] = ()) -> str:
+        """A node, a list of them, or what else stands in one, such as a name: it gets a number if it is one of those
+        that are `known`. "" for a statement that is left out."""
+        if isinstance(part, list):
+            return f"[{','.join(text for one in cast('list[Any]', part) if (text := self._written(one)))}]"
+        if isinstance(part, str):
+            is_own = part in known and not part.startswith("__")
+            return self._numbers.setdefault(part, f"${len(self._numbers)}") if is_own else part
+        match part if isinstance(part, (ast.stmt, ast.Name, ast.Attribute, ast.Constant)) else None:
+            case ast.Constant(value):
+                return repr(value)
+            case ast.Name(name):  # `floor`, `math.floor` and `m.floor` are one text
+                return self._paths.get(name) or self._written(name, self._known["id"])
+            case ast.Attribute(value, name):
+                return f"{self._written(value)}.{self._written(name, self._known['attr'])}"
             case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name("display" | "print"))):
-                return None
+                return ""
             case ast.Pass() | ast.Assert() | ast.Global() | ast.Nonlocal() | ast.Import() | ast.ImportFrom():
-                return None
+                return ""
             case ast.AnnAssign(target, value=value):
-                node = ast.Assign([target], value or ast.Constant(None), lineno=0)
+                part = ast.Assign([target], value or ast.Constant(None))
             case _:
                 pass
-        made: Any = node.__new__(type(node))
-        made.__dict__.update(node.__dict__)
-        for field in self._known.keys() & node._fields:  # one at most, and before what stands below it
-            known = self._keywords if isinstance(node, ast.keyword) else self._known[field]
-            if (name := getattr(node, field)) in known and not str(name).startswith("__"):
-                setattr(made, field, self._numbers.setdefault(name, f"${len(self._numbers)}"))
-        for field in node._fields:
-            part = getattr(node, field, None)
-            if field in ("annotation", "returns"):
-                setattr(made, field, None)
-            elif isinstance(part, list):
-                several = cast("list[Any]", part)
-                every = [(one, self._changed(one) if isinstance(one, ast.AST) else one) for one in several]
-                setattr(made, field, [new for one, new in every if new is not None or one is None])
-            elif isinstance(part, ast.AST):
-                setattr(made, field, self._changed(part))
-        return made
+        if not isinstance(part, ast.AST):
+            return repr(part)
+        is_keyword = isinstance(part, ast.keyword)
+        every = (
+            self._written(getattr(part, field, None), self._keywords if is_keyword else self._known.get(field, ()))
+            for field in part._fields
+            if field not in ("annotation", "returns", "type_comment")
+        )
+        return f"{type(part).__name__}({','.join(every)})"

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, groupby
 from pathlib import PurePath
 from types import CodeType
@@ -36,6 +37,7 @@ MOST_COMMANDS = 50  # in a cell: for each it is parsed once more
 FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
 LOADS = {dis.opmap[name]: 0 for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap}
@@ -56,12 +58,27 @@ class SourceError(ValueError):
         self.state = state
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """A statement at top level, and the cell that it stands in."""
 
     node: ast.stmt
     cell: str
+
+    @cached_property
+    def names(self) -> Names:
+        """Return the names that it gives and takes. RecursionError where it is nested too deep."""
+        return names_of(self.node, self.cell)
+
+    def definitions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+        """Yield the functions and classes that it defines, in order."""
+        todo: list[ast.AST] = [self.node]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, DEFINITIONS):
+                yield node
+            elif not isinstance(node, ast.expr):
+                todo += reversed([*ast.iter_child_nodes(node)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +335,7 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
                 touched |= {root(node) or ""} & taken
         elif isinstance(node, ast.Call):
             called.append((node.func, [*node.args, *(one.value for one in node.keywords)]))
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        elif isinstance(node, DEFINITIONS):
             called += [(one, []) for one in node.decorator_list]
         for callee, given in called:
             name = root(callee) or ""
@@ -327,24 +344,28 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
             if not later and name in taken:
                 names.calls.add(name)
                 names.hands.update(one for one in map(root, given) if one is not None)
-        body = node.body if isinstance(node, (*FUNCTIONS, ast.Lambda)) else None
-        for child in parts(node):
-            is_body = body is not None and (child is body or isinstance(child, ast.stmt))
-            todo.append((child, later or is_body))
+        below = [one for one in parts(node) if not isinstance(one, ast.Name)]  # a name alone does nothing
+        if isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            todo += [(one, later or one is node.body or isinstance(one, ast.stmt)) for one in below]
+        else:
+            todo += [(one, later) for one in below]
 
 
 # -- of syntax trees -----------------------------------------------------------------------------------------------
 
-LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+SIGNS = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+LEAVES = {type(None), str, int, bool, ast.Constant, *(sign for kind in SIGNS for sign in kind.__subclasses__())}
 
 
-def parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes right below a node, but for constants and signs, which are half of all."""
-    for name in node._fields:
-        part: Any = getattr(node, name, None)
-        for one in cast("list[Any]", part) if isinstance(part, list) else (part,):
-            if isinstance(one, ast.AST) and not isinstance(one, LEAVES):
-                yield one
+def parts(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below a node, but for constants and signs, which are half of all."""
+    found: list[ast.AST] = []
+    for part in vars(node).values():
+        if isinstance(part, list):
+            found += [one for one in cast("list[Any]", part) if type(one) not in LEAVES]
+        elif type(part) not in LEAVES:
+            found.append(part)
+    return found
 
 
 def root(node: ast.AST) -> str | None:
@@ -386,5 +407,5 @@ def own_returns(node: ast.AST) -> bool:
     raises."""
     if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Try):
         return True
-    inner = isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda))
+    inner = isinstance(node, (*DEFINITIONS, ast.Lambda))
     return not inner and any(map(own_returns, ast.iter_child_nodes(node)))

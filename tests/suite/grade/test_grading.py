@@ -176,8 +176,9 @@ def test_code_is_run_once_for_all_who_write_the_same(isolation: Isolation, monke
     def judged(name: str, comment: str, text: str) -> Any:
         below = f"# of {name}\nmine = {name!r}"
         code = text.replace("\n    ", f"\n    # {comment}\n    ", 1)
-        cells = (("in.ipynb, code cell 1", below), ("in.ipynb, code cell 2", code))
-        return judge_source(Source(cells, name="in.ipynb"), required, isolation, Limits())
+        cells = below, code, f"def other(model:  # no Python, and {name}'s"
+        numbered = tuple((f"in.ipynb, code cell {number}", cell) for number, cell in enumerate(cells, 1))
+        return judge_source(Source(numbered, name="in.ipynb"), required, isolation, Limits())
 
     def forget() -> None:
         monkeypatch.setattr("lib.suite.grade.judging._ran_here", WeakKeyDictionary())
