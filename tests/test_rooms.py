@@ -40,9 +40,9 @@ BUDGETS = {
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_560,
     "lib/suite/submissions": 2_260,
-    "lib/trace": 3_100,
+    "lib/trace": 3_130,
     "lib/values": 4_260,
-    "tests": 44_200,
+    "tests": 44_220,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

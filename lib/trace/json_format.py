@@ -31,9 +31,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
-from math import gcd
+from math import gcd, inf
 from pathlib import Path
 from types import NoneType
 from typing import Any, cast
@@ -44,7 +45,7 @@ from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
 from lib.record import replace
-from lib.trace.event import Program
+from lib.trace.event import Move, Program
 from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
 from lib.values.kinds.kind import USUAL
@@ -92,6 +93,19 @@ def _row(value: Value) -> list[Any]:
     return made
 
 
+def _moved(moves: list[Move]) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """The columns of moves: before which event, into or out of which store, and which value."""
+    before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
+    return before, [s if change > 0 else -1 - s for s, change in zip(stores, changes, strict=True)], stored
+
+
+def _new(numbers: list[int], known: int) -> list[int]:
+    """The places at which those stand first that are not known: all from a number on, in their order."""
+    after = max(numbers, default=-1) + 1
+    first = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True)) if after > known else {}
+    return [first[number] for number in range(known, after)]
+
+
 # -- out --------------------------------------------------------------------------------------------------------
 
 
@@ -101,66 +115,79 @@ class _Writer:
     def __init__(self, run: Trace, lines: bool) -> None:
         self.run, self.lines = run, lines
         self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
-        # What the rows of these tables say, with their numbers; and where each of them stood first.
-        self.rows: dict[str, dict[Any, int]] = {"calls": {}, "values": {None: -1}}
+        # What the rows of these tables say, with their numbers, which they get when somebody asks for them first; and
+        # where each of them stood first.
+        self.calls, self.rows = (defaultdict[Any, int](count().__next__) for _ in range(2))
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.values: list[list[Any]] = []
+        self.before: dict[str, tuple[Any, Any]] = {}
         self.shared = 0
+        self.latest: float = 0
+
+    def once(self, name: str, said: Any, make: Callable[[], Any] | None = None) -> Any:
+        """What is made of all that a rank says, or just that. Where the rank before says the same, as most do in a run
+        like DDP, it is that one's: to compare lists as wholes takes a fifth of what it takes to make one."""
+        if name not in self.before or self.before[name][0] != said:
+            self.before[name] = said, said if make is None else make()
+        return self.before[name][1]
 
     def columns(self, program: Program) -> dict[str, Sequence[Any]]:
         """The columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
         where = f"programs[{program.rank}]"
-        groups = self.groups.column([event.group for event in events], lambda group: group or None)
         # A loop for each column, as Python has a step of its own for an attribute that is always in the same slot: from
         # all events at once, field by field in C, it takes a third longer.
-        calls = [
-            (e.op, (i - e.arg[0],) if e.op == "wait" and e.arg else e.arg, e.peer, e.blocking,
-             len(e.inputs), len(e.outputs))
-            for i, e in enumerate(events)
-        ]  # fmt: skip
-        numbers, new = self.numbers("calls", [*zip(calls, groups, strict=True)])
-        self.names["calls"] += [f"{where}.events[{i}]" for i in new]
-        before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
+        inputs, outputs = [e.inputs for e in events], [e.outputs for e in events]
+        called = (
+            [e.op for e in events], [e.arg for e in events], [e.group for e in events], [e.peer for e in events],
+            [e.blocking for e in events], [*map(len, inputs)], [*map(len, outputs)],
+        )  # fmt: skip
+        before, store, stored = self.once("moves", moves, lambda: _moved(moves))
+        sources = [e.source if self.lines else None for e in events]
         return {
-            "calls": numbers, "layers": [e.layer for e in events],
+            "calls": self.once("calls", called, lambda: self.calls_of(where, *called)),
+            "layers": self.once("layers", [e.layer for e in events]),
             "batches": self.sets.column([e.batches for e in events], set_text),
-            "places": self.places.column([e.source if self.lines else None for e in events], self.run.line),
-            "issued": [e.issued for e in events], "start": [e.start for e in events],
-            "length": [e.length for e in events],
-            "inputs": [*chain.from_iterable([e.inputs for e in events])],
-            "outputs": [*chain.from_iterable([e.outputs for e in events])],
-            "values": self.rows_of(values, where), "of": [0 if value is None else value.layer for value in values],
-            "before": before,
-            "store": [store if change > 0 else -1 - store for store, change in zip(stores, changes, strict=True)],
-            "stored": stored,
+            "places": self.once("places", sources, lambda: self.places.column(sources, self.run.line)),
+            "issued": self.once("issued", [e.issued for e in events]),
+            "start": self.once("start", [e.start for e in events]),
+            "length": self.once("length", [e.length for e in events]),
+            "inputs": self.once("inputs", inputs, lambda: [*chain.from_iterable(inputs)]),
+            "outputs": self.once("outputs", outputs, lambda: [*chain.from_iterable(outputs)]),
+            "values": self.rows_of(values, where),
+            "of": self.once("of", [0 if value is None else value.layer for value in values]),
+            "before": before, "store": store, "stored": stored,
         }  # fmt: skip
+
+    def calls_of(self, where: str, ops: list[str], args: list[Any], groups: list[Any], *rest: list[Any]) -> list[int]:
+        """The numbers of calls' rows."""
+        if "wait" in ops:
+            args = [(i - arg[0],) if ops[i] == "wait" and arg else arg for i, arg in enumerate(args)]
+        own, known = self.groups.column(groups, lambda group: group or None), len(self.calls)
+        numbers = [*map(self.calls.__getitem__, zip(ops, args, own, *rest, strict=True))]
+        self.names["calls"] += [f"{where}.events[{i}]" for i in _new(numbers, known)]
+        return numbers
 
     def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
         """The numbers of values' rows. Values of one class, step and place have the same one."""
-        keys = [None if v is None else (type(v), v.layers, v.updates, id(v.place)) for v in values]
-        numbers, new = self.numbers("values", keys)
-        for value in [value for at in new if (value := values[at]) is not None]:
+        rows, known = self.rows, len(self.rows)
+        numbers = [-1 if v is None else rows[type(v), v.layers, v.updates, id(v.place)] for v in values]
+        for value in [value for at in _new(numbers, known) if (value := values[at]) is not None]:
             self.values.append(_row(value))
             self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
         return numbers
 
-    def numbers(self, table: str, keys: Sequence[tuple[Any, ...] | None]) -> tuple[list[int], list[int]]:
-        """The numbers of rows of a table, and the places at which those stand that nobody had before."""
-        known, rows = self.rows[table], len(self.names[table])
-        new = [key for key in dict.fromkeys(keys) if key not in known]
-        known.update(zip(new, count(rows)))
-        first = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True)) if new else {}
-        return [*map(known.__getitem__, keys)], [*map(first.__getitem__, new)]
-
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
         """The unit of all times, and the columns of all ranks, each of them once."""
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
+        last: dict[str, tuple[Sequence[Any], int]] = {}
         programs: list[dict[str, Any]] = []
         for rank, columns in enumerate(map(self.columns, self.run.programs)):
             program: dict[str, Any] = {}
             for name, column in columns.items():
-                before = first.setdefault((name, tuple(column)), rank)  # of a tuple that is itself
+                if name not in last or last[name][0] is not column:
+                    last[name] = column, first.setdefault((name, tuple(column)), rank)
+                before = last[name][1]
                 # The bound is that of the reader: what is written has to be read again.
                 again = before < rank and self.shared + len(column) <= MAX_SHARED
                 self.shared += len(column) if again else 0
@@ -172,6 +199,7 @@ class _Writer:
         ]
         plainly = {*map(type, chain.from_iterable(timed))} <= {int, NoneType}  # else it is for the reader to refuse
         times = {*chain.from_iterable(timed)} - {None} if plainly else set[int]()
+        self.latest = max(times, default=0) if plainly else inf
         unit = max(gcd(*times), 1)
         counted = {time: time // unit for time in times} | {None: None}
         for column in timed if unit > 1 else ():
@@ -189,7 +217,7 @@ class _Writer:
             "places": [list(place) for place in self.places.items],
             "groups": [list(group) for group in self.groups.items],
             "sets": [*self.sets.items],
-            "calls": [[op, list(arg), group, *rest] for (op, arg, *rest), group in self.rows["calls"]],
+            "calls": [[op, list(arg), *rest] for op, arg, *rest in self.calls],
             "values": self.values,
             "unit": unit, "programs": programs,
         }  # fmt: skip
@@ -231,13 +259,14 @@ def plain(run: Trace) -> Trace:
     return made
 
 
+@without_collector()
 def write(run: Trace, path: str | Path) -> None:
     """Write a run as JSON. A file of that name is replaced at once, or left as it was."""
-    path = _path(path, "save")
-    # Refused here, as otherwise nobody could read the file.
-    if any(program.end > MAX_TICKS for program in run.programs):
+    path, writer = _path(path, "save"), _Writer(run, lines=True)
+    text = json.dumps(writer.data(), separators=(",", ":"), ensure_ascii=False)
+    # Refused here, as otherwise nobody could read the file. Nothing ends later than twice the latest time.
+    if 2 * writer.latest > MAX_TICKS and any(program.end > MAX_TICKS for program in run.programs):
         raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} time units; this run takes longer")
-    text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
     write_whole(ready(path), text + "\n")
 
 

@@ -51,6 +51,18 @@ def test_what_is_saved_comes_back(folder: Path, one: Case | Schedule) -> None:
     assert (folder / "again.json").read_bytes() == (folder / "trace.json").read_bytes()
 
 
+@given(RUNS)
+def test_columns_of_ranks_that_say_the_same_are_those_made_for_each(one: Case | Schedule) -> None:
+    def anew(_: object, name: str, said: Any, make: Any = None) -> Any:
+        return said if make is None else make()
+
+    trace = traced(one)
+    data = serial.encode(trace)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serial._Writer, "once", anew)
+        assert serial.encode(trace) == data
+
+
 def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     async def say(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0)  # grüße
