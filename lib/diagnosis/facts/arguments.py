@@ -243,10 +243,8 @@ def Unweighted(op: str, layer: int, kind: str) -> Words:
 @fact
 def NotBatches(batches: object) -> Words:
     """Batches are named by something that is not a collection of numbers."""
-    what = "batches are given as a list or a set of numbers"
-    return Words(
-        what, "for instance [0] or range(model.BATCHES)", describe(batches), "for a single batch write [batch]"
-    )
+    what, expected = "batches are given as a list or a set of numbers", "for instance [0] or range(model.BATCHES)"
+    return Words(what, expected, describe(batches), "for a single batch write [batch]")
 
 
 @fact
@@ -264,11 +262,8 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         share = max(1, batches // rows)
         if len(taken) == share and batches == min(wrong):
             yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
-        yield (
-            f"the {rows} rows along data share {batches} batches, {share} for each: which, "
-            'follows from model.coord["data"],\n'
-            f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
-        )
+        why = f"the {rows} rows along data share {batches} batches, {share} for each: which, follows from "
+        yield f'{why}model.coord["data"],\nhere {mesh.coordinates(program.rank)["data"]}, and not from model.rank'
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"
