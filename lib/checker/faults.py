@@ -55,10 +55,8 @@ def maker_of(program: Program, number: int) -> Event | None:
 
 def places(events: Sequence[tuple[int, Event | None]]) -> Where:
     """Return the lines of events with their ranks: a few different ones."""
-    lines: dict[object, Place | None] = {}  # of ten thousand events most are of one line
-    for _, event in events:
-        if event is not None and event.source not in lines:
-            lines[event.source] = place_of(event)
+    sources = {event.source: event for _, event in events if event is not None}
+    lines = {source: place_of(event) for source, event in sources.items()}  # of ten thousand most are of one line
     found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
     # dict.fromkeys and no set: the first lines of the program, in its order.
     few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
@@ -170,6 +168,9 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     if weight.step > 1:
         what = f"the final weight of these layers was updated {weight.step} times"
         fix = "one training step updates each weight once: leave the others out"
+        sent = [n for e in program.events if e.op == "allreduce_bucket" for n in e.inputs]
+        if len({*sent}) < len(sent):
+            fix = "its gradient went into several buckets: begin a new list after each call of allreduce_bucket"
         return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, place_of(event), rank)
     # Not updated at all: look for the likely reason, the most telling first.
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
@@ -177,13 +178,13 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     everywhere = [(p.rank, e.layer) for p in trace.programs for e in p.events if e.op in UPDATES]
     others = {rank for rank, layer in everywhere if layer == weight.layer}
     gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
-    if not everywhere and (sums := _unused_sums(program)):
-        fix += f";\nnothing uses the sums that {operation(sums)} gave. If that line is there, does its loop run?\n"
+    if not everywhere and (sums := _unused(program, ("allreduce", "allreduce_bucket"))):
+        fix += f";\nnothing uses the sums that {operation(sums[0])} gave. If that line is there, does its loop run?\n"
         fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
     elif others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
-    elif not updates and (left := _unused_gradient(program, weight.layer)) is not None:
-        fix = f"{left.op}{line_of(left)} gave a gradient that nothing uses: no sum and no update takes it.\n"
+    elif not updates and rank in dict(everywhere) and (left := _unused(program, BY_WEIGHT, weight.layer)):
+        fix = f"{left[-1].op}{line_of(left[-1])} gave a gradient that nothing uses: no sum and no update takes it.\n"
         fix += "Does a loop end too early, or does something still wait in a list?"
     # In ZeRO's last step, say: the gather stands before the update.
     elif gathered is not None and updates:
@@ -198,20 +199,11 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     return _Fault(what, "exactly one update", got, fix, place_of(event), rank)
 
 
-def _unused_gradient(program: Program, layer: int) -> Event | None:
-    """Return the last operation that made a weight gradient of a layer, where nothing took that gradient."""
+def _unused(program: Program, ops: Collection[str], layer: int | None = None) -> list[Event]:
+    """Return the operations of some kinds, of a layer or of all, whose first result went into no operation."""
     used = {number for event in program.events for number in event.inputs}
-    made = [event for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
-    # A rank that updates nothing at all has forgotten more than this gradient.
-    updates = any(event.op in UPDATES for event in program.events)
-    return made[-1] if made and updates and made[-1].outputs[0] not in used else None
-
-
-def _unused_sums(program: Program) -> Event | None:
-    """Return the first all-reduce of gradients whose results went into no operation."""
-    used = {number for event in program.events for number in event.inputs}
-    sums = (event for event in program.events if event.op in ("allreduce", "allreduce_bucket"))
-    return next((event for event in sums if event.outputs and used.isdisjoint(event.outputs)), None)
+    made = (event for event in program.events if event.op in ops and layer in (None, event.layer))
+    return [event for event in made if event.outputs and event.outputs[0] not in used]
 
 
 def _parts(missing: Part, totals: set[int]) -> int:

@@ -210,14 +210,15 @@ def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
     """What an all-reduce sums whole, and is cut only after that."""
-    events = (program or run.program).events
+    events = (program := program or run.program).events
     sums = {number: event for event in events if event.op == "allreduce" for number in event.outputs}
     for cut in (event for event in events if event.op == "scatterreduce" and not sums.keys().isdisjoint(event.inputs)):
         whole = next(sums[number] for number in cut.inputs if number in sums)
         why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
-    for number, whole in sums.items() if run.trace.mesh is None else ():
-        if {event.op for event in events if number in event.inputs} == {"shard"}:
+    for number, whole in sums.items():
+        used = {(e.op, program.values_of(e.outputs)[0].elements()) for e in events if number in e.inputs and e.outputs}
+        if used == {("shard", program.values_of([number])[0].elements() / len(whole.group))}:
             why = f"of the sum that the all-reduce{line_of(whole)} brings, this rank uses only a shard"
             yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
 

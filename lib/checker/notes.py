@@ -23,8 +23,7 @@ from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import RunSet
-from lib.values.laws import total_elements
-from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, LOADS, READS, UPDATES
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, HANDS_IN, LOADS, READS, UPDATES
 from lib.values.placement import Place as ValuePlace
 from lib.values.placement import held_together
 from lib.values.rules import backward_weight
@@ -151,17 +150,17 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     """Say why a goal does not count: how much is sent, and the collective that could soonest send less: one that each
     rank calls in vain before all others. `alone`: whether easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
-    sends = [(rank, event, trace.programs[rank].values_of(event.inputs)) for rank, event in moving]
     stays = [(rank, event) for rank, event in moving if is_for_update(trace.programs[rank], event)]
-    gathered = [one for one in sends if one[1].op == "allgather" and isinstance(one[2][0], Activation)]
+    gathers = [(trace.programs[rank].values_of(e.inputs)[0], rank, e) for rank, e in moving if e.op == "allgather"]
+    gathered = [one for one in gathers if isinstance(one[0], Activation)]
     fix = "gather each weight as rarely as the memory allows, and send nothing twice"
     vain = [(one.rank, *found) for one in trace.programs for found in in_vain(one, one.events)]
     if useless := len(vain) == trace.ranks and not stays:
         rank, event, fix = vain[0]
     elif gathered:
-        rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
+        _, rank, event = max(gathered, key=lambda one: one[0].elements())
         fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
-    elif len(rounds := [one[:2] for one in sends if one[1].op in ("shift", "alltoall")]) > len(moving) // 2:
+    elif len(rounds := [one for one in moving if one[1].op in ("shift", "alltoall")]) > len(moving) // 2:
         rank, event = rounds[-1]
         fix = "send nothing twice, and nothing that this rank needs only for itself: work that out last, and add it"
     else:
@@ -181,11 +180,19 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 
 
 def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, str]]:
-    """Yield the first of the collectives whose results no operation reads, and what to do about them."""
-    read = {number for event in program.events for number in event.inputs}
-    if vain := [event for event in calls if event.op in COLLECTIVES and read.isdisjoint(event.outputs)]:
-        which = f"{counted(len(vain), 'collective')}, such as {operation(vain[0])}{line_of(vain[0])}"
-        yield vain[0], f"nothing reads the result of {which}: leave out such calls"
+    """Yield the first of the collectives whose results no operation reads, else of those that put together more of a
+    weight than a rank began with, only to hand that in, and what to do about them."""
+    final, read = (
+        {n for e in program.events if (e.op in HANDS_IN) is ends for n in e.inputs} for ends in (True, False)
+    )
+    loads = [number for event in program.events if event.op in LOADS for number in event.outputs[:1] if number in read]
+    began = [(value.layer, value.elements()) for value in program.values_of(loads)]
+    unread = [event for event in calls if event.op in COLLECTIVES and read.isdisjoint(event.outputs)]
+    vain = [event for event in unread if final.isdisjoint(event.outputs)]
+    if found := vain or [e for e in unread if (e.layer, program.values_of(e.inputs)[0].elements()) in began]:
+        why = "nothing reads" if vain else "a rank hands in what it began with, and not"
+        which = f"{counted(len(found), 'collective')}, such as {operation(found[0])}{line_of(found[0])}"
+        yield found[0], f"{why} the result of {which}:\nleave out such calls"
 
 
 # -- goals that do not count --------------------------------------------------------------------------------------
@@ -289,7 +296,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     """Say why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
     peak = Peak(trace, top, name, limit)
     here = place_of(peak.now)
-    causes = (_most,) if here is not None and here.file == ORDER else (_unused, _spare, _loose, _most)
+    causes = (_most,) if here is not None and here.file == ORDER else (_spare, _unused, _loose, _most)
     return next(told for cause in causes for told in cause(peak))
 
 

@@ -34,6 +34,10 @@ ONE_BY_ONE = 8
 SHOWN = 16
 """Lines about ranks; those without one are counted."""
 NEVER_MADE = "does not exist: its Model was never made"
+OF_SEVERAL = {
+    **{"waits ": "wait ", "has finished": "have finished", "has not begun, or is over": "have not begun, or are over"},
+    NEVER_MADE: "do not exist: their Models were never made",
+}
 
 
 # -- a rank that failed -------------------------------------------------------------------------------------------
@@ -335,15 +339,8 @@ class _States:
 
 def _plural(state: str) -> str:
     """Put the state of one rank as that of several: "waits to receive" -> "wait to receive"."""
-    for one, many in (
-        ("waits ", "wait "),
-        ("has finished", "have finished"),
-        ("has not begun, or is over", "have not begun, or are over"),
-        (NEVER_MADE, "do not exist: their Models were never made"),
-    ):
-        if state.startswith(one):
-            return many + state.removeprefix(one)
-    return state
+    one = next((one for one in OF_SEVERAL if state.startswith(one)), "")
+    return OF_SEVERAL.get(one, "") + state.removeprefix(one)
 
 
 # -- the likely reason --------------------------------------------------------------------------------------------

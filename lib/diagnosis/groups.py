@@ -215,17 +215,23 @@ def same_shard(program: Running, layer: int) -> Advice | None:
     return line(program, "group", f"{have}: sum with those alone", f'{have}: sum with group="{axis}"')
 
 
-def cut_otherwise(program: Running, grad: Value) -> Advice | None:
-    """Recognise a reduce-scatter over other ranks than those that share a weight, which cut the gradient otherwise."""
-    cut = next((e for e in program.events if e.op == "scatterreduce" and e.layer == grad.layer), None)
-    found = _axis(program, grad.layer, alike=False)
-    if cut is None or found is None or len(cut.group) == len(found[1]) or grad.is_complete():
+def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
+    """Recognise a gradient cut in another way than its weight: by hand, or by a reduce-scatter over other ranks."""
+    cut, found = through(grad, ("allreduce",))[0], _axis(program, grad.layer, alike=False)
+    if cut is None or found is None or grad.is_complete() or grad.total == len(found[1]):
         return None
     axis, ranks = found
-    why = f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {len(cut.group)}"
-    idea = f"{why};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
-    call = f'model.scatterreduce(grad_weights[layer], layer, group="{axis}")'
-    return line(program, "group", f"{idea}: reduce-scatter over those alone", f"{idea}: {call}")
+    if cut.op == "shard":
+        why, do = f"{named(cut)} cut the gradient into {grad.total}", "cut both alike"
+    elif {*cut.group} == {*ranks}:
+        why, do = f"{titled(cut)} cut what had been cut before", "reduce-scatter over those first"
+    elif cut.op == "scatterreduce" and len(cut.group) == grad.total:
+        why = f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {grad.total}"
+        do = "reduce-scatter over those alone"
+    else:
+        return None
+    idea = f"{why};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards: {do}"
+    return line(program, "group", idea, f'{idea}, group="{axis}"')
 
 
 def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
@@ -460,7 +466,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     if loads and took and isinstance(left, Activation):
         return f"{who}each member of a gather takes batches of its own, and gets the rest from the others"
     apart, looping = _batches_of_its_own(mine, left.place.total_batches, len(left.place.batches) == 1)
-    is_new = took and not looping and (summed or _named_batches(left.place.total_batches))
+    is_new = took and not looping and (summed or _named_batches(mine, left.place.total_batches))
     return who + apart if is_new else apart
 
 
@@ -472,24 +478,25 @@ def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str
         own, ranks = 'model.coord["data"]', str(count)
     several = f"range({own}, model.BATCHES, {ranks})"
     if singly and total > count:
-        named = _named_batches(total)
+        named = _named_batches(program, total)
         if named is None and mesh is not None and "expert" in mesh.axes:
             return "each rank works on batches of its own: those alike along 'data' differ along 'expert'", True
         return f"each rank works on batches of its own, one after the other: for b in {named or several}", True
-    batches = _named_batches(total) or (several if total > count else f"[{own}]")
+    batches = _named_batches(program, total) or (several if total > count else f"[{own}]")
     apart = f"each rank works on batches of its own: {_data_call(program)}({batches})"
     if mesh is not None and "data" in mesh.axes and len(_taken(program)) == total:
         apart += f",\nor cut them out: value.shard({own}, {ranks})"
     return apart, False
 
 
-def _named_batches(total: int) -> str | None:
-    """The name of the one range that the student's function has, of a part of the batches."""
-    frame, found = student_frame(), dict[str, object]()
+def _named_batches(program: Running, total: int) -> str | None:
+    """The name of the one range that the student's function has, of a part of the batches, and has not taken."""
+    frame, found, taken = student_frame(), dict[str, object](), _taken(program)
     while frame is not None:
         found |= frame.f_locals
         frame = None if frame.f_back is None else student_frame(frame.f_back)
-    names = [name for name, value in found.items() if type(value) is range and 1 < len(value) < total]
+    some = ((name, value) for name, value in found.items() if type(value) is range and "batch" in name)
+    names = [name for name, value in some if 0 < len(value) < total and frozenset(value) != taken]
     return names[0] if len(names) == 1 else None
 
 

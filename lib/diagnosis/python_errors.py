@@ -84,8 +84,8 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "alone",
     },
     BaseException: {
-        "pop from (an )?empty": "nothing is left in it: more is taken out than was put in. Who else takes from this "
-        "same list or set?",
+        "pop from (an )?empty": "nothing is left in it: more is taken out than was put in. Who else takes from it?\n"
+        "Or has the list that this loop goes through grown since?",
         "range object index": "this range is empty, or shorter than you think: look at where it begins and ends, with "
         "print",
     },

@@ -63,7 +63,7 @@ from lib import (
 # ## The idea
 #
 # Two hosts with four ranks each. One axis of the mesh is `shard`: along it weights are cut into four. The other is
-# `replica`: along it ranks have the same shard.
+# `replica`: along it ranks are **twins**, which have the same shard.
 
 # %%
 mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)

@@ -95,8 +95,8 @@ draw_collective(demo)
 # - Keep values in the stores: everything alive counts. Park a value in a variable while something else runs, and only
 #   the first goal counts. Works may wait in a dict of your own.
 # - The next step begins with quarters: a rank that ends with an eighth of a weight cannot go on, and the check says so.
-# - `set_final_weight` gets this rank's quarter, updated. The check asks for no less; it accepts a whole weight, too, but
-#   the third goal has no room for what that sends.
+# - `set_final_weight` gets this rank's quarter, updated. A whole weight passes, too, but the third goal has
+#   no room for what that sends.
 
 # %% [markdown]
 # ### Predict first

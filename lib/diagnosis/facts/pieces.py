@@ -92,7 +92,7 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
             yield f"{named(made)} gave {before}, and after it this,\n{second}: look at the order of the two"
     if theirs is mine:
         yield from _summed_already(mine, first, other) if field == "total" else _of_a_neighbour(field, first, other)
-    elif field == "shards":
+    elif isinstance(first, WeightGrad) and field == "shards":
         yield cut_otherwise(mine, first) or same_shard(mine, first.layer)
 
 

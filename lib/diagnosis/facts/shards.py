@@ -61,6 +61,8 @@ def Incomplete(program: Running, weight: Weight) -> Told:
     if made is not None and made.op == "allgather":
         count = len(made.group)
         why = f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}"
+        if (own := maker(program.values[made.inputs[0]])) and own.op == "shard":
+            yield f"{why}:\n{named(own)} cut what is still to be gathered: cut it after that"
         yield f"{why}:\ncut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
     if made is not None and made.op == "shard":
         why = f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more"

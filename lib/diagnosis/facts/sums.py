@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import groups
+from lib.diagnosis import groups, provenance
 from lib.diagnosis.advice import Advice, Running, Told, line
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
-from lib.diagnosis.provenance import (
-    alike,
-    batches_of,
-    had_by_all,
-    home,
-    in_turn,
-    is_held,
-    is_whole,
-    line_of,
-    maker,
-    named,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import alike, batches_of, home, is_held, line_of, maker, named, titled
 from lib.errors.exceptions import Words, fact, put_await
-from lib.errors.wording import exact, plural, ranges, runs, these, with_article
+from lib.errors.wording import counted, exact, plural, ranges, runs, these, with_article
 from lib.trace.event import STORE, STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import AVERAGED, DIMS, OUTPUTS, REST, SPACE
@@ -133,6 +121,12 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
             lost = any(move[2] == number for move in program.moves)  # it was stored
             how = ", which no store has any more:\nadd up the sums" if lost else f": keep its result{call}"
             yield f"{titled(made)} gave a sum, of {these('batch', other.batches)}{how}"
+    buckets = [program.values_of(event.inputs) for event in program.events if event.op == "allreduce_bucket"]
+    sent = Counter(chain(*buckets))
+    if sent and (max(sent.values()) > 1 or all(value.layer != grad.layer for value in sent)):
+        layers = "; ".join(", ".join(str(value.layer) for value in some) for some in buckets[:3])
+        why = f"{counted(len(buckets), 'bucket')} so far, with the gradients of layers {layers}"
+        yield f"{why}:\nbegin a new list after each call, and send what is left after the last backward"
     for index, event in enumerate(program.events):
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
@@ -166,13 +160,16 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         yield line(program, "group", why, f"{why}, with group={copies[0]}")
     if made is not None and summed and len(grad.batches) > len(here):
         models = [model for rank, model in program.world.models.items() if rank not in made.group]
-        if left := [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]:
+        left = [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]
+        others = (e for e in program.events if e.op in COLLECTIVES and COLLECTIVES[e.op].law is reduce)
+        if same := next((e for e in others if e is not made and {*e.inputs} & {*made.inputs}), None):
+            yield f"{titled(same)} and {titled(made)} sum the same gradient:\nlet one sum what the other brings"
+        yield groups.other_half(program, made, layer)
+        if left:
             why = f"{titled(made)} has summed over {these('rank', made.group)} only"
-            yield groups.other_half(program, made, layer) or f"{why}: sum with {these('rank', left)}, too"
-        yield groups.other_half(program, made, layer) or (
-            f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
-            "and updates once, after the last of them, with the sum of all"
-        )
+            yield f"{why}: sum with {these('rank', left)}, too"
+        why = f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take"
+        yield f"{why},\nand updates once, after the last of them, with the sum of all"
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
         why = f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one"
         yield f"{why},\nso it belongs inside a loop over the layers"
@@ -221,7 +218,7 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
-    held = in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
+    held = provenance.in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
     made = next((e for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer and lost & e.batches), None)
     if made is not None and not summed and len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held)):
         why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
@@ -276,10 +273,10 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
             why = f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum"
             yield f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
         # What neighbours lend is theirs to go back through, and what was swapped for some heads is not this layer's.
-        if isinstance(other, Activation) and made.op != "halo" and is_whole(other, "features"):
+        if isinstance(other, Activation) and made.op != "halo" and provenance.is_whole(other, "features"):
             why = f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone "
             yield f"{why}back through all of them,\nwith the sum of what they give"
-    summed, back = maker(grad), through(grad, COLLECTIVES)[0]
+    summed, back = maker(grad), provenance.through(grad, COLLECTIVES)[0]
     if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
         why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
         why += f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
@@ -318,7 +315,7 @@ def NoSum(_: object, thing: object) -> Told:
     yield Words(what, expected, describe(thing), fix)
     value, there = thing, home(thing)
     if isinstance(value, ActivationGrad) and value.is_complete():
-        yield had_by_all(value)
+        yield provenance.had_by_all(value)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return
     if value.mark is not None and value.mark[1] in there.events[-1].outputs:
