@@ -53,8 +53,8 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
         "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "
         ".get(key, 0) begin with 0",
-        r"unsupported operand type\(s\) for [/*]=?: '(WeightGrad' and '\w+'|\w+' and 'WeightGrad')": "gradients are "
-        "only added up here, with `+`: leave the factor out, it takes no time and no memory",
+        r"unsupported.* for [/*]=?: '(WeightGrad' and '\w+'|Act\w+' and 'int'|\w+' and 'WeightGrad')": "values are only"
+        " added up here, with `+`: leave the factor out, it takes no time and no memory",
         r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable": "values "
         "are labels here, without numbers in them: a layer is computed by {forward}",
         "'float' object cannot be interpreted as an integer": "`/` gives a number with a point even where nothing is "

@@ -79,7 +79,7 @@ def Missing(program: Running, store: int, key: object) -> Told:
         sums = [under for under in store_of(program, store) if _parts(under)[0] == number]
         if len(sums) > 1 and _batch_in(parts) is not None:  # the last of them is what is to be added
             yield f"the sum so far is {name}[{shown(sums[-2])}], of the batch that this rank took before"
-        yield "there is no sum yet to add to: store the first gradient itself, and add the others to it"
+        yield "there is no sum yet to add to: store the first value itself, and add the others to it"
     if isinstance(number, range):
         yield f"{number} is several layers, and a key is for one of them: for layer in segment: ..."
     if type(number) is not int:
