@@ -79,13 +79,14 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "list(...):",
     },
     ValueError: {
-        ".*values to unpack": "give the result as many names as it has parts: storage gives five, {two} two",
+        r".*values to unpack(?!.*least 1, got 0\))": "give the result as many names as it has parts: storage gives "
+        "five, {two} two",
         ".*has no mesh": "this run has no mesh, so there are no coordinates and no axes: a rank is known by model.rank "
         "alone",
     },
     BaseException: {
-        "pop from (an )?empty": "nothing is left in it: more is taken out than was put in. Who else takes from this "
-        "same list or set?",
+        r"pop from (an )?empty|.*least 1, got 0\)": "nothing is left in it: more is taken out than was put in. Who "
+        "else takes from this same list or set?",
         "range object index": "this range is empty, or shorter than you think: look at where it begins and ends, with "
         "print",
     },

@@ -244,9 +244,8 @@ def Unweighted(op: str, layer: int, kind: str) -> Words:
 def NotBatches(batches: object) -> Words:
     """Batches are named by something that is not a collection of numbers."""
     what = "batches are given as a list or a set of numbers"
-    return Words(
-        what, "for instance [0] or range(model.BATCHES)", describe(batches), "for a single batch write [batch]"
-    )
+    fix = "for a single batch write [batch]"
+    return Words(what, "for instance [0] or range(model.BATCHES)", describe(batches), fix)
 
 
 @fact
@@ -264,11 +263,9 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         share = max(1, batches // rows)
         if len(taken) == share and batches == min(wrong):
             yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
-        yield (
-            f"the {rows} rows along data share {batches} batches, {share} for each: which, "
-            'follows from model.coord["data"],\n'
-            f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
-        )
+        why = f"the {rows} rows along data share {batches} batches, {share} for each: which, follows from "
+        here = mesh.coordinates(program.rank)["data"]
+        yield f'{why}model.coord["data"],\nhere {here}, and not from model.rank'
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"

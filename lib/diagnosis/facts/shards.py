@@ -8,7 +8,7 @@ from typing import Any
 from lib.diagnosis import groups
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, shard_call
-from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, titled
+from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import plural, ranges, these
@@ -71,9 +71,8 @@ def Incomplete(program: Running, weight: Weight) -> Told:
                 yield f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
             yield f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
     idea = f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first"
-    yield line(
-        program, "allgather", idea, f"gather all shards first:\n{piece(program, 'allgather') or gather_call(program)}"
-    )
+    call = piece(program, "allgather") or gather_call(program)
+    yield line(program, "allgather", idea, f"gather all shards first:\n{call}")
 
 
 @fact
@@ -105,9 +104,8 @@ def TooManyShards(shard: int, total: int) -> Words:
     """A weight is cut into more shards than there may be."""
     expected = f"a weight cut into at most {MOST} shards: a Trace file holds no more"
     got = f"shard {written(shard)} of {written(total)}"
-    return Words(
-        f"{written(total)} shards are too many", expected, got, "cut a weight into as many shards as ranks share it"
-    )
+    fix = "cut a weight into as many shards as ranks share it"
+    return Words(f"{written(total)} shards are too many", expected, got, fix)
 
 
 @fact
@@ -196,13 +194,14 @@ def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -
         fix += ";\nor use a row shard of the weight, which takes just these: "
         fix += 'load_weights(layer, shard, total, dim="in")'
     elif not whole:
-        fix = (
-            "backward takes the gradient of what this shard gave in forward: do not gather or sum more than forward did"
-        )
+        fix = "backward takes the gradient of what this shard gave in forward: "
+        fix += "do not gather or sum more than forward did"
     what = f"the {role} does not have the features that the weight {side}"
     got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
     yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
-    made = maker(value)
+    made, swap = maker(value), through(value, ("combine",))[0]
+    if of == "in" and swap is not None and swap.op == "alltoall" and value.place.part("keys") is None:
+        yield f"{titled(swap)} gave features away that this layer still needs: swap them later"
     if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
         return
     why = f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer"

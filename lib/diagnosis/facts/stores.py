@@ -164,10 +164,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if lost is not None and more:
             return f"loss gave what this rank has of it{line_of(lost)}: what others have has to come from them"
         return f"{what} is what loss gives{'' if alone else ', on the rank that has the last layer'}"
-    if kind is ActivationGrad and number == 0 and batches_of(program, BY_INPUT, 0):
-        return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
     if kind is ActivationGrad and number == 0:
-        return "nothing needs the gradient of the data, which is activation 0: leave out what asks for it"
+        return "no layer reads the gradient of the data, activation 0, and it is not kept: leave out what asks for it"
     layer = number - 1 if kind is Activation else number
     if kind is ActivationGrad:  # the last of those that take the activation
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)

@@ -167,10 +167,9 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         if left := [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]:
             why = f"{titled(made)} has summed over {these('rank', made.group)} only"
             yield groups.other_half(program, made, layer) or f"{why}: sum with {these('rank', left)}, too"
-        yield groups.other_half(program, made, layer) or (
-            f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
-            "and updates once, after the last of them, with the sum of all"
-        )
+        why = f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take"
+        why += ",\nand updates once, after the last of them, with the sum of all"
+        yield groups.other_half(program, made, layer) or why
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
         why = f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one"
         yield f"{why},\nso it belongs inside a loop over the layers"
@@ -243,9 +242,8 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
     if made is None or made.op != "allreduce":  # shards of several reduce-scatters may well be added up
         return None
     after = program.events[program.events.index(made) :]
-    if lost <= {
-        batch for event in after if event.op in BY_WEIGHT and event.layer == grad.layer for batch in event.batches
-    }:
+    back = [event.batches for event in after if event.op in BY_WEIGHT and event.layer == grad.layer]
+    if lost <= frozenset[int]().union(*back):
         why = f"{titled(made)} was called before this rank went back through {these('batch', lost)}"
         return f"{why}:\ncall it once, after the last batch"
     times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
@@ -281,8 +279,7 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
     summed, back = maker(grad), through(grad, COLLECTIVES)[0]
     if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
         why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
-        why += f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
-        yield why
+        yield f"{why}{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
     elif back is not None and back.op in BY_INPUT and part.dim.name in SPACE:
         yield from lacked_halo(program.values_of(back.inputs)[0], part.dim.name)
 
@@ -324,11 +321,9 @@ def NoSum(_: object, thing: object) -> Told:
         return  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
-            yield (
-                f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\n"
-                "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
-                "an all-gather puts them together"
-            )
+            why = f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\nA layer of the "
+            why += "kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
+            yield f"{why}an all-gather puts them together"
         why = "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into "
         yield f'{why}rows,\ndim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
     made = maker(value)
