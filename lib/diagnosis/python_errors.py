@@ -173,6 +173,9 @@ def _unbound(name: str, frame: FrameType | None) -> str:
 
 def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
     thing, name = getattr(error, "obj", None), str(getattr(error, "name", None) or "")
+    here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    if thing is None and here is not None and here.text and f".{name}" not in here.text:
+        return "what is handed in is None: a call that stores what it makes gives nothing back. Take it from its store"
     if thing is None:
         return "the thing before the dot is None: the call that made it gives nothing back"
     if not hasattr(thing, "RANKS"):

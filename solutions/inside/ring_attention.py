@@ -413,8 +413,9 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # No rank does. The keys of rank 3 visit ranks 0, 1 and 2 for nothing, those of rank 2 visit 0 and 1, and those of
-# rank 1 visit 0: six of the twelve passes forward. With `pass_to` you could leave them out. That would send half as much and end at the same time, because rank 3
-# does not wait for its passes anyway. Without the causal mask all are needed.
+# rank 1 visit 0: six of the twelve passes forward. With `pass_to` you could leave them out. That would send half as
+# much and end at the same time, because rank 3 does not wait for its passes anyway. Without the causal mask all are
+# needed.
 #
 # </details>
 #

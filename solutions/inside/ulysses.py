@@ -294,7 +294,8 @@ guess.against(out)
 # nine collectives, over at 105.216.
 #
 # (The lower bound in your review is 97.516, 0.5 less than 98.016. It lets ranks share the update of layer 1, whose
-# weight is twice as large as the others: each a part of it, as in ZeRO. That would take 0.5 instead of 1.)
+# weight is twice as large as the others: each a part of it, as in ZeRO. That would take 0.5, the least that an update
+# takes, instead of 1.)
 #
 # </details>
 

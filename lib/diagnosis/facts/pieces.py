@@ -84,7 +84,10 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
         return
     if mine is None or theirs is None or verb != "sum":
         return
-    made = maker(first)
+    made, mesh = maker(first), mine.world.mesh
+    rows = [] if mesh is None else [mesh.coordinates(program.rank).get("data") for program in (mine, theirs)]
+    if field == "batches" and mine is not theirs and isinstance(first, Activation) and len({None, *rows}) == 2:
+        yield f'both ranks are at data {rows[0]}, and take the same batches: which, follows from model.coord["data"]'
     if theirs is not mine and made and made.op in BY_INPUT and first is mine.values[made.outputs[1]]:
         gave = mine.values[made.outputs[0]]
         if isinstance(gave, ActivationGrad):

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Any, cast
 
 from lib.diagnosis.advice import Running, Told, line
-from lib.diagnosis.groups import gather_call, not_reached
+from lib.diagnosis.groups import gather_call, not_reached, reads
 from lib.diagnosis.provenance import batches_of, caller, in_turn, layers_of, maker, named, sent_in, store_of, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
@@ -126,7 +126,7 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
         if numbered and (chunks or batch not in value.place.batches):
             continue
         batches = these("batch", value.place.batches)
-        if numbered and (call := caller(program, value)) is not None:
+        if numbered and batch != other and (call := caller(program, value)) is not None:
             again = " again" if any(under == key for under, *_ in store.deleted()) else ""
             why = f"{call.function} was called for batch {other}{again}, when {batches} came in, which has had no "
             how = f"call it for each batch once, in order, in line {call.line}: {call.text}"
@@ -155,7 +155,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         some = f": this rank has loaded {these('layer', mine)} only" if mine and not alone else ""
         return f"{what} is there after load_weights({number}, ...){some}"
     if kind is Activation and number == 0:
-        return f"{what} is the data, which get_activation gives"
+        return f"{what} is the data, which {'read' if reads(program) else 'get_activation'} gives"
     if kind is ActivationGrad and number == layers:
         lost = next((event for event in program.events if event.op == "loss"), None)
         done = {batch for event in program.events if event.op == "loss" for batch in event.batches}
@@ -177,6 +177,13 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is made by {op} of layer {layer} on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
+    source, key = (2, (layer, *more)) if kind is Activation else (3, (layer + 1, *more))
+    there = [
+        one for under, one in store_of(program, source).items() if under == key and (batch is None or batch in done)
+    ]
+    used = {number for event in program.events if event.op in ops and event.layer == layer for number in event.inputs}
+    if more and there and there[0].mark and there[0].mark[1] not in used:
+        return f"{op} of layer {layer} has not run for {STORES[source]}[{shown(key)}], which is there"
     if batch is not None and batch in done:
         return f"{op} of layer {layer} has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:

@@ -7,25 +7,12 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import groups
+from lib.diagnosis import groups, provenance
 from lib.diagnosis.advice import Advice, Running, Told, line
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
-from lib.diagnosis.provenance import (
-    alike,
-    batches_of,
-    had_by_all,
-    home,
-    in_turn,
-    is_held,
-    is_whole,
-    line_of,
-    maker,
-    named,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import alike, batches_of, home, is_held, is_whole, line_of, maker, named, through, titled
 from lib.errors.exceptions import Words, fact, put_await
 from lib.errors.wording import exact, plural, ranges, runs, these, with_article
 from lib.trace.event import STORE, STORES, Event, place_of
@@ -218,7 +205,7 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
-    held = in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
+    held = provenance.in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
     made = next((e for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer and lost & e.batches), None)
     if made is not None and not summed and len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held)):
         why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
@@ -314,7 +301,7 @@ def NoSum(_: object, thing: object) -> Told:
     yield Words(what, expected, describe(thing), fix)
     value, there = thing, home(thing)
     if isinstance(value, ActivationGrad) and value.is_complete():
-        yield had_by_all(value)
+        yield provenance.had_by_all(value)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return
     if value.mark is not None and value.mark[1] in there.events[-1].outputs:
