@@ -8,22 +8,9 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
+from lib.diagnosis import provenance
 from lib.diagnosis.advice import Advice, Line, Running, line
-from lib.diagnosis.provenance import (
-    batches_of,
-    calls,
-    had_by_all,
-    home,
-    in_turn,
-    layers_of,
-    line_of,
-    maker,
-    named,
-    piece,
-    same_loop,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, piece, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import Place, student_frame
@@ -278,7 +265,7 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
     frame, lines = student_frame(), {place.line for _, event in takes if (place := place_of(event)) is not None}
     while frame is not None and lines:
         found = calls(frame.f_code)
-        if any(same_loop(found, frame.f_lineno, line) for line in lines):
+        if any(provenance.same_loop(found, frame.f_lineno, line) for line in lines):
             return True
         # Taken by a function: is that called in a loop? But not by who runs the rank, perhaps in a loop over sizes.
         inside, frame = lines & {line for *_, line in frame.f_code.co_lines()}, frame.f_back
@@ -319,12 +306,12 @@ def not_back(program: Running, grad: Any) -> str | None:
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
     done, went_back = batches_of(program, ("forward",), grad.layer), _batches(back)
     left = done - went_back or _taken(program) - went_back
-    if not left or grad.batches != went_back or _looping(_takes(program) + back):
+    if not left or not went_back <= grad.batches or _looping(_takes(program) + back):
         return None
     did = "went forward on this rank, but not backward"
     if not left <= done:
         did = f"came to this rank, but did not go through layer {grad.layer}"
-    return f"{these('batch', left)} {did}: does the loop over the batches end too early?"
+    return f"{these('batch', left)} {did}: does the loop over the batches take all of them?"
 
 
 def not_taken(program: Running) -> str | None:
@@ -367,18 +354,19 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
     return None
 
 
-def _reads(program: Running) -> bool:
-    return any(event.op in READS for event in program.events)
+def reads(program: Running) -> bool:
+    """Tell whether some rank has read its data, and so all of them do."""
+    return any(event.op in READS for model in program.world.models.values() for event in model.program.events)
 
 
 def _data_call(program: Running) -> str:
     """Return the call with which a rank takes its data."""
-    return "await model.read" if _reads(program) else "model.get_activation"
+    return "await model.read" if reads(program) else "model.get_activation"
 
 
 def never_read(program: Running, there: frozenset[int]) -> str | None:
     """Examples that a gradient lacks because nobody has read them; nothing where ranks still have to read."""
-    if not _reads(program) or (run := program.world.so_far("")) is None:
+    if not reads(program) or (run := program.world.so_far("")) is None:
         return None
     rows = rows_of(run)
     lost = rows.unread(frozenset(range(run.batches)))
@@ -453,7 +441,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     root, there_root = through(left, {"add"})[0], through(right, {"add"})[0]
     if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
         return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
-    if left.place is right.place and (had := had_by_all(left, there.rank)) is not None:
+    if left.place is right.place and (had := provenance.had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
         return shared
@@ -502,7 +490,7 @@ def _named_batches(program: Running, total: int) -> str | None:
 
 def _same_examples(program: Running, batches: frozenset[int]) -> str | None:
     """Rows of a mesh that hold the same examples, where a run says what a row is and who reads for whom."""
-    if program.world.mesh is None or not _reads(program) or (run := program.world.so_far("")) is None:
+    if program.world.mesh is None or not reads(program) or (run := program.world.so_far("")) is None:
         return None
     rows = rows_of(run)
     if (shared := rows.shared(batches)) is None:
@@ -531,7 +519,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
 
 def _one_key(program: Running, made: Event) -> str | None:
     """A gradient of a batch that was there already, since all batches had one key for their activations."""
-    batches = in_turn(program, 2, made.inputs[0]) if made.op in BY_WEIGHT else []
+    batches = provenance.in_turn(program, 2, made.inputs[0]) if made.op in BY_WEIGHT else []
     if len(set(batches)) < 2:
         return None
     held = ", ".join(str(batch) for some in batches for batch in sorted(some))

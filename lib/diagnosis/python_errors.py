@@ -53,8 +53,8 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
         "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "
         ".get(key, 0) begin with 0",
-        r"unsupported operand type\(s\) for [/*]=?: '(WeightGrad' and '\w+'|\w+' and 'WeightGrad')": "gradients are "
-        "only added up here, with `+`: leave the factor out, it takes no time and no memory",
+        r"unsupported.* for [/*]=?: '(WeightGrad' and '\w+'|Act\w+' and 'int'|\w+' and 'WeightGrad')": "values are only"
+        " added up here, with `+`: leave the factor out, it takes no time and no memory",
         r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable": "values "
         "are labels here, without numbers in them: a layer is computed by {forward}",
         "'float' object cannot be interpreted as an integer": "`/` gives a number with a point even where nothing is "
@@ -79,13 +79,14 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "list(...):",
     },
     ValueError: {
-        ".*values to unpack": "give the result as many names as it has parts: storage gives five, {two} two",
+        r".*values to unpack(?!.*least 1, got 0\))": "give the result as many names as it has parts: storage gives "
+        "five, {two} two",
         ".*has no mesh": "this run has no mesh, so there are no coordinates and no axes: a rank is known by model.rank "
         "alone",
     },
     BaseException: {
-        "pop from (an )?empty": "nothing is left in it: more is taken out than was put in. Who else takes from it?\n"
-        "Or has the list that this loop goes through grown since?",
+        r"(pop from|reduce\(\) of) (an )?empty": "nothing is left in it: more is taken out than was put in. Who "
+        "else takes from it?\nOr has the list that this loop goes through grown since?",
         "range object index": "this range is empty, or shorter than you think: look at where it begins and ends, with "
         "print",
     },
@@ -173,6 +174,9 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
     thing, name = getattr(error, "obj", None), str(getattr(error, "name", None) or "")
     if (inner := _in_given(error)) is not None and (helper := inner.f_code.co_name) in calls():
         return f"this {helper} is a helper, and takes the model first; you want {calls()[helper]}"
+    here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    if thing is None and here is not None and here.text and f".{name}" not in here.text:
+        return "what is handed in is None: a call that stores what it makes gives nothing back. Take it from its store"
     if thing is None:
         return "the thing before the dot is None: the call that made it gives nothing back"
     if not hasattr(thing, "RANKS"):

@@ -85,8 +85,9 @@ def forward(model: Model, layer: int, i: int | None = None, weight: Weight | Non
 def backward(model: Model, layer: int, i: int | None = None, weight: Weight | None = None) -> None:
     """Take a layer back: it uses up activations[layer] and grad_activations[layer + 1], adds the gradient of the weight
     to grad_weights[layer], and gives grad_activations[layer], but for layer 0: nothing needs the data's gradient."""
+    weight = weight or model.weights[layer]  # the first thing that a layer without one lacks
     x, grad = model.activations.pop(_key(layer, i)), model.grad_activations.pop(_key(layer + 1, i))
-    of_weight, before = model.backward(layer, x, grad, weight or model.weights[layer])
+    of_weight, before = model.backward(layer, x, grad, weight)
     del x, grad
     if layer > 0:
         model.grad_activations[_key(layer, i)] = before

@@ -64,8 +64,8 @@ COSTS = Costs(read=0.1, to_device=0.05)
 draw(simulate(first_half, ranks=4, layers=1, batches=8, costs=COSTS))
 
 # %% [markdown]
-# Every line is an example that travels. Six of the eight do; device 1 gives both of its own away to receive two others.
-# All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device has:
+# Every arrow is an example that travels. Six of the eight do; device 1 gives both of its own away to receive two
+# others. All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device has:
 # example 0 of device 0, 2 of device 1, 4 and 6. That is a microbatch as well, and nothing travels:
 
 

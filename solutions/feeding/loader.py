@@ -25,7 +25,7 @@
 # needed the same examples, and each had a loader of its own to read them. Seven of eight reads were wasted, and every
 # GPU waited for the disk.
 #
-# This puzzle has sixteen devices in any order, four processes and sixteen examples. If a process reads for each of its
+# This puzzle has sixteen devices, out of order, four processes and sixteen examples. If a process reads for each of its
 # devices alone, it reads 16 examples. Read fewer, and hide the rest behind computation.
 #
 # > **To tell a friend:** read each example once for all the GPUs of a host, and never let them wait for the disk.
@@ -84,9 +84,9 @@ def seconds(devices: int, rows: int, shared: bool) -> float:
 counts = (2, 4, 8)
 draw_curves(
     {
-        "a reader a device": [(n, seconds(n, 1, shared=False)) for n in counts],
-        "one reader, two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
-        "one reader, one row": [(n, seconds(n, 1, shared=True)) for n in counts],
+        "for each device alone": [(n, seconds(n, 1, shared=False)) for n in counts],
+        "once, for two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
+        "once, for one row": [(n, seconds(n, 1, shared=True)) for n in counts],
     },
     across="devices a process",
     title="When a process has read everything, with 4 examples a row",
@@ -285,8 +285,9 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # wait = r·0.5 + 0.1                    what the last row waits for its first example
 # ```
 #
-# The reader stays hidden as long as it keeps up: it must read *r* examples in less time than a device needs for one, 2
-# · 0.5 < 1.3 here. If it cannot keep up, no schedule helps: give a process fewer rows, or more readers.
+# The reader stays hidden as long as it keeps up: it must read *r* examples while a device works on one, 2 · 0.5 against
+# 1.3 here, or 1.0 once the sums are hidden. If it cannot keep up, no schedule helps: give a process fewer rows, or more
+# readers.
 #
 # </details>
 
@@ -331,8 +332,8 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 #
 # <details><summary>Answer</summary>
 #
-# Four examples, which take 2. No row waits for another: each begins at 0.6, and its next example is always there in
-# time. The step ends at 6.0 instead of 6.9. The order of devices matters for more than fast links.
+# Four examples, which take 2. No row waits for another: each begins at 0.6, waits 0.1 for its second example, and for
+# no other. The step ends at 6.0 instead of 6.9. The order of devices matters for more than fast links.
 #
 # </details>
 #

@@ -388,7 +388,7 @@ for capacity in (224, 192, 160, 128, 96):
 #
 # A capacity also bounds the largest part that travels. A library that can only exchange parts of equal size pads all of
 # them to it, with empty slots: `model.alltoall_padded`. With a capacity of 160 each rank then sends 3 × 160 slots each
-# time; without padding it sends 3 × 96 tokens (rank 0) or 160 + 2 × 96 (the others).
+# time. Without padding it sends 3 × 96 tokens to the experts (rank 0), or 160 + 2 × 96 (the others).
 #
 # ## What you built
 #

@@ -317,7 +317,8 @@ draw_attention(run)
 # ## How slow may the link be?
 #
 # A pass takes a tenth of a block here. Forward, one pass hides behind each block; backward, two: keys and a gradient.
-# Here is your run on slower links, next to the time with every pass awaited.
+# Behind your own block, which is half full, one hides at most. Here is your run on slower links, next to the time with
+# every pass awaited.
 
 # %%
 SLOW = (1, 2, 4, 5, 6, 8, 10, 12)
@@ -333,8 +334,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# Up to five times slower, two passes fit behind a block, and only the all-reduce at the end grows. Beyond that the ring
-# turns at the pace of the link. With longer texts the bend comes later, because blocks grow faster than passes.
+# Up to five times slower, two passes fit behind a block and one behind half of it, and only the all-reduce at the end
+# grows. Beyond that the ring turns at the pace of the link. With longer texts the bend comes later, because blocks grow
+# faster than passes.
 #
 # ## What you built
 #
@@ -345,8 +347,8 @@ draw_curves(
 #
 # ```
 # attention, forward, awaited      (n - 1)·(b + p) + b/2
-# attention, forward, overlapped   (n - 1)·b + b/2          if p is no more than b, from t = 103 on
-# backward, overlapped             the same                 if 2·p is no more than b, from t = 205 on
+# attention, forward, overlapped   (n - 1)·b + b/2          if p is no more than b/2, from t = 205 on
+# backward, overlapped             the same                 likewise: keys and a gradient behind each block
 # keys and values on a rank        own, in use, coming: 3 parts, and with n·t tokens gathered n parts
 # ```
 #
@@ -410,9 +412,10 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# No rank does. The keys of rank 3 visit ranks 0, 1 and 2 for nothing, and those of rank 2 visit 0 and 1: half of all
-# passes. With `pass_to` you could leave them out. That would send half as much and end at the same time, because rank 3
-# does not wait for its passes anyway. Without the causal mask all are needed.
+# No rank does. The keys of rank 3 visit ranks 0, 1 and 2 for nothing, those of rank 2 visit 0 and 1, and those of
+# rank 1 visit 0: six of the twelve passes forward. With `pass_to` you could leave them out. That would send half as
+# much and end at the same time, because rank 3 does not wait for its passes anyway. Without the causal mask all are
+# needed.
 #
 # </details>
 #

@@ -95,7 +95,7 @@ async def arrived(swaps):
     """What a swap brings, or those in a list, as one value. It empties the list."""
     swaps, parts = swaps if isinstance(swaps, list) else [swaps], []
     while swaps:
-        parts += await swaps.pop(0)
+        parts.append(joined(await swaps.pop(0)))
     return joined(parts)
 
 
@@ -162,7 +162,7 @@ except PuzzleError as error:
 #
 # | helper | what it does |
 # |---|---|
-# | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above: the first gives a list, of one. Delete `value` after the call, not before |
+# | `to_heads(model, value)`, `to_rows(model, value)` | start a swap, as above. The first gives a list, of one, and cuts `value` anew for each turn: delete that after the call, not before |
 # | `await arrived(swaps)` | gives what a swap brings, or the swaps in a list, as one value |
 # | `attend(model, i)` | attention: `activations[3, i]` from the queries `activations[1, i]` and the keys `activations[2, i]` |
 # | `attend_back(model, i)` | uses up these two and `grad_activations[3, i]`; gives `grad_activations[1, i]` and `grad_activations[2, i]` |
@@ -294,7 +294,8 @@ guess.against(out)
 # nine collectives, over at 105.216.
 #
 # (The lower bound in your review is 97.516, 0.5 less than 98.016. It lets ranks share the update of layer 1, whose
-# weight is twice as large as the others: each a part of it, as in ZeRO. That would take 0.5 instead of 1.)
+# weight is twice as large as the others: each a part of it, as in ZeRO. That would take 0.5, the least that an update
+# takes, instead of 1.)
 #
 # </details>
 

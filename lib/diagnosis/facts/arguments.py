@@ -314,6 +314,8 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
     elif shared and any("experts" in one.place.named for one in (grad, *came)):
         fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
         fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
+    elif inp.place.batches < grad.place.batches:
+        fix = "cut the gradient as the input was cut, gradient.shard(i, n), or call loss for each slice by itself"
     else:
         fix = "take the input of the same batch; messages arrive in the order in which they were passed,\n"
         fix += "so both ranks have to go through the batches in the same order"

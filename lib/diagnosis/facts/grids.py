@@ -65,11 +65,9 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
     lacks = RunSet.of(one for one in needs if one not in here)
     fix = "put the keys and values of the neighbours, the halo, together with its own first: kv = kv.combine(halo)"
     if needs[len(needs) // 2] != row:
-        fix = (
-            "at an edge of the grid a window does not shrink but stays inside, so it reaches further than others:\n"
-            "where the first or the last rank has few rows, further than what a neighbour lends. If no halo has come "
-            "at all,\nput it together with its own first: kv = kv.combine(halo)"
-        )
+        fix = "at an edge of the grid a window does not shrink but stays inside, so it reaches further than others:\n"
+        fix += "where the first or the last rank has few rows, further than what a neighbour lends. If no halo has "
+        fix += "come at all,\nput it together with its own first: kv = kv.combine(halo)"
     elif mine & given:
         fix += f".\nThe keys that are here are enough for queries of {numbered(noun, mine & given)}"
     expected = f"the whole window of each query, as {noun} {row} attends to {numbered(noun, needs)}"
@@ -80,10 +78,10 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
         for value in event.inputs:
             brought = maker(program.values[value])
             if brought is not None and brought.op in COLLECTIVES:
-                yield (
-                    f"some of these queries came by {titled(brought)}, and their windows reach further still.\n"
-                    "Queries need no halo: each rank works on its own, with the keys and values of its neighbours"
+                why = (
+                    f"some of these queries came by {titled(brought)}, and their windows reach further still.\nQueries"
                 )
+                yield f"{why} need no halo: each rank works on its own, with the keys and values of its neighbours"
         event = maker(program.values[event.inputs[0]])
 
 
@@ -126,11 +124,15 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     yield Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
     for value in (one, other) if role in SPACE else ():
         yield from lacked_halo(value, role)
-    kinds, lacks = program.world.models[program.rank].shape.kinds, one if is_whole(one, "features") else other
-    apart = is_whole(one, "features") is not is_whole(other, "features")
-    if apart and isinstance(kinds[max(one.layer, other.layer)], Attention):
+    kinds = program.world.models[program.rank].shape.kinds
+    lacks, cut = (one, other) if is_whole(one, "features") else (other, one)
+    if is_whole(lacks, "features") and not is_whole(cut, "features"):
+        made = through(cut, ("combine",))[0]
         what = "the gradient" if isinstance(lacks, ActivationGrad) else definite(subject(lacks.kind, lacks.layer))
-        yield f"this rank has all rows of some heads: swap {what} for these, by an all-to-all"
+        if isinstance(kinds[max(one.layer, other.layer)], Attention):
+            yield f"this rank has all rows of some heads: swap {what} for these, by an all-to-all"
+        elif made and made.op == "backward" and isinstance(kinds[made.layer or 0], Attention):
+            yield f"{named(made)} gave all rows of some heads: swap them for all heads of some rows, by an all-to-all"
     for value, beside in ((one, other), (other, one)) if role == "rows" else ():
         wanted = beside.place.part("rows")
         for number, held in () if wanted is None else alike(program, value):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lib.diagnosis.advice import Running, Told
 from lib.diagnosis.facts.grids import halo_of_other_batches, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
-from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
+from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import amount, counted, numbered, ranges, these, with_article
@@ -84,8 +84,11 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
         return
     if mine is None or theirs is None or verb != "sum":
         return
-    made = maker(first)
-    if made is not None and made.op in BY_INPUT and first is mine.values[made.outputs[1]]:
+    made, mesh = maker(first), mine.world.mesh
+    rows = [] if mesh is None else [mesh.coordinates(program.rank).get("data") for program in (mine, theirs)]
+    if field == "batches" and mine is not theirs and isinstance(first, Activation) and len({None, *rows}) == 2:
+        yield f'both ranks are at data {rows[0]}, and take the same batches: which, follows from model.coord["data"]'
+    if theirs is not mine and made and made.op in BY_INPUT and first is mine.values[made.outputs[1]]:
         gave = mine.values[made.outputs[0]]
         if isinstance(gave, ActivationGrad):
             second, before = (definite(subject(value.kind, value.layer)) for value in (first, gave))
@@ -109,7 +112,9 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
         if field == "rows" and isinstance(first, WeightGrad) and first.place.batches != other.place.batches:
             return "over these ranks each row of each batch counts once: which batches does each take, and which rows?"
-        if field == "features" and not first.place.open:
+        if field == "features" and all(is_whole(first, role) != is_whole(other, role) for role in ("rows", field)):
+            return "one has all rows of some heads, the other all heads of some rows: first swap one, by an all-to-all"
+        if field == "features":
             return "values with different features are put together and not added: first.combine(second)"
         whole = all(isinstance(v, WeightGrad) and len(v.batches) == v.total_batches for v in (first, other))
         if field == "out" or (field == "shards" and whole and not first.place.first.dim.counted):
@@ -146,6 +151,10 @@ def _exchanged(field: str, value: Value, other: Value) -> Told:
         brought = [f"rank {rank} brought {definite(subject(piece.kind, piece.layer))}" for rank, piece in pieces]
         why = f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}"
         yield f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
+    elif event.op == "alltoall" and field == "keys":
+        rank = next(rank for rank, piece in pieces if not is_whole(piece, field))
+        why = f"what attention gave on rank {rank} lacks keys: before attention, swap queries and keys"
+        yield f"{why}\nso that each rank has all rows of some heads"
     elif event.op == "alltoall" and field in DIMS and first.place.batches == other.place.batches:
         why = f"they came out of one all-to-all{line_of(event)}, from ranks {pieces[0][0]} and {pieces[1][0]}, which "
         why += f"do not agree on the {DIMS[field].plural}\nthat this rank gets"
@@ -222,10 +231,8 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     kind = DIMS[field]
     twice_there = numbered(kind.noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
-        yield (
-            f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
-            f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
-        )
+        why = f"{named(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own {kind.plural}"
+        yield f"{why} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
         took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
         yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"

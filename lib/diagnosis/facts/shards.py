@@ -8,7 +8,7 @@ from typing import Any
 from lib.diagnosis import groups
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, shard_call
-from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, titled
+from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import plural, ranges, these
@@ -201,7 +201,9 @@ def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -
     what = f"the {role} does not have the features that the weight {side}"
     got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
     yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
-    made = maker(value)
+    made, swap = maker(value), through(value, ("combine",))[0]
+    if of == "in" and swap is not None and swap.op == "alltoall" and value.place.part("keys") is None:
+        yield f"{titled(swap)} gave features away that this layer still needs: swap them later"
     if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
         return
     why = f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer"

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Any, cast
 
 from lib.diagnosis.advice import Running, Told, line
-from lib.diagnosis.groups import gather_call, not_reached
+from lib.diagnosis.groups import gather_call, not_reached, reads
 from lib.diagnosis.provenance import batches_of, caller, in_turn, layers_of, maker, named, sent_in, store_of, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import resolve, student_frame, student_place
@@ -78,7 +78,7 @@ def Missing(program: Running, store: int, key: object) -> Told:
         sums = [under for under in store_of(program, store) if _parts(under)[0] == number]
         if len(sums) > 1 and _batch_in(parts) is not None:  # the last of them is what is to be added
             yield f"the sum so far is {name}[{shown(sums[-2])}], of the batch that this rank took before"
-        yield "there is no sum yet to add to: store the first gradient itself, and add the others to it"
+        yield "there is no sum yet to add to: store the first value itself, and add the others to it"
     if isinstance(number, range):
         yield f"{number} is several layers, and a key is for one of them: for layer in segment: ..."
     if type(number) is not int:
@@ -129,7 +129,7 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
         if numbered and (chunks or batch not in value.place.batches):
             continue
         batches = these("batch", value.place.batches)
-        if numbered and (call := caller(program, value)) is not None:
+        if numbered and batch != other and (call := caller(program, value)) is not None:
             again = " again" if any(under == key for under, *_ in store.deleted()) else ""
             why = f"{call.function} was called for batch {other}{again}, when {batches} came in, which has had no "
             how = f"call it for each batch once, in order, in line {call.line}: {call.text}"
@@ -158,7 +158,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         some = f": this rank has loaded {these('layer', mine)} only" if mine and not alone else ""
         return f"{what} is there after load_weights({number}, ...){some}"
     if kind is Activation and number == 0:
-        return f"{what} is the data, which get_activation gives"
+        return f"{what} is the data, which {'read' if reads(program) else 'get_activation'} gives"
     if kind is ActivationGrad and number == layers:
         lost = next((event for event in program.events if event.op == "loss"), None)
         done = {batch for event in program.events if event.op == "loss" for batch in event.batches}
@@ -167,10 +167,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if lost is not None and more:
             return f"loss gave what this rank has of it{line_of(lost)}: what others have has to come from them"
         return f"{what} is what loss gives{'' if alone else ', on the rank that has the last layer'}"
-    if kind is ActivationGrad and number == 0 and batches_of(program, BY_INPUT, 0):
-        return "no layer reads the gradient of the data, and it is not kept: layer 0 has nothing to sum or pass on"
-    if kind is ActivationGrad and number == 0 and not ((here := student_place()) and here.text.startswith("del ")):
-        return "nothing needs the gradient of the data, which is activation 0: leave out what asks for it"
+    deletes = (here := student_place()) is not None and here.text.startswith("del ")
+    if kind is ActivationGrad and number == 0 and (batches_of(program, BY_INPUT, 0) or not deletes):
+        return "no layer reads the gradient of the data, activation 0, and it is not kept: leave out what asks for it"
     layer = number - 1 if kind is Activation else number
     if kind is ActivationGrad:  # the last of those that take the activation
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
@@ -182,6 +181,13 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is made by {op} of layer {layer} on another rank,\nwhich passes it on: keep what receive gives"
     batch = next((part for part in more if type(part) is int and part < model.BATCHES), None)
     done = batches_of(program, ops, layer)
+    source, key = (2, (layer, *more)) if kind is Activation else (3, (layer + 1, *more))
+    there = [
+        one for under, one in store_of(program, source).items() if under == key and (batch is None or batch in done)
+    ]
+    used = {number for event in program.events if event.op in ops and event.layer == layer for number in event.inputs}
+    if more and there and there[0].mark and there[0].mark[1] not in used:
+        return f"{op} of layer {layer} has not run for {STORES[source]}[{shown(key)}], which is there"
     if batch is not None and batch in done:
         return f"{op} of layer {layer} has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:

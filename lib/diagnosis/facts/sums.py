@@ -279,8 +279,7 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
     summed, back = maker(grad), provenance.through(grad, COLLECTIVES)[0]
     if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
         why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
-        why += f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
-        yield why
+        yield f"{why}{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
     elif back is not None and back.op in BY_INPUT and part.dim.name in SPACE:
         yield from lacked_halo(program.values_of(back.inputs)[0], part.dim.name)
 
