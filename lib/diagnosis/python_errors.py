@@ -193,7 +193,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     call = re.match(r"Model\.(\w+)\(\) ", text)
     known = signatures() | {"shard": 'model.shard(value, "rows", shard, total)'}
     if call is not None and call[1] in known:
-        return f"write {known[call[1]]}"
+        none = ";\ndispatch and combine need no activation: model.backward(layer, None, gradient)"
+        return f"write {known[call[1]]}" + none * ("missing" in text and "'grad'" in text)
     if "object is not an async iterator" in text:
         what = "the function itself takes no turns, and what it gives does: call it, as in"
         what = what if "'function'" in text else "only calls of async functions take turns, and this is none:"

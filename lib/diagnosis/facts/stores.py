@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence, Set
 from typing import Any, cast
 
+from lib.diagnosis import provenance
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached, reads
-from lib.diagnosis.provenance import batches_of, caller, in_turn, layers_of, maker, named, sent_in, store_of, titled
+from lib.diagnosis.provenance import batches_of, in_turn, layers_of, maker, named, sent_in, store_of, through, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import resolve, student_frame, student_place
 from lib.errors.wording import shown, these, with_article
@@ -129,7 +130,7 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
         if numbered and (chunks or batch not in value.place.batches):
             continue
         batches = these("batch", value.place.batches)
-        if numbered and batch != other and (call := caller(program, value)) is not None:
+        if numbered and batch != other and (call := provenance.caller(program, value)) is not None:
             again = " again" if any(under == key for under, *_ in store.deleted()) else ""
             why = f"{call.function} was called for batch {other}{again}, when {batches} came in, which has had no "
             how = f"call it for each batch once, in order, in line {call.line}: {call.text}"
@@ -188,6 +189,12 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     used = {number for event in program.events if event.op in ops and event.layer == layer for number in event.inputs}
     if more and there and there[0].mark and there[0].mark[1] not in used:
         return f"{op} of layer {layer} has not run for {STORES[source]}[{shown(key)}], which is there"
+    seen = {move[2] for move in program.moves}.union(*(event.inputs for event in program.events))
+    unseen = [one for n, one in enumerate(program.values) if n not in seen and isinstance(one, kind)]
+    like = [one for one in unseen if _number(one) == number]
+    came = through(like[-1], ("combine",))[0] if like and more else None
+    if came is not None and came.op in COLLECTIVES:
+        return f"{titled(came)} brought {what}: keep what it gives under this key"
     if batch is not None and batch in done:
         return f"{op} of layer {layer} has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
