@@ -25,8 +25,8 @@
 # microbatches, and pays with twice the memory.
 #
 # A V does it for free. Each rank has an early stage *and* a late one, so the microbatch that it sends down comes up
-# again on the same rank, and is work to do. What fills the wait is no further microbatch, but the second half of one
-# that is on its way. With eight microbatches on four ranks, 1F1B of this model takes 66, and interleaved 1F1B 57. How
+# again on the same rank, and is work to do. What fills the wait is not a new microbatch: it is the second half of one
+# that is under way. With eight microbatches on four ranks, 1F1B of this model takes 66, and interleaved 1F1B 57. How
 # far down can you get, in no more memory than interleaved needs?
 #
 # > **To tell a friend:** in a V the first rank is also the last one. What it keeps for long on the way down, it keeps
@@ -69,7 +69,7 @@ picture_of(Stages(layout, title="A V: down through all ranks, and up again"))
 #
 # </details>
 #
-# Such an order is best written in **phases**, each with how often and what: `(3, "Fd Fu")` does `Fd Fu` three times.
+# Such an order is best written in **phases**. Each says how often, and then what: `(3, "Fd Fu")` is `Fd Fu` three times.
 # `Fd` is a forward on the rank's stage of the way down, and `Fu` one on that of the way up; `Id`, `Wd`, `Iu` and `Wu`
 # are the halves of their backwards. Each word takes the next microbatch of its kind, and is left out when there is none
 # left. `in_phases(rank, ranks, batches, phases)` turns phases into the list of a rank, with stages and microbatches:
@@ -91,7 +91,7 @@ print(*in_phases(0, 2, 2, [(1, "Fd"), (3, "Fd Fu"), (2, "Iu")]))
 #
 # **Rules**
 #
-# - F, I and W take 1 each on a stage. Messages are posted; they cost nothing, and the update neither: only the order counts.
+# - F, I and W take 1 each on a stage. Messages are posted. Neither they nor the update take time: only the order counts.
 # - Every rank does `F`, `I` and `W` of each microbatch once, on both of its stages.
 # - What a microbatch leaves on a stage stays until its weight half is over, and so does the gradient that it needs.
 
