@@ -66,10 +66,10 @@ def worked_on(collected: Collected) -> tuple[str, ...]:
     for submission in collected.submissions:
         for file, source in submission.sources():
             if not isinstance(source, Refused):
-                found = source.puzzles()
-                there.update(found)
-                touched.update(row.puzzle for row in renamed_in(file, source, PUZZLES))
-                touched.update(puzzle for puzzle in found if puzzle not in touched and not source.untouched(puzzle))
+                left = [puzzle for puzzle in PUZZLES if puzzle not in touched]
+                there.update(found := source.puzzles(left))
+                touched.update(row.puzzle for row in renamed_in(file, source, left))
+                touched.update(puzzle for puzzle in found if not source.untouched(puzzle))
     return tuple(puzzle for puzzle in PUZZLES if puzzle in (touched or there))
 
 

@@ -250,15 +250,6 @@ class Judged(NamedTuple):
     schedule: Schedule | None = None
 
 
-class _Outcome(NamedTuple):
-    """The outcome of code: its results, its schedule at the puzzle's own size, and its normal form."""
-
-    own: Result
-    hidden: tuple[Result, ...]
-    schedule: Schedule | None
-    form: str
-
-
 class _Asked(NamedTuple):
     """The question to one run: at the size of a record, which is `size` where it is not the puzzle's own. `need` is
     the goal that is needed, `events` how many our own solution records, and `name` what no other question has."""
@@ -290,29 +281,25 @@ class _Asked(NamedTuple):
 
 def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
     """Return what came of the function of one puzzle in a source. Nothing that the source does raises anything."""
-    record, words = required.record, _own_words(required.record)
-    stub = Result(words, "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
-    opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
+    puzzle, hints = required.record.id, required.record.hints
+    opened = re.compile(rf"""\bhint\(\s*["']{re.escape(puzzle)}["']\s*,\s*(\d{{1,3}})\s*\)""")
     texts = [text for _, text in source.cells if "hint(" in text]
-    hints = [min(int(number), len(record.hints)) for text in texts for number in opened.findall(text)]
-    score = Score(record.id, "unsolved", stub, hints=max(hints, default=None))
-    if source.untouched(record.id):
-        return Judged(replace(score, source=source.normalised(record.id)))
-    ran, key = _ran_here.setdefault(isolation, {}), _code_of(source, required, limits)
-    if key not in ran:
-        keep_latest(ran, key, _outcome(source, required, isolation, limits))
-    own, hidden, schedule, form = ran[key]
-    elsewhere, state = {result.state for result in hidden}, own.state
-    if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
-        state = "partly"
-    elif own.correct and "missed" in elsewhere:
-        state = "missed"
-    return Judged(replace(score, own=own, hidden=hidden, state=state, source=form), schedule)
+    numbers = [min(int(number), len(hints)) for text in texts for number in opened.findall(text)]
+    if source.untouched(puzzle):
+        why = f"{puzzle} is not solved: it still holds its stub."
+        stub = Result(_own_words(required.record), "unsolved", message=why)
+        judged = Judged(Score(puzzle, "unsolved", stub, source=source.normalised(puzzle)))
+    else:
+        ran, key = _ran_here.setdefault(isolation, {}), _code_of(source, required, limits)
+        if key not in ran:
+            keep_latest(ran, key, _judged(source, required, isolation, limits))
+        judged = ran[key]
+    return judged._replace(score=replace(judged.score, hints=max(numbers, default=None)))
 
 
 # What came of code, by what its run is given: of students who hand in the same function one is run, whatever else they
 # have written, and whatever their comments say.
-_ran_here: WeakKeyDictionary[Isolation, dict[object, _Outcome]] = WeakKeyDictionary()
+_ran_here: WeakKeyDictionary[Isolation, dict[object, Judged]] = WeakKeyDictionary()
 
 
 def _code_of(source: Source, required: Required, limits: Limits) -> object:
@@ -322,8 +309,8 @@ def _code_of(source: Source, required: Required, limits: Limits) -> object:
     return source, required.key, limits
 
 
-def _outcome(source: Source, required: Required, isolation: Isolation, limits: Limits) -> _Outcome:
-    """Return what came of the function of one puzzle at its own size and at the hidden ones."""
+def _judged(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
+    """Run the function of one puzzle at its own size and at the hidden ones, which make it no better."""
     record, words = required.record, _own_words(required.record)
     hidden: list[Result] = []
     schedule: Schedule | None = None
@@ -346,7 +333,10 @@ def _outcome(source: Source, required: Required, isolation: Isolation, limits: L
                 if len(schedule.packed) <= 2**18:
                     keep_latest(_schedules, sent.schedule, schedule)
                 own = replace(own, schedule=schedule.digest)
-    return _Outcome(own, tuple(hidden), schedule, source.normalised(record.id))
+    elsewhere, state = {result.state for result in hidden}, own.state
+    if own.correct:
+        state = "partly" if elsewhere & {"failed", "unsolved"} else "missed" if "missed" in elsewhere else state
+    return Judged(Score(record.id, state, own, tuple(hidden), source=source.normalised(record.id)), schedule)
 
 
 def reference_result(required: Required) -> tuple[Result, Schedule] | None:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, cast
+from unicodedata import normalize
 
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import IMPORTS, Program, import_paths
+from lib.suite.submissions.needed import IMPORTS, WORD, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
@@ -94,13 +95,16 @@ class Source:
             raise SourceError(f"{file} is a notebook without code", "empty")
         return cls(tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1)), name=name)
 
-    def puzzles(self) -> tuple[str, ...]:
-        """Return the puzzles whose function it defines, in the records' order: also in a cell that is no Python."""
+    def puzzles(self, among: Collection[str] = PUZZLES) -> tuple[str, ...]:
+        """Return those of some puzzles whose function it defines, in their order: also in a cell that is no Python.
+        What names none of them is not parsed."""
+        words = {word for _, text in self.cells for word in WORD.findall(normalize("NFKC", text))}  # as Python reads it
+        named = [puzzle for puzzle in among if puzzle in words]
         try:
-            program = program_of(self.cells)
+            program = program_of(self.cells) if named else None
         except SourceError:
             return ()
-        return tuple(puzzle for puzzle in PUZZLES if self._answers(program, puzzle))
+        return () if program is None else tuple(puzzle for puzzle in named if self._answers(program, puzzle))
 
     def _answers(self, program: Program, puzzle: str) -> bool:
         if (found := program.definition(puzzle)) is None:

@@ -276,13 +276,12 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         file: replace(source, modules=tuple((path, read[other].cells[0][1]) for path, other in modules[file].items()))
         for file, source in read.items()
     }
-    defined: dict[File, tuple[str, ...]] = {}
+    defined = {file: source.puzzles(puzzles) for file, source in sources.items()}
     of: dict[str, tuple[File, Source]] = {}
     passed: defaultdict[str, list[str]] = defaultdict(list)
     used: set[File] = set()
     for puzzle in puzzles:
-        candidates = _candidates(puzzle, sources, defined)
-        if not candidates:
+        if not (candidates := [file for file in sources if puzzle in defined[file]]):
             continue
         latest = max(file.attempt for file in candidates)
         ranks = {  # smallest first, by place of REASONS
@@ -317,7 +316,7 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
     there for the puzzle that it is called after, else for those of whose notebooks it has text."""
     its = source.spoken_of() if file.stem.puzzle is None else {file.stem.puzzle}
     claims = [puzzle for puzzle in puzzles if puzzle in its]
-    found = source.puzzles() if claims else ()
+    found = source.puzzles(claims)
     rows: list[Refused] = []
     for puzzle in claims:
         try:
@@ -327,19 +326,6 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
         except SourceError as error:
             rows.append(Refused(file.name, f"cannot be read: {error}", student, puzzle=puzzle))
     return rows
-
-
-def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File, tuple[str, ...]]) -> list[File]:
-    """The files that define the function of a puzzle. `defined` keeps what is known of each file: to parse them takes
-    most of the time of taking in a class."""
-    found: list[File] = []
-    for file, source in sources.items():
-        # What is not ASCII may be another spelling of it.
-        if any(puzzle in text or not text.isascii() for _, text in source.cells):
-            if file not in defined:
-                defined[file] = source.puzzles()
-            found += [file] * (puzzle in defined[file])
-    return found
 
 
 def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
