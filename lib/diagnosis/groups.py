@@ -348,9 +348,8 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         title = COLLECTIVES[call.name].title
         place = f" in line {call.line}"
         there = [(p, event) for p, event in every if event.op == call.name and line_of(event) == place]
-        if "allgather" not in ops and any(
-            type(value) is not WeightGrad for p, e in there for value in p.values_of(e.inputs)
-        ):
+        brought = [value for p, event in there for value in p.values_of(event.inputs)]
+        if "allgather" not in ops and any(type(value) is not WeightGrad for value in brought):
             continue  # it sums activations, and every rank may well have called it: it is not the one that lacks
         if call.line > frame.f_lineno:
             first = "gather" if "allgather" in ops else "sum"

@@ -67,7 +67,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "'int' object is not iterable": "this is one number: `for b in range(number)` counts 0, 1, ... below it",
         ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
         "ones: weights[layer]",
-        r"'Activation\w*' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
+        r"'Activation' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
         ".*is not subscriptable$": "square brackets take something out of a store, list or tuple; this is neither",
     },
     RuntimeError: {

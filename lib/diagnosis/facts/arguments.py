@@ -115,10 +115,8 @@ def NoLayer(layer: int, layers: int) -> Words:
 @fact
 def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, taker: int) -> Told:
     """A value belongs to another layer than `layer`, the one that an operation of layer `taker` needs in this role."""
-    expected = definite(subject(value.kind, layer))
-    what = f"the {role} belongs to another layer"
-    yield Words(what, expected, describe(value), _right_layer(op, role, value, layer, taker))
-    made, wanted = maker(value), definite(subject(value.kind, layer))
+    made, wanted, fix = maker(value), definite(subject(value.kind, layer)), _right_layer(op, role, value, layer, taker)
+    yield Words(f"the {role} belongs to another layer", wanted, describe(value), fix)
     if made is not None and made.op == "receive" and made.peer is not None:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
         yield f"{why},\nif both ranks agree on which layers each of them has"
@@ -243,10 +241,8 @@ def Unweighted(op: str, layer: int, kind: str) -> Words:
 @fact
 def NotBatches(batches: object) -> Words:
     """Batches are named by something that is not a collection of numbers."""
-    what = "batches are given as a list or a set of numbers"
-    return Words(
-        what, "for instance [0] or range(model.BATCHES)", describe(batches), "for a single batch write [batch]"
-    )
+    what, fix = "batches are given as a list or a set of numbers", "for a single batch write [batch]"
+    return Words(what, "for instance [0] or range(model.BATCHES)", describe(batches), fix)
 
 
 @fact
@@ -264,11 +260,8 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         share = max(1, batches // rows)
         if len(taken) == share and batches == min(wrong):
             yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
-        yield (
-            f"the {rows} rows along data share {batches} batches, {share} for each: which, "
-            'follows from model.coord["data"],\n'
-            f"here {mesh.coordinates(program.rank)['data']}, and not from model.rank"
-        )
+        why = f"the {rows} rows along data share {batches} batches, {share} for each: which, follows from "
+        yield f'{why}model.coord["data"],\nhere {mesh.coordinates(program.rank)["data"]}, and not from model.rank'
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"

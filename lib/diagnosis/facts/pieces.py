@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lib.diagnosis.advice import Running, Told
-from lib.diagnosis.facts.grids import halo_of_other_batches, stencil_of
+from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
 from lib.errors.arguments import written
@@ -222,10 +222,10 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     kind = DIMS[field]
     twice_there = numbered(kind.noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
-        yield (
-            f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
-            f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
-        )
+        yield from spare_halo(left, field)
+        why = f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
+        why += f"{kind.plural} need.\n"
+        yield f"{why}Hand in what a neighbour lacks and no more, or cut its result down to one's own"
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
         took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
         yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"
@@ -253,12 +253,10 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
         fix += "has of its own: batches, or rows"
-    return Words(
-        f"{counted(size, 'batch' if what == 'batches' else what[:-1])} cannot be cut into {parts} equal parts",
-        expected=f"a number that divides {size}" + ("" if few is None else f", such as {few}"),
-        got=f"{parts} parts" + ("" if value is None else f" of the {describe(value)}"),
-        fix=fix,
-    )
+    whole = counted(size, "batch" if what == "batches" else what[:-1])
+    expected = f"a number that divides {size}" + ("" if few is None else f", such as {few}")
+    got = f"{parts} parts" + ("" if value is None else f" of the {describe(value)}")
+    return Words(f"{whole} cannot be cut into {parts} equal parts", expected, got, fix)
 
 
 @fact
@@ -281,9 +279,8 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = (
-            f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has there"
-        )
+        fix = f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has "
+        fix += "there"
         return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"

@@ -71,9 +71,8 @@ def Incomplete(program: Running, weight: Weight) -> Told:
                 yield f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
             yield f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
     idea = f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first"
-    yield line(
-        program, "allgather", idea, f"gather all shards first:\n{piece(program, 'allgather') or gather_call(program)}"
-    )
+    call = piece(program, "allgather") or gather_call(program)
+    yield line(program, "allgather", idea, f"gather all shards first:\n{call}")
 
 
 @fact
@@ -105,9 +104,8 @@ def TooManyShards(shard: int, total: int) -> Words:
     """A weight is cut into more shards than there may be."""
     expected = f"a weight cut into at most {MOST} shards: a Trace file holds no more"
     got = f"shard {written(shard)} of {written(total)}"
-    return Words(
-        f"{written(total)} shards are too many", expected, got, "cut a weight into as many shards as ranks share it"
-    )
+    fix = "cut a weight into as many shards as ranks share it"
+    return Words(f"{written(total)} shards are too many", expected, got, fix)
 
 
 @fact
@@ -196,9 +194,8 @@ def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -
         fix += ";\nor use a row shard of the weight, which takes just these: "
         fix += 'load_weights(layer, shard, total, dim="in")'
     elif not whole:
-        fix = (
-            "backward takes the gradient of what this shard gave in forward: do not gather or sum more than forward did"
-        )
+        fix = "backward takes the gradient of what this shard gave in forward: do not gather or sum more than forward "
+        fix += "did"
     what = f"the {role} does not have the features that the weight {side}"
     got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
     yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)

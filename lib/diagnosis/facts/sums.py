@@ -64,13 +64,10 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
             yield from lacked_halo(program.values_of(made.inputs)[0], dim)
         return
     terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
-    yield Words(
-        f"the {role} owes an all-reduce: it is only a part of a sum",
-        whole,
-        f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest",
-        "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
-        "or scatterreduce, where each of them goes on with some of the batches",
-    )
+    got = f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest"
+    fix = "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
+    fix += "or scatterreduce, where each of them goes on with some of the batches"
+    yield Words(f"the {role} owes an all-reduce: it is only a part of a sum", whole, got, fix)
     made, name = maker(value), STORE[type(value)]
     if program is None or made is None:
         return
@@ -243,9 +240,8 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
     if made is None or made.op != "allreduce":  # shards of several reduce-scatters may well be added up
         return None
     after = program.events[program.events.index(made) :]
-    if lost <= {
-        batch for event in after if event.op in BY_WEIGHT and event.layer == grad.layer for batch in event.batches
-    }:
+    back = [event.batches for event in after if event.op in BY_WEIGHT and event.layer == grad.layer]
+    if lost <= frozenset[int]().union(*back):
         why = f"{titled(made)} was called before this rank went back through {these('batch', lost)}"
         return f"{why}:\ncall it once, after the last batch"
     times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
@@ -324,11 +320,9 @@ def NoSum(_: object, thing: object) -> Told:
         return  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
-            yield (
-                f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\n"
-                "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
-                "an all-gather puts them together"
-            )
+            why = f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\nA layer of the "
+            why += "kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
+            yield f"{why}an all-gather puts them together"
         why = "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into "
         yield f'{why}rows,\ndim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
     made = maker(value)
@@ -367,10 +361,7 @@ def MeanOfMeans(one: Value, other: Value, role: str) -> Words:
     why = "the mean of nothing is no number"
     if few:
         why = f"each of the {few} {plural} would count {exact(many / few)} times as much as each of the {many}"
-    return Words(
-        f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}",
-        expected="means over as much each, or a sum in which each counts as often as it has rows",
-        got=f"{describe(one)}; {describe(other)}",
-        fix=f"{why}.\nA partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
-        "await model.allreduce(mean, layer)",
-    )
+    what = f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}"
+    expected = "means over as much each, or a sum in which each counts as often as it has rows"
+    why += f".\nA partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
+    return Words(what, expected, f"{describe(one)}; {describe(other)}", f"{why}await model.allreduce(mean, layer)")
