@@ -321,10 +321,7 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
         number = -1 if value.mark is None else value.mark[1]
         if is_held(program, number):
             yield shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
-    if (scattered := provenance.came_of(grad, "scatterreduce")) is not None:
-        left = these("batch", scattered[1].place.batches)
-        why = f"{titled(scattered[0])} left this rank the sum of {left} alone"
-        yield f"{why}:\nan all-reduce gives all of it to every rank"
+    yield provenance.scattered(grad)
 
 
 @fact

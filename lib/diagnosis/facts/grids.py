@@ -122,6 +122,11 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     for value in (one, other) if role in SPACE else ():
         yield from lacked_halo(value, role)
         yield from spare_halo(value, role)
+        back = maker(value)
+        took = maker(program.values[back.inputs[0]]) if back is not None and back.op in BY_INPUT else None
+        if back is not None and took is not None and took.op == "allgather":
+            why = f"{titled(took)} brought {plural} of other ranks, and {named(back)} gave the gradients of all"
+            yield f"{why}:\ncut this rank's own out"
     kinds, lacks = program.world.models[program.rank].shape.kinds, one if is_whole(one, "features") else other
     apart = is_whole(one, "features") is not is_whole(other, "features")
     if apart and isinstance(kinds[max(one.layer, other.layer)], Attention):
@@ -208,6 +213,7 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     yield Words(what, expected, got, fix)
     if role in SPACE and low < high and (low < 0 or high > parts[role].dim.size):
         inside = f"{DIMS[role].plural} 0 to {parts[role].dim.size - 1}"
+        yield None if parts[role].dim.size > 1 else f"it has one {DIMS[role].noun}, and all of that: leave this cut out"
         yield f"there is nothing beyond the edges of the grid, {inside}: cut no further"
     made, program = maker(value), home(value)
     if made is None or program is None or role not in SPACE:

@@ -356,12 +356,10 @@ def _call(member: Member, beside: Member) -> str:
 @fact
 def NotSized(value: Value, root: Value) -> Words:
     """A member brings a value to be overwritten that is not as large as the root's."""
-    return Words(
-        "what a member brings is not as large as what the root brings",
-        expected=f"a value of {amount(root.elements())} elements, to be overwritten by the root's",
-        got=f"{describe(value)}: {amount(value.elements())} elements",
-        fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
-    )
+    expected = f"a value of {amount(root.elements())} elements, to be overwritten by the root's"
+    got = f"{describe(value)}: {amount(value.elements())} elements"
+    fix = "bring the value that the root's replaces, of the same shape: the old weight for a new one"
+    return Words("what a member brings is not as large as what the root brings", expected, got, fix)
 
 
 @fact

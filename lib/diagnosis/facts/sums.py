@@ -7,25 +7,12 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import groups
+from lib.diagnosis import groups, provenance
 from lib.diagnosis.advice import Advice, Running, Told, line
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
-from lib.diagnosis.provenance import (
-    alike,
-    batches_of,
-    had_by_all,
-    home,
-    in_turn,
-    is_held,
-    is_whole,
-    line_of,
-    maker,
-    named,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import alike, batches_of, home, is_held, line_of, maker, named, titled
 from lib.errors.exceptions import Words, fact, put_await
 from lib.errors.wording import exact, plural, ranges, runs, these, with_article
 from lib.trace.event import STORE, STORES, Event, place_of
@@ -153,6 +140,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         yield "the loop over the batches is not over: update once, after it, with the sum of all gradients"
     if program.world.ranks == 1:
         yield groups.not_taken(program) or "update once, after the last batch, with the sum of all gradients"
+    yield provenance.scattered(grad)
     yield groups.not_back(program, grad) or groups.not_reached(program, layer) or groups.pipelined(program, grad)
     copies = groups.replicas(program, layer)
     if made is not None and summed and copies is not None and set(made.group) < set(copies[1]):
@@ -216,7 +204,7 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
-    held = in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
+    held = provenance.in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
     made = next((e for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer and lost & e.batches), None)
     if made is not None and not summed and len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held)):
         why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
@@ -271,10 +259,10 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
             why = f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum"
             yield f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
         # What neighbours lend is theirs to go back through, and what was swapped for some heads is not this layer's.
-        if isinstance(other, Activation) and made.op != "halo" and is_whole(other, "features"):
+        if isinstance(other, Activation) and made.op != "halo" and provenance.is_whole(other, "features"):
             why = f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone "
             yield f"{why}back through all of them,\nwith the sum of what they give"
-    summed, back = maker(grad), through(grad, COLLECTIVES)[0]
+    summed, back = maker(grad), provenance.through(grad, COLLECTIVES)[0]
     if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
         why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
         why += f"{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
@@ -313,7 +301,7 @@ def NoSum(_: object, thing: object) -> Told:
     yield Words(what, expected, describe(thing), fix)
     value, there = thing, home(thing)
     if isinstance(value, ActivationGrad) and value.is_complete():
-        yield had_by_all(value)
+        yield provenance.had_by_all(value)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return
     if value.mark is not None and value.mark[1] in there.events[-1].outputs:
