@@ -190,6 +190,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
             why += ":\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
         return why
+    if kind is WeightGrad and not done and batches_of(program, BY_INPUT, layer):
+        return f"this rank did only the input half of layer {layer}'s backward: the weight half gives {what}"
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
         keys = [shown(key) for key, value in store_of(program, store).items() if _number(value) == number]
