@@ -172,7 +172,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if kind is ActivationGrad:  # the last of those that take the activation
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
-    op = "forward" if kind is Activation else _back(program, ops)
+    half = kind is WeightGrad and batches_of(program, BY_INPUT - BY_WEIGHT, layer)
+    op = "forward" if kind is Activation else "backward_weight" if half else _back(program, ops)
     if mine and layer not in mine and kinds[layer].weight is not None:
         if number - (kind is ActivationGrad) not in mine:
             return f"{what} stays on another rank: this one has {these('layer', mine)}, and goes through no others"
@@ -190,8 +191,6 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
             why += ":\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
         return why
-    if kind is WeightGrad and not done and batches_of(program, BY_INPUT, layer):
-        return f"this rank did only the input half of layer {layer}'s backward: the weight half gives {what}"
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
         keys = [shown(key) for key, value in store_of(program, store).items() if _number(value) == number]
