@@ -84,9 +84,8 @@ class _Fault(NamedTuple):
 
     def text(self, layers: Collection[int] = ()) -> str:
         what = self.what.replace("these layers", these("layer", layers)) if layers else self.what
-        return fault_of(
-            PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=self.where)
-        )
+        said = {"expected": self.expected, "got": self.got, "fix": self.fix}
+        return fault_of(PuzzleError(what, **said, rank=self.rank, where=self.where))
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
@@ -137,13 +136,10 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
     if not updated:
         rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
-        return _Fault(
-            "no update and no final weight of these layers",
-            "every layer updated once, and handed in with model.set_final_weight",
-            "no operation at all" if event is None else f"rank {rank} ended after {event.op}",
-            "look for a `return` that comes too early, or a loop that leaves layers out",
-            place_of(event),
-        )
+        expected = "every layer updated once, and handed in with model.set_final_weight"
+        got = "no operation at all" if event is None else f"rank {rank} ended after {event.op}"
+        fix = "look for a `return` that comes too early, or a loop that leaves layers out"
+        return _Fault("no update and no final weight of these layers", expected, got, fix, place_of(event))
     event = updated[0][1]
     source = event.source  # the line that would hand in the weights is known while the code is at hand
     lines = [] if source is None or isinstance(source, Place) else lines_calling(source[0], "set_final_weight")
@@ -254,13 +250,9 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
     if parts:
         absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.dim.size else " are")
         every = f"all {parts} {noun}s"
-    return _Fault(
-        f"the final weights of these layers are not complete: {absent} on no rank",
-        f"{every}, each handed in by a rank that has updated it",
-        f"final weights from {these('rank', ranks)} only",
-        fix,
-        at,
-    )
+    what = f"the final weights of these layers are not complete: {absent} on no rank"
+    expected = f"{every}, each handed in by a rank that has updated it"
+    return _Fault(what, expected, f"final weights from {these('rank', ranks)} only", fix, at)
 
 
 # -- the next step ------------------------------------------------------------------------------------------------

@@ -84,12 +84,10 @@ def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
     for program in trace.programs:
         taken = [event for event in program.events if event.op == "get_activation"]
         if (count := sum(len(event.batches) for event in taken)) != batches:
-            return CheckError(
-                f"rank {program.rank} is given {counted(count, 'batch')}",
-                expected=f"{counted(batches, 'batch')} on each rank",
-                where=places([(program.rank, event) for event in taken[:1]]),
-                fix="does what you take depend on that argument?",
-            )
+            what, expected = f"rank {program.rank} is given {counted(count, 'batch')}", counted(batches, "batch")
+            where = places([(program.rank, event) for event in taken[:1]])
+            fix = "does what you take depend on that argument?"
+            return CheckError(what, expected=f"{expected} on each rank", where=where, fix=fix)
     return None
 
 
@@ -144,9 +142,7 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     # Without figures first, as most are right; the verdict with its words is for the one that is wrong.
     if counts(models, there) or (verdict := check(models, there)).passed:
         return trace
-    error = CheckError(
-        "this is not one correct training step" if verdict.faults else "this does not count",
-        got="\n            ".join(verdict.faults or verdict.notes),
-    )
+    what = "this is not one correct training step" if verdict.faults else "this does not count"
+    error = CheckError(what, got="\n            ".join(verdict.faults or verdict.notes))
     error.trace = trace
     return error

@@ -140,12 +140,10 @@ def other_layer(trace: Trace) -> str | None:
         for value in trace.programs[rank].values_of(event.inputs):
             number = value.layer + isinstance(value, ActivationGrad)
             if isinstance(value, Activation | ActivationGrad) and abs(event.layer - number) > 1:
-                return remark(
-                    f"rank {rank} calls {event.op} with layer {event.layer} for {describe(value)}",
-                    where=places([(rank, event)]),
-                    fix="it works, and counts the same: for activations the number only has to be the same on all "
-                    f"ranks.\nWrite {number}, and pictures and messages name the layer that you mean",
-                )
+                what = f"rank {rank} calls {event.op} with layer {event.layer} for {describe(value)}"
+                fix = "it works, and counts the same: for activations the number only has to be the same on all "
+                fix += f"ranks.\nWrite {number}, and pictures and messages name the layer that you mean"
+                return remark(what, where=places([(rank, event)]), fix=fix)
     return None
 
 
@@ -226,12 +224,9 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     if not left:
         return None
     layers, batches = ({key[place] for key, _ in left} for place in range(2))
-    return remark(
-        "correct, but the goals are for whole backwards",
-        got=f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}",
-        where=places([left[0][1]]),
-        fix="call backward_input for the first layer, too: with an embedding below it that gradient would be needed",
-    )
+    got = f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}"
+    fix = "call backward_input for the first layer, too: with an embedding below it that gradient would be needed"
+    return remark("correct, but the goals are for whole backwards", got=got, where=places([left[0][1]]), fix=fix)
 
 
 def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:
@@ -259,13 +254,11 @@ def undivided(trace: Trace, domain: bool) -> str | None:
         parts = [value.place for value in values]
         whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
         if batches := whole.shards(whole.dim.size):
-            return remark(
-                "correct, but in this puzzle ranks share each batch, and its goals are for that",
-                got=f"rank {rank} works on all of {these('batch', RunSet(*batches))}",
-                where=places([(rank, calls[rank])]),
-                fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
-                "rank\nneed no more than data parallelism",
-            )
+            what = "correct, but in this puzzle ranks share each batch, and its goals are for that"
+            got = f"rank {rank} works on all of {these('batch', RunSet(*batches))}"
+            fix = "let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
+            fix += "rank\nneed no more than data parallelism"
+            return remark(what, got=got, where=places([(rank, calls[rank])]), fix=fix)
     return None
 
 
