@@ -84,12 +84,10 @@ def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
     for program in trace.programs:
         taken = [event for event in program.events if event.op == "get_activation"]
         if (count := sum(len(event.batches) for event in taken)) != batches:
-            return CheckError(
-                f"rank {program.rank} is given {counted(count, 'batch')}",
-                expected=f"{counted(batches, 'batch')} on each rank",
-                where=places([(program.rank, event) for event in taken[:1]]),
-                fix="does what you take depend on that argument?",
-            )
+            what, expected = f"rank {program.rank} is given {counted(count, 'batch')}", counted(batches, "batch")
+            where = places([(program.rank, event) for event in taken[:1]])
+            fix = "does what you take depend on that argument?"
+            return CheckError(what, expected=f"{expected} on each rank", where=where, fix=fix)
     return None
 
 

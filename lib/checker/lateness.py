@@ -560,13 +560,27 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         got = f"rank {rank} waits {in_units(passed)} for its own messages to arrive, on the critical path"
         fix = "keep what pass_to gives, go on, and await it later: the message arrives while this rank computes"
         yield run.told(got, places([(rank, event)]), fix)
-    for rank, number, event in (at for at, *_ in path if at.event.op == "pass_to"):
-        mine = run.trace.programs[rank].events
-        beside = next((e for e in mine[number:] if e.op in COLLECTIVES and e.issued < (event.end or 0)), None)
-        if beside is not None and units(event.length - min(e.length for e in mine if e.op == "pass_to")) >= run.over:
-            title = f"the {COLLECTIVES[beside.op].title}{line_of(beside)}"
-            got = f"the message of rank {rank}{line_of(event)} and {title} share a link, and both take longer"
-            yield run.told(got, places([(rank, event)]), f"await the message before you call {title}")
+    yield from _on_one_link(run, [at for at, *_ in path if at.event.op == "pass_to" or _lent(at.event)])
+
+
+def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
+    """Messages, or halo exchanges of helpers, that take longer because a collective travels beside them."""
+    slow: list[tuple[At, Event, int]] = []
+    for at in waited:
+        program, event = run.trace.programs[at.rank], at.event
+        size = sum(value.elements() for value in program.values_of(event.inputs))
+        alike = (e for e in program.events if e.op == event.op)
+        least = min(e.length for e in alike if sum(value.elements() for value in program.values_of(e.inputs)) == size)
+        others = (e for e in program.events if e.op in COLLECTIVES and e.op != event.op and e.issued < (event.end or 0))
+        beside = next((e for e in others if (e.end or 0) > (event.start or 0)), None)
+        if beside is not None and event.length > least:
+            slow.append((at, beside, event.length - least))
+    if slow and units(sum(longer for *_, longer in slow) + 1) >= run.over:
+        (rank, _, event), beside, _ = slow[0]
+        title = f"the {COLLECTIVES[beside.op].title}{line_of(beside)}"
+        what, it = (operation(event), "exchange") if event.op == "halo" else (f"the message of rank {rank}", "message")
+        got = f"{what}{line_of(event)} and {title} share a link, and both take longer"
+        yield run.told(got, places([(rank, event)]), f"await the {it} before you call {title}")
 
 
 # -- orders of a pipeline -----------------------------------------------------------------------------------------

@@ -231,10 +231,9 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     if not left:
         return None
     layers, batches = ({key[place] for key, _ in left} for place in range(2))
-    what = "correct, but the goals are for whole backwards"
     got = f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}"
     fix = "call backward_input for the first layer, too: with an embedding below it that gradient would be needed"
-    return remark(what, got=got, where=places([left[0][1]]), fix=fix)
+    return remark("correct, but the goals are for whole backwards", got=got, where=places([left[0][1]]), fix=fix)
 
 
 def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:
@@ -262,13 +261,11 @@ def undivided(trace: Trace, domain: bool) -> str | None:
         parts = [value.place for value in values]
         whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
         if batches := whole.shards(whole.dim.size):
-            return remark(
-                "correct, but in this puzzle ranks share each batch, and its goals are for that",
-                got=f"rank {rank} works on all of {these('batch', RunSet(*batches))}",
-                where=places([(rank, calls[rank])]),
-                fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
-                "rank\nneed no more than data parallelism",
-            )
+            what = "correct, but in this puzzle ranks share each batch, and its goals are for that"
+            got = f"rank {rank} works on all of {these('batch', RunSet(*batches))}"
+            fix = "let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
+            fix += "rank\nneed no more than data parallelism"
+            return remark(what, got=got, where=places([(rank, calls[rank])]), fix=fix)
     return None
 
 

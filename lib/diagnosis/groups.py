@@ -10,7 +10,7 @@ from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
 from lib.diagnosis import provenance
 from lib.diagnosis.advice import Advice, Line, Running, line
-from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, piece, through, titled
+from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import Place, student_frame
@@ -383,7 +383,7 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     mine, made, other = home(left), maker(left), maker(right)
     if mine is None or made is None or other is None:
         return None
-    event, first = through(left, {"combine"})
+    event, first = provenance.through(left, {"combine"})
     if other.op == "alltoall" and event is not None and home(right) is mine and field in ("batches", "experts"):
         return _in_an_exchange(mine, event, first, right, other)
     if field == "shards" and not left.is_complete():
@@ -391,7 +391,7 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
         return _gather_along(mine, left, right) or own
     if field == "shards" and isinstance(left, Weight) and made.op == "allgather":
         why = f"this weight was gathered{line_of(made)} already, and has taken the place of this rank's shard.\n"
-        if cut := piece(mine, "shard"):
+        if cut := provenance.piece(mine, "shard"):
             return f"{why}Cut it again first, {cut}; or gather it only once"
         return f'{why}Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
     if field != "batches":
@@ -438,7 +438,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
         why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
         return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
-    root, there_root = through(left, {"add"})[0], through(right, {"add"})[0]
+    root, there_root = provenance.through(left, {"add"})[0], provenance.through(right, {"add"})[0]
     if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
         return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
     if left.place is right.place and (had := provenance.had_by_all(left, there.rank)) is not None:

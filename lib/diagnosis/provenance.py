@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lib.diagnosis.advice import Running
 from lib.errors.source_lines import Place, function_of, lines_calling, student_frame
+from lib.errors.wording import these
 from lib.trace.event import Event, line_of, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
@@ -47,6 +48,14 @@ def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
     """Return the last collective of a kind on the way to a gradient, and the activation that it gave."""
     made, value = through(gradient, {*COMPUTE, "add"})
     return (made, value) if made is not None and made.op == op and isinstance(value, Activation) else None
+
+
+def scattered(gradient: Value) -> str | None:
+    """Say why a gradient lacks batches: a reduce-scatter gave each rank some of the activation that it comes from."""
+    if (found := came_of(gradient, "scatterreduce")) is None or found[1].place.batches != gradient.place.batches:
+        return None
+    why = f"{titled(found[0])} left this rank the sum of {these('batch', gradient.place.batches)} alone"
+    return f"{why}:\nan all-reduce gives all of it to every rank"
 
 
 def had_by_all(gradient: Value, other: int | None = None) -> str | None:

@@ -67,7 +67,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "'int' object is not (iter|revers)": "this is one number: range(number) is 0, 1, ... below it",
         ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
         "ones: weights[layer]",
-        r"'Activation\w*' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
+        r"'Activation' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
         ".*is not subscriptable$": "square brackets take something out of a store, list or tuple; this is neither",
     },
     RuntimeError: {
@@ -163,9 +163,15 @@ def _name(error: Any, text: str, frame: FrameType | None) -> str:
 
 def _unbound(name: str, frame: FrameType | None) -> str:
     """Say what took a name away again, or that nothing has given it a value."""
-    node = None if frame is None else function_of(frame.f_code)
-    for one in () if node is None else ast.walk(node):
-        if isinstance(one, ast.Delete) and any(isinstance(it, ast.Name) and it.id == name for it in one.targets):
+    node, last = (None, 0) if frame is None else (function_of(frame.f_code), frame.f_lineno)
+    inside = [] if node is None else [*ast.walk(node)]
+    for loop in inside:  # all of it may have run before
+        if isinstance(loop, ast.For | ast.While) and loop.lineno <= last:
+            last = max(last, loop.end_lineno or 0)
+    for one in inside:
+        if not isinstance(one, ast.Delete) or one.lineno > last:
+            continue
+        if any(isinstance(it, ast.Name) and it.id == name for it in one.targets):
             return f"del {name} in line {one.lineno} takes the name away: delete what is in it, as in del {name}[...]"
     return f"give {name} a value before this line: before the loop, and on every rank and in every branch"
 

@@ -34,7 +34,8 @@
 #
 # *The words, once more.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In
 # backward the gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv).
-# `group="domain"` means a collective with the ranks of my line along that axis of the mesh (puzzle $number_hsdp).
+# `group="domain"` means a collective along that axis of the mesh: with the ranks that differ from me in that coordinate
+# alone (puzzle $number_hsdp).
 
 # %%
 from drawing import draw, draw_mesh
@@ -241,8 +242,8 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 #
 # The last columns are for collectives over all four ranks. A layer takes 3 forward and 3 backward.
 #
-# **Given:** `model.coord` says where on the mesh this rank is, and `model.group("data")` which ranks are in its line. And
-# helpers:
+# **Given:** `model.coord` says where on the mesh this rank is, and `model.group("data")` which ranks are in
+# its group along `data`. And helpers:
 #
 # | helper | what it does |
 # |---|---|

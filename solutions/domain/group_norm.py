@@ -242,8 +242,8 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 # ```
 #
 # **Given:** the weights of layers 0 and 3, whole on every rank; where this rank's rows begin and end, `low` and `high`;
-# and helpers for layers 0 and 3. You may take several images together, or one after the other: `i` is the number of those
-# that you take together, and they have the keys `[layer, i]`.
+# and helpers for layers 0 and 3. You may take the images in portions, several together or one after the other: `i`
+# counts the portions, and the keys are `[layer, i]`.
 #
 # | helper | what it does |
 # |---|---|
@@ -275,7 +275,7 @@ def weight_half(model, layer, i):
 
 
 # %% [markdown]
-# **To do:** one training step. First take all images together, as number 0, and await what you call: that reaches the
+# **To do:** one training step. First take all images together, as portion 0, and await what you call: that reaches the
 # first goal. Then ask at each `!`: what can this rank compute meanwhile, of the same images, or of others?
 #
 # **Rules**

@@ -92,7 +92,7 @@ async def corners(model):
 
 
 # %% [markdown]
-# Its helpers say where a tile begins and ends, and exchange along rows, columns, or one after the other: a table below
+# Its helpers say where a tile begins and ends, and exchange along rows, columns, or one after the other: a list below
 # says how to call them.
 
 
@@ -202,14 +202,16 @@ for number, layer in enumerate(UNET):
 # **Given:** the weights of layers 0, 2, 3 and 5, whole on every rank, and `activations[0]`: the data, whole images. And
 # helpers; `dim` is `"rows"` or `"columns"`, and `*dims` is one of them, or both.
 #
-# | helper | what it gives, or does |
-# |---|---|
-# | `ends(model, number, dim)` | where this rank's part of activation `number` begins and ends |
-# | `await borrow(model, layer, *dims)` | puts what the neighbours along these dims lend around `activations[layer]`, one dim after the other |
-# | `await give_back(model, layer, *dims)` | cuts the halo along these dims off `grad_activations[layer]`, and adds what the neighbours had for it |
-# | `forward(model, layer)` | of a layer with a weight: makes `activations[layer + 1]` from `activations[layer]` |
-# | `backward_and_sum(model, layer)` | of a layer with a weight: uses up `activations[layer]` and `grad_activations[layer + 1]`, makes `grad_activations[layer]`, but for layer 0, and starts the sum of the weight's gradient over all ranks: `await` gives it |
-# | `update(model, layer)` | updates a weight, and uses up `grad_weights[layer]` |
+# - `ends(model, number, dim)`: where this rank's part of activation `number` begins and ends.
+# - `await borrow(model, layer, *dims)` puts what the neighbours lend around `activations[layer]`, along one dim after
+#   the other.
+# - `await give_back(model, layer, *dims)` cuts the halo off `grad_activations[layer]`, along these dims, and adds what
+#   the neighbours had for it.
+# - `forward(model, layer)`, for a layer with a weight, makes `activations[layer + 1]` from `activations[layer]`.
+# - `backward_and_sum(model, layer)`, for a layer with a weight, uses up `activations[layer]` and
+#   `grad_activations[layer + 1]`, and makes `grad_activations[layer]` (layer 0 makes none). Its call starts the sum of
+#   the weight's gradient over all ranks: `await` gives the sum.
+# - `update(model, layer)` updates a weight, and uses up `grad_weights[layer]`.
 #
 # **To do:** one training step.
 #
@@ -229,7 +231,7 @@ for number, layer in enumerate(UNET):
 # ### Predict first
 #
 # Borrow for each convolution, including the first, and give back every gradient that is needed. Await everything. How
-# many collectives does a rank call?
+# many collectives does a rank call? Each exchange along one dim is one.
 
 # %%
 guess = predict("unet_or_vit", collectives=...)
@@ -408,8 +410,8 @@ draw_curves(
 
 # %% [markdown]
 # Up to eight ranks, sharing images loses least. Beyond that, batch alone has no work for more ranks, and *both* is
-# best: one group of ranks for each image, which they cut into strips. Cutting without need, as "alone" does, costs a
-# few per cent.
+# best: one group of ranks for each image, which they cut into strips. Cutting images while whole ones are left to
+# share, as tiles alone and strips alone do, costs a few per cent.
 #
 # ### How thin may a part be?
 #

@@ -61,8 +61,8 @@ print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
 #
 # ### Forward
 #
-# For the second a rank brings **a sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of layer, without a weight. Given
-# some of the rows it computes a **partial mean**, which carries its count. Rank 3:
+# For the second a rank brings **a sum and a count**; without rows, two zeros. In the simulator `"mean"` is a kind of
+# layer, without a weight. Given some of the rows it computes a **partial mean**, which carries its count. Rank 3:
 
 # %%
 ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
@@ -167,8 +167,8 @@ for rank in (0, 3):
 # images 0.1389. The rank with the most rows has the most to do, and the others wait for it. So rank
 # 3 itself should never wait.
 #
-# **Given:** the weights, whole on every rank, `my_rows` above, and for layers 0, 1 and 3, with keys `[layer, i]` for the
-# images that you take together, number `i`:
+# **Given:** the weights, whole on every rank, `my_rows` above, and helpers for layers 0, 1 and 3. Their keys are
+# `[layer, i]`, where `i` counts the portions of images that you take one after the other:
 #
 # | helper | what it does |
 # |---|---|
@@ -176,7 +176,7 @@ for rank in (0, 3):
 # | `backward(model, layer, i)` | uses up `activations[layer, i]` and `grad_activations[layer + 1, i]`, makes `grad_activations[layer, i]` where something needs it, and adds the gradient of the weight to `grad_weights[layer]` |
 # | `update(model, layer)` | updates a weight, and uses up its gradient |
 #
-# **To do:** one training step. First take all images at once, as number 0. For layer 2 it is `model.forward(2, rows)`,
+# **To do:** one training step. First take all images at once, as portion 0. For layer 2 it is `model.forward(2, rows)`,
 # and `model.backward(2, rows, gradient)` gives the gradient of the rows.
 #
 # **Rules**
@@ -349,9 +349,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# A pair is a sum and its count. With few ranks, gathering rows is the expensive way. With many ranks the messages are,
-# and an all-gather in a ring has half as many as an all-reduce. So a library may well gather the pairs and let each
-# rank add them up for itself.
+# A pair is a sum and its count. With few ranks, gathering rows is the expensive way. With many ranks the messages cost
+# most, and an all-gather in a ring has half as many as an all-reduce. So a library may well gather the pairs and let
+# each rank add them up for itself.
 #
 # ## What you built
 #

@@ -71,8 +71,8 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title=title))
 
 # %%
 title = "2 examples, and feeds 4 and 1 bring them"
-notes = [f"reads shard {shard}" for shard in (0, 1, 1, 0, 0, 1)]
-picture_of(PhysicalBatch.filled(6, 2, 1, [4, 1], 12, notes=notes, title=title))
+notes = [f"reads shard {shard}" for shard in (0, 1, 1, 0, 0)]
+picture_of(PhysicalBatch.filled(5, 2, 1, [4, 1], 10, notes=notes, title=title))
 
 # %% [markdown]
 # ## The puzzle
@@ -374,6 +374,9 @@ def dispatch_accepts(answer, logical, physical, feeds, indices, devices):
     try:
         expected = dispatch(logical, physical, feeds, indices, devices)
     except ValueError:
+        most = min(feeds, logical)
+        if indices is None and answer["logical_feeds"] != most:
+            return f"the first {counted(most, 'feed')} count, whether or not the examples divide among them: what does not is for `described` to refuse"
         return False
     if not isinstance(answer, dict) or set(answer) != set(expected):
         return False
@@ -385,7 +388,10 @@ def dispatch_accepts(answer, logical, physical, feeds, indices, devices):
     )
     if key == "shards":
         return dispatch_shard(
-            answer[key], right, list(range(counting)) if indices is None else indices
+            answer[key],
+            right,
+            list(range(counting)) if indices is None else indices,
+            indices is None,
         )
     if physical is None:
         needed = feeds * expected["logical_per_feed"]
@@ -403,11 +409,13 @@ def dispatch_accepts(answer, logical, physical, feeds, indices, devices):
     }.get(key, False)
 
 
-def dispatch_shard(shards, right, counting):
+def dispatch_shard(shards, right, counting, first):
     """What is wrong with the shards."""
     if not isinstance(shards, list) or len(shards) != len(right):
         return f'"shards" is a list with an item for each feed, {len(right)} in all: those that do not count read, too'
     feed = next(feed for feed in range(len(right)) if shards[feed] != right[feed])
+    if feed in counting and first:
+        return f"where `indices` is None the first {counted(len(counting), 'feed')} count: feed {feed} reads shard {feed}"
     if feed in counting:
         return f"feed {feed} is at place {counting.index(feed)} of {counting}, counted from 0: that is its shard"
     place = sum(other not in counting for other in range(feed))

@@ -115,10 +115,8 @@ def NoLayer(layer: int, layers: int) -> Words:
 @fact
 def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, taker: int) -> Told:
     """A value belongs to another layer than `layer`, the one that an operation of layer `taker` needs in this role."""
-    expected = definite(subject(value.kind, layer))
-    what = f"the {role} belongs to another layer"
-    yield Words(what, expected, describe(value), _right_layer(op, role, value, layer, taker))
-    made, wanted = maker(value), definite(subject(value.kind, layer))
+    made, wanted, fix = maker(value), definite(subject(value.kind, layer)), _right_layer(op, role, value, layer, taker)
+    yield Words(f"the {role} belongs to another layer", wanted, describe(value), fix)
     own = isinstance(value, Activation) and layer - 1 in provenance.layers_of(program)  # this rank makes what it needs
     if made is not None and made.op == "receive" and made.peer is not None and not own:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
@@ -326,10 +324,7 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
         number = -1 if value.mark is None else value.mark[1]
         if is_held(program, number):
             yield shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
-    if (scattered := provenance.came_of(grad, "scatterreduce")) is not None:
-        left = these("batch", scattered[1].place.batches)
-        why = f"{titled(scattered[0])} left this rank the sum of {left} alone"
-        yield f"{why}:\nan all-reduce gives all of it to every rank"
+    yield provenance.scattered(grad)
     if program.world.ranks == 1 and what == "gradient":  # nothing came by message
         yield "take the input of the same batch"
 

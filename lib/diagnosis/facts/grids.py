@@ -12,7 +12,7 @@ from lib.errors.exceptions import Words, fact
 from lib.errors.wording import numbered, these
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
-from lib.values.dims import DIMS, SPACE, RunSet
+from lib.values.dims import DIMS, SPACE, Pieces, RunSet
 from lib.values.kinds.attention import Attention, NeighborhoodAttention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
@@ -39,13 +39,11 @@ def OtherRows(op: str, inp: Value, grad: Value, stencil: Stencil, role: str) -> 
     mine, its = stencil.given(inp.place.named[role].pieces), grad.place.named[role].pieces
     row = next(row for row in its if row not in mine)
     given = numbered(kind.noun, mine) if mine else f"no {kind.plural}"
-    return Words(
-        f"the input and the gradient given to {op} are of different {kind.plural}",
-        expected=f"the gradient of {given}, which are those that this input gives, or of some of them",
-        got=f"the gradient of {numbered(kind.noun, its)}",
-        fix=f"{kind.noun} {row} of the output needs {_span(stencil, role, row)} of the input: give backward what "
-        "forward\nwas given, with its halo",
-    )
+    what = f"the input and the gradient given to {op} are of different {kind.plural}"
+    expected = f"the gradient of {given}, which are those that this input gives, or of some of them"
+    fix = f"{kind.noun} {row} of the output needs {_span(stencil, role, row)} of the input: give backward what "
+    fix += "forward\nwas given, with its halo"
+    return Words(what, expected, f"the gradient of {numbered(kind.noun, its)}", fix)
 
 
 def _span(stencil: Stencil, role: str, row: int) -> str:
@@ -78,10 +76,9 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
         for value in event.inputs:
             brought = maker(program.values[value])
             if brought is not None and brought.op in COLLECTIVES:
-                why = (
-                    f"some of these queries came by {titled(brought)}, and their windows reach further still.\nQueries"
-                )
-                yield f"{why} need no halo: each rank works on its own, with the keys and values of its neighbours"
+                why = f"some of these queries came by {titled(brought)}, and their windows reach further still.\n"
+                why += "Queries need no halo"
+                yield f"{why}: each rank works on its own, with the keys and values of its neighbours"
         event = maker(program.values[event.inputs[0]])
 
 
@@ -124,6 +121,12 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     yield Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
     for value in (one, other) if role in SPACE else ():
         yield from lacked_halo(value, role)
+        yield from spare_halo(value, role)
+        back = maker(value)
+        took = maker(program.values[back.inputs[0]]) if back is not None and back.op in BY_INPUT else None
+        if back is not None and took is not None and took.op == "allgather":
+            why = f"{titled(took)} brought {plural} of other ranks, and {named(back)} gave the gradients of all"
+            yield f"{why}:\ncut this rank's own out"
     kinds = program.world.models[program.rank].shape.kinds
     lacks, cut = (one, other) if is_whole(one, "features") else (other, one)
     if is_whole(lacks, "features") and not is_whole(cut, "features"):
@@ -169,6 +172,28 @@ def lacked_halo(value: Value, role: str) -> Told:
         made = before
 
 
+def _needs_halo(program: Running, layer: int, role: str, own: Pieces) -> bool:
+    """Tell whether a layer gives more with rows of neighbours than these rows give alone."""
+    kinds = program.world.models[program.rank].shape.kinds
+    kind = kinds[layer] if layer < len(kinds) else None  # after the last layer comes the loss
+    if isinstance(kind, Swept):
+        return kind.stencils[role](own) != kind.stencils[role].given(own)
+    return kind is None or isinstance(kind, NeighborhoodAttention)
+
+
+def spare_halo(value: Value, role: str) -> Told:
+    """Find a halo on the way to a value that its layer does not need."""
+    program, (made, has) = home(value), through(value, ("forward",))
+    while program is not None and made is not None and made.op == "combine":
+        own, lent = program.values_of(made.inputs)
+        mine, brought = own.place.named[role].pieces, maker(lent)
+        rows = sorted({*has.place.named[role].pieces} - {*mine})
+        if rows and brought and brought.op == "halo" and not _needs_halo(program, has.layer, role, mine):
+            got = f"got {numbered(DIMS[role].noun, rows)} of a neighbour{line_of(made)}"
+            yield f"layer {has.layer} needs no halo here, and {got}: leave it out"
+        made = maker(own)
+
+
 @fact
 def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -> Told:
     """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
@@ -192,12 +217,13 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     yield Words(what, expected, got, fix)
     if role in SPACE and low < high and (low < 0 or high > parts[role].dim.size):
         inside = f"{DIMS[role].plural} 0 to {parts[role].dim.size - 1}"
+        yield None if parts[role].dim.size > 1 else f"it has one {DIMS[role].noun}, and all of that: leave this cut out"
         yield f"there is nothing beyond the edges of the grid, {inside}: cut no further"
     made, program = maker(value), home(value)
     if made is None or program is None or role not in SPACE:
         return
-    kind = DIMS[role]
-    lacking = sorted({*range(low, high)} - {*value.place.named[role].pieces})
+    kind, here, kinds = DIMS[role], parts[role].pieces, program.world.models[program.rank].shape.kinds
+    lacking = sorted({*range(low, high)} - {*here})
     if made.op == "combine" and lacking:
         verb = "is" if len(lacking) == 1 else "are"
         why = f"{numbered(kind.noun, lacking)} {verb} missing from what was put together{line_of(made)}"
@@ -208,14 +234,24 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
         came = f"the exchange{line_of(made)} brought {numbered(kind.noun, value.place.named[role].pieces)}"
         why = f"{came}. Forward a neighbour lends the {kind.plural} at its edge, in backward it gives back"
         yield f"{why}\nthose of its halo: a gradient goes home to the rank that has the {kind.noun}"
+    if not lacking or not any(isinstance(one, Swept | NeighborhoodAttention) for one in kinds):
+        return
+    if isinstance(value, ActivationGrad):
+        for other in program.values_of(made.outputs):
+            part = other.place.named.get(role)
+            if other is not value and part is not None and {*lacking} <= {*part.pieces}:
+                it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
+                why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
+                yield f"{named(made)} gives two gradients, and {it}:\n{why}"
+        if not _needs_halo(program, layer := value.layer + 1, role, here):
+            yield f"layer {layer} needs no halo here, so there is none to give back: leave it out"
     stencil, inp = stencil_of(program, made, role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
-        yield from _of_others(program, value, role, lacking)
+        if here and not any(min(here) < row < max(here) for row in lacking):
+            yield from _of_others(program, value, role, lacking)
         return
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
-        if not stencil(RunSet.of(lacking)) & stencil(RunSet.of([lacking[0] - 1, lacking[-1] + 1])):
-            yield f"layer {made.layer} needs no halo here, so there is none to give back: leave it out"
         yield from lacked_halo(inp, role)
         why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
         yield f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
@@ -230,19 +266,8 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
 
 def _of_others(program: Running, value: Value, role: str, lacking: list[int]) -> Told:
     """Rows that are other ranks': none of them lies between those that a value has."""
-    here, kind, kinds = value.place.named[role].pieces, DIMS[role], program.world.models[program.rank].shape.kinds
-    if not any(isinstance(one, Swept | NeighborhoodAttention) for one in kinds):  # nothing here needs a halo
-        return
-    if not here or not lacking or any(min(here) < row < max(here) for row in lacking):
-        return
+    kind = DIMS[role]
     if isinstance(value, ActivationGrad):
-        made = maker(value)
-        for other in () if made is None else program.values_of(made.outputs):
-            part = None if other is value else other.place.named.get(role)
-            if made is not None and part is not None and {*lacking} <= {*part.pieces}:
-                it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
-                why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
-                yield f"{named(made)} gives two gradients, and {it}:\n{why}"
         why = f"the gradient that is given to backward has no {kind.plural} of a halo"
         yield f"{why}: those are in the one\nthat backward gives"
     are = f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'}"

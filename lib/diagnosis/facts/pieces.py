@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lib.diagnosis.advice import Running, Told
-from lib.diagnosis.facts.grids import halo_of_other_batches, stencil_of
+from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, through, titled
 from lib.errors.arguments import written
@@ -231,6 +231,7 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     kind = DIMS[field]
     twice_there = numbered(kind.noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
+        yield from spare_halo(left, field)
         why = f"{named(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own {kind.plural}"
         yield f"{why} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
@@ -260,12 +261,10 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
         fix += "has of its own: batches, or rows"
-    return Words(
-        f"{counted(size, 'batch' if what == 'batches' else what[:-1])} cannot be cut into {parts} equal parts",
-        expected=f"a number that divides {size}" + ("" if few is None else f", such as {few}"),
-        got=f"{parts} parts" + ("" if value is None else f" of the {describe(value)}"),
-        fix=fix,
-    )
+    whole = counted(size, "batch" if what == "batches" else what[:-1])
+    expected = f"a number that divides {size}" + ("" if few is None else f", such as {few}")
+    got = f"{parts} parts" + ("" if value is None else f" of the {describe(value)}")
+    return Words(f"{whole} cannot be cut into {parts} equal parts", expected, got, fix)
 
 
 @fact
@@ -365,12 +364,10 @@ def _call(member: Member, beside: Member) -> str:
 @fact
 def NotSized(value: Value, root: Value) -> Words:
     """A member brings a value to be overwritten that is not as large as the root's."""
-    return Words(
-        "what a member brings is not as large as what the root brings",
-        expected=f"a value of {amount(root.elements())} elements, to be overwritten by the root's",
-        got=f"{describe(value)}: {amount(value.elements())} elements",
-        fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
-    )
+    expected = f"a value of {amount(root.elements())} elements, to be overwritten by the root's"
+    got = f"{describe(value)}: {amount(value.elements())} elements"
+    fix = "bring the value that the root's replaces, of the same shape: the old weight for a new one"
+    return Words("what a member brings is not as large as what the root brings", expected, got, fix)
 
 
 @fact

@@ -175,7 +175,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if kind is ActivationGrad:  # the last of those that take the activation
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
-    op = "forward" if kind is Activation else _back(program, ops)
+    half = kind is WeightGrad and batches_of(program, BY_INPUT - BY_WEIGHT, layer)
+    op = "forward" if kind is Activation else "backward_weight" if half else _back(program, ops)
     if mine and layer not in mine and kinds[layer].weight is not None:
         if number - (kind is ActivationGrad) not in mine:
             return f"{what} stays on another rank: this one has {these('layer', mine)}, and goes through no others"

@@ -52,13 +52,10 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
             yield from lacked_halo(program.values_of(made.inputs)[0], dim)
         return
     terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
-    yield Words(
-        f"the {role} owes an all-reduce: it is only a part of a sum",
-        whole,
-        f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest",
-        "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
-        "or scatterreduce, where each of them goes on with some of the batches",
-    )
+    got = f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest"
+    fix = "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
+    fix += "or scatterreduce, where each of them goes on with some of the batches"
+    yield Words(f"the {role} owes an all-reduce: it is only a part of a sum", whole, got, fix)
     made, name = maker(value), STORE[type(value)]
     if program is None or made is None:
         return
@@ -152,6 +149,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         yield "the loop over the batches is not over: update once, after it, with the sum of all gradients"
     if program.world.ranks == 1:
         yield groups.not_taken(program) or "update once, after the last batch, with the sum of all gradients"
+    yield provenance.scattered(grad)
     yield groups.not_back(program, grad) or groups.not_reached(program, layer) or groups.pipelined(program, grad)
     copies = groups.replicas(program, layer)
     if made is not None and summed and copies is not None and set(made.group) < set(copies[1]):
@@ -362,10 +360,7 @@ def MeanOfMeans(one: Value, other: Value, role: str) -> Words:
     why = "the mean of nothing is no number"
     if few:
         why = f"each of the {few} {plural} would count {exact(many / few)} times as much as each of the {many}"
-    return Words(
-        f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}",
-        expected="means over as much each, or a sum in which each counts as often as it has rows",
-        got=f"{describe(one)}; {describe(other)}",
-        fix=f"{why}.\nA partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
-        "await model.allreduce(mean, layer)",
-    )
+    what = f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}"
+    expected = "means over as much each, or a sum in which each counts as often as it has rows"
+    why += f".\nA partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
+    return Words(what, expected, f"{describe(one)}; {describe(other)}", f"{why}await model.allreduce(mean, layer)")

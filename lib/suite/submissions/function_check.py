@@ -323,10 +323,10 @@ def _fix(failure: Failure) -> str:
         if any(isinstance(one, dict) and -1 in one.values() for one in failure.given):
             fix += "; give its -1 a value before you look at the product of all sizes"
         return fix if got.raised == "ValueError" and "raise" in (line or "raise") else ""
-    if expected.raised:
-        return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:
         return failure.why
+    if expected.raised:
+        return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if got.value is None:
         return "it returns nothing: end it with `return ...`"
     kind, right, value = _kind(expected.value), expected.value, got.value
