@@ -370,12 +370,15 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
         why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
         yield f"{why},\nand takes its batches with get_activation instead"
     if kinds == {"receive"}:
-        for rank in cycle if len({place_of(waits[r].event) for r in cycle}) == 1 else ():
+        one_line = len({place_of(waits[r].event) for r in cycle}) == 1
+        for rank in cycle:
             before = [event for event in dist.models[rank].program.events if event is not waits[rank].event]
             again = any(event.op == "receive" and place_of(event) == place_of(waits[rank].event) for event in before)
-            if not again and any(event.op == "loss" for event in before):
+            done = {event.op for event in before}
+            if not again and "loss" in done and (one_line or not done & BY_INPUT):
                 why = f"rank {rank} has the last layer, and its gradients begin with its own loss"
-                yield f"{why}:\nleave out the receive there, as no rank passes it one"
+                come = "no rank passes it one" if one_line else f"all that rank {waits[rank].source} passed has come"
+                yield f"{why}:\nleave out the receive there, as {come}"
         yield f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
         yield from _too_far_ahead(dist, waits, cycle)
