@@ -204,12 +204,10 @@ class Forgotten(NamedTuple):
             yield remark(what, where=places(self.unreceived), fix=fix)
         if self.unawaited:
             rank, event = self.unawaited[0]
-            yield remark(
-                f"rank {rank} did not await its {event.op}" + more(self.unawaited, "call"),
-                got="a communication that never ends: what it sends stays in memory to the end of the run",
-                where=places(self.unawaited),
-                fix=f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings",
-            )
+            what = f"rank {rank} did not await its {event.op}" + more(self.unawaited, "call")
+            got = "a communication that never ends: what it sends stays in memory to the end of the run"
+            fix = f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings"
+            yield remark(what, got=got, where=places(self.unawaited), fix=fix)
 
 
 def _strays(program: Program) -> list[tuple[int, int]]:
