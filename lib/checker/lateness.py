@@ -440,21 +440,26 @@ def _in_the_way(run: Late) -> Iterator[str]:
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
-    """A pipeline in which the last rank takes as many batches forward as all others before it goes back, and not all of
-    its batches."""
+    """A pipeline in which a rank takes as many batches forward as the next one before it goes back, and not all of its
+    batches; or all ranks do."""
 
     def forwards(events: Iterable[Event]) -> int:
         layers = [event.layer for event in events if event.op == "forward"]
         return layers.count(layers[0]) if layers else 0
 
-    ahead = {forwards(takewhile(lambda event: event.op not in BY_INPUT, p.events)) for p in run.trace.programs}
+    ahead = [forwards(takewhile(lambda event: event.op not in BY_INPUT, p.events)) for p in run.trace.programs]
     last = run.trace.programs[-1]
     turn = next((event for event in last.events if event.op == "loss"), None)
     passes = any(event.op == "pass_to" for event in last.events)
-    if turn is not None and passes and len(ahead) == 1 and 1 < min(ahead) < forwards(last.events):
+    if turn is not None and passes and len({*ahead}) == 1 and 1 < min(ahead) < forwards(last.events):
         why = f"rank {last.rank} could go back with {these('batch', turn.batches)} at {units(turn.start or 0):g}, and "
         why += f"first takes {min(ahead) - 1} more forward: all ranks wait for that"
         yield f"{why}.\nA later stage needs fewer batches ahead"
+    alone = passes and not any(event.op in COLLECTIVES for _, event in run.trace.events())
+    for rank in range(run.trace.ranks - 1) if alone and len({*ahead}) > 1 else ():
+        if 0 < ahead[rank] == ahead[rank + 1] < forwards(last.events):
+            why = f"ranks {rank} and {rank + 1} both go back after {counted(ahead[rank], 'forward')}"
+            yield f"{why}, and so wait for each other:\nwhich of the two needs more batches ahead?"
 
 
 def _meanwhile(run: Late) -> Iterator[str]:

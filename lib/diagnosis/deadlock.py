@@ -143,8 +143,7 @@ def _holders() -> dict[int, Any]:
 
 
 def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
-    cycle = waits.cycle()
-    what = "deadlock: no rank can go on"
+    cycle, what = waits.cycle(), "deadlock: no rank can go on"
     if cycle:
         ring = [str(rank) for rank in [*cycle, cycle[0]]]
         if len(ring) > MOST_IN_RING:

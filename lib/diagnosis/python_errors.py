@@ -104,8 +104,7 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
 def failed(rank: int | None, error: BaseException) -> RankFailed:
     """Return the error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
     text = re.sub(r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0])  # no two runs have the same
-    if isinstance(error, SystemExit) and error.code is None:
-        text = ""
+    text = "" if isinstance(error, SystemExit) and error.code is None else text
     found = innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
     fix = (_key_of_given(error) if isinstance(error, KeyError) else None) or _fix(error, text, frame)
@@ -146,6 +145,8 @@ def _name(error: Any, text: str, frame: FrameType | None) -> str:
     name = str(getattr(error, "name", None) or "")
     if name in calls():
         return f"it belongs to the model: {calls()[name]}"
+    if name in ("BATCHES", "LAYERS", "RANKS", "rank"):
+        return f"it belongs to the model: model.{name}"
     if name in ("dist", "torch"):
         place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
         called = None if place is None else re.search(rf"\b{name}\.(?:\w+\.)*(\w+)\(", place.text)

@@ -39,7 +39,7 @@ def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> 
     if len({piece.layer if type(piece) is kind else None for piece in pieces} - {None}) == 1:
         yield "these are pieces of one value: put them together first, value = value.combine(piece), piece by piece"
     if kind is WeightGrad and isinstance(thing, int | float) and not thing:
-        yield "a sum of gradients begins with no 0: store the first gradient itself, and add the others to it"
+        yield f"a sum begins with no 0: store the first gradient, and add the others to it. To free one: del {name}"
     yield f"a store holds one value under each key, here {with_article(kind.kind)}"
 
 
@@ -63,7 +63,7 @@ def Missing(program: Running, store: int, key: object) -> Told:
     name, number = STORES[store], parts[0]
     if any(type(part) is int and part < 0 for part in parts):
         why = ",\nor the loop goes through batches that are not this rank's" if len(parts) > 1 else ""
-        yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take{why}"
+        yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take{why}{_asker()}"
     if any(isinstance(part, Value) for part in parts):
         yield "a value stands where the number of a batch should: name it, as in weight=..."
     here = student_place()
