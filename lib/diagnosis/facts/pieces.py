@@ -287,8 +287,11 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = f"this rank is member {place} of 0 to {members - 1}"
-        fix += ": it brings an edge to each neighbour that it has there"
+        fix = (
+            f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has there"
+        )
+        if (count, place) == (1, members - 2):
+            fix += ".\nHas the last member no rows? Then leave it out"
         return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"

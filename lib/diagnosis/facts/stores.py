@@ -244,6 +244,10 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     yield None
     value, there, here = program.values[number], store_of(program, store), student_place()
     yield shared_key(program, store, key, number)
+    taken = [place.line for _, one, place in there.deleted() if one == number and place is not None]
+    if here is not None and here.line in taken and re.search(r"\.pop\(.* for ", here.text):
+        what = "the pop in this line runs once for each item of the comprehension, and the value is there once"
+        yield f"{what}:\ntake it out before, on a line of its own"
     first, passes = min(layers_of(program), default=None), here is not None and "pass_to(" in here.text
     if passes and isinstance(value, ActivationGrad) and first is not None and value.layer + 1 > first:
         used = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {_back(program)} of layer"
