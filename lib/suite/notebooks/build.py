@@ -24,7 +24,7 @@ from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import PAGES, named, notebook_in, notebooks_below, place_of, source_of
 from lib.suite.submissions.needed import parts_of
-from lib.suite.submissions.statements import names_of, statements
+from lib.suite.submissions.statements import Statement, statements
 
 try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]
@@ -252,7 +252,7 @@ def _uses(student: Notebook) -> Iterator[_Uses]:
             continue
         use, own, source = _Uses(cell["id"]), set[str](), "".join(cell["source"])
         for node in (part for one in statements([(cell["id"], source)])[0] for part in parts_of(one.node)):
-            names = names_of(node)
+            names = Statement(node, cell["id"]).names
             use.used |= (names.now | names.later) - own
             use.touched |= names.touches | names.touches_later
             use.made |= names.gives

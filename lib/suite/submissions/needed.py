@@ -55,9 +55,8 @@ class Program:
         try:
             self._given = set[str]().union(*(one.names.gives for one in statements))
             for one in statements:
-                if isinstance(one.node, IMPORTS):
-                    paths = {name: path for name in one.names.gives for path in import_paths(one.node, name)}
-                    self._ours |= {name: path for name, path in paths.items() if path.partition(".")[0] in OURS}
+                paths = import_paths(one.node) if isinstance(one.node, IMPORTS) else {}
+                self._ours |= {name: path for name, path in paths.items() if path.partition(".")[0] in OURS}
             self.units = [  # a compound one without what only runs something in it
                 Statement(_pruned(one.node, self._only_runs), one.cell) if isinstance(one.node, COMPOUND) else one
                 for one in statements
@@ -246,11 +245,10 @@ def parts_of(node: ast.stmt) -> Iterator[ast.stmt]:
                 yield from parts_of(one)
 
 
-def import_paths(node: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:
-    """Yield what an import gives under a name, as a path with dots."""
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            if name == (alias.asname or alias.name):
-                yield f"{'.' * node.level}{node.module or ''}.{alias.name}"
-        elif name == (alias.asname or alias.name.partition(".")[0]):
-            yield alias.name if alias.asname else name
+def import_paths(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """Return what an import gives, by name, as paths with dots."""
+    if isinstance(node, ast.ImportFrom):
+        above = f"{'.' * node.level}{node.module or ''}"
+        return {alias.asname or alias.name: f"{above}.{alias.name}" for alias in node.names}
+    tops = {alias: alias.name.partition(".")[0] for alias in node.names}
+    return {alias.asname or top: alias.name if alias.asname else top for alias, top in tops.items()}

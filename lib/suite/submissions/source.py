@@ -101,16 +101,14 @@ class Source:
         words = {word for _, text in self.cells for word in WORD.findall(normalize("NFKC", text))}  # as Python reads it
         named = [puzzle for puzzle in among if puzzle in words]
         try:
-            program = program_of(self.cells) if named else None
+            return tuple(puzzle for puzzle in named if self._answers(program_of(self.cells), puzzle))
         except SourceError:
             return ()
-        return () if program is None else tuple(puzzle for puzzle in named if self._answers(program, puzzle))
 
     def _answers(self, program: Program, puzzle: str) -> bool:
         if (found := program.definition(puzzle)) is None:
             return program.broken_after(puzzle) is not None
-        node, _ = found
-        if isinstance(node, IMPORTS):
+        if isinstance(node := found[0], IMPORTS):
             handed_in = {PurePath(path).stem for path, _ in self.modules}
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
             return any(name.rpartition(".")[2] in handed_in for name in names)
@@ -188,10 +186,9 @@ def program_of(cells: tuple[Cell, ...]) -> Program:
 @cache
 def _taken(puzzle: str) -> int:
     text = reference(puzzle).read_text("utf-8")
-    found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
-    assert found is not None, "a solution has its function"
-    assert isinstance(found[0], FUNCTIONS), "a solution has its function"
-    return required(found[0])
+    node, _ = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle) or (None, "")
+    assert isinstance(node, FUNCTIONS), "a solution has its function"
+    return required(node)
 
 
 # -- the normal form ------------------------------------------------------------------------------------------------
@@ -216,8 +213,8 @@ class _Writer:
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     attributes.add(node.attr)
                 elif isinstance(node, IMPORTS):
-                    paths = {name: path for name in names for path in import_paths(node, name)}
-                    self._paths |= {name: path for name, path in paths.items() if not handed_in & {*path.split(".")}}
+                    paths = import_paths(node).items()
+                    self._paths |= {name: path for name, path in paths if not handed_in & {*path.split(".")}}
                 in_class = in_class or isinstance(node, ast.ClassDef)
                 todo += [(part, in_class) for part in parts(node)]
         self._known = {"id": every | arguments, "name": every, "rest": every, "attr": attributes, "arg": arguments}

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
 from pathlib import PurePath
 from types import CodeType
@@ -26,6 +26,7 @@ MOST_TEXT = 2_000_000  # characters that are read: the sources of all puzzles wi
 MOST_CODE = 250_000  # characters of lines that are no comments: those sources have 150,000
 MOST_CELLS = 5_000  # each is parsed by itself, also one in which nothing stands
 LONGEST = 160  # characters of a line that a message shows
+SHORT = 2_000  # characters of a cell that stays known when it has been read
 PACKED = re.compile(r"[\s#]*[A-Za-z0-9+/=]{76,}\s*")
 """A line of packed bytes, also one that somebody has indented, or made a comment."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
@@ -67,8 +68,25 @@ class Statement:
 
     @cached_property
     def names(self) -> Names:
-        """Return the names that it gives and takes. RecursionError where it is nested too deep."""
-        return names_of(self.node, self.cell)
+        """Return the names that it gives and takes; RecursionError where it is nested too deep. Python's own compiler
+        says which names are whose."""
+        node = self.node
+        names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                names.code = code = compile(ast.Module([node], []), self.cell, "exec", FLAGS, dont_inherit=True)
+        except SyntaxError as error:  # `break` without its loop; or a mistake, which is reported where it is run
+            names.gives.update(bound(node))
+            names.code = error
+            return names
+        _read(code, names, own=True, later=False)
+        for some in (names.gives, names.now, names.later):
+            some -= PYTHONS
+        if isinstance(node, ast.Delete):
+            names.now |= names.gives
+        _read_effects(node, names)
+        return names
 
     def definitions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
         """Yield the functions and classes that it defines, in order."""
@@ -83,12 +101,11 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A cell that is no Python, or a part of `cell`. `before` is how many statements come before it."""
+    """A cell, or a part of one, that is no Python. `before` is how many statements come before it."""
 
     text: str
     before: int
     error: SourceError
-    cell: str
 
 
 def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
@@ -146,11 +163,11 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
             code -= sum(len(line) for line in text.split("\n") if not line.lstrip().startswith("#"))
         if room < 0 or code < 0:
             raise SourceError(f"{file} has more than {MOST_CODE:,} characters of code, so nobody reads it")
-        for piece, part in _pieces(name, tidy(text)):
-            if isinstance(part, SourceError):
-                broken.append(Broken(piece, len(found), part, name))
+        for piece, part in (_pieces if len(text) > SHORT else _known)(name, tidy(text)):
+            if isinstance(part, SourceError):  # where it is raised it takes hold of much, so that each has its own
+                broken.append(Broken(piece, len(found), SourceError(str(part))))
             else:
-                found += [Statement(node, name) for one in part for node in _unscripted(one)]
+                found += part
     return found, broken
 
 
@@ -165,20 +182,22 @@ def tidy(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-def _pieces(name: str, text: str) -> Iterator[tuple[str, list[ast.stmt] | SourceError]]:
+def _pieces(name: str, text: str) -> list[tuple[str, list[Statement] | SourceError]]:
     """A cell as a whole; or, where it is no Python, the parts of it that `# %%` marks, each with its statements."""
     whole = _parsed(name, text)
     lines = text.split("\n")
     marks = [n for n, line in enumerate(lines) if CELL.match(line)] if isinstance(whole, SourceError) else []
     if not marks:
-        yield text, whole
-        return
-    for first, last in zip([0, *marks], [*marks, len(lines)], strict=True):
-        part = "\n".join(lines[first:last])
-        yield part, _parsed(name, part, first)
+        return [(text, whole)]
+    parts = [("\n".join(lines[n:end]), n) for n, end in zip([0, *marks], [*marks, len(lines)], strict=True)]
+    return [(part, _parsed(name, part, above)) for part, above in parts]
 
 
-def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceError:
+_known = lru_cache(maxsize=256)(_pieces)
+"""Most cells of a notebook are the same for a whole class: they are read once."""
+
+
+def _parsed(name: str, text: str, above: int = 0) -> list[Statement] | SourceError:
     """The statements of a text, or why it has none. `above` is how many lines stand above it."""
     try:
         with warnings.catch_warnings():
@@ -187,7 +206,8 @@ def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceErro
                 tree = parse(text, name)
             except SyntaxError:
                 tree = _parsed_as_notebook(text, name)
-            return (ast.increment_lineno(tree, above) if above else tree).body
+            body = (ast.increment_lineno(tree, above) if above else tree).body
+            return [Statement(node, name) for one in body for node in _unscripted(one)]
     except SyntaxError as error:
         lines, number = text.split("\n"), error.lineno or 0
         error.lineno = number + above
@@ -247,14 +267,11 @@ def _unscripted(node: ast.stmt) -> list[ast.stmt]:
                 ast.Attribute(attr="run_cell_magic"),
                 [ast.Constant(str() as magic), ast.Constant(str()), ast.Constant(str() as text)],
             )
-        ) if magic in RUN_PYTHON:
-            inner = _parsed("", text)
-            if isinstance(inner, SourceError):
-                return [node]
-            for part in chain.from_iterable(map(ast.walk, inner)):
+        ) if magic in RUN_PYTHON and not isinstance(inner := _parsed("", text), SourceError):
+            for part in chain.from_iterable(ast.walk(one.node) for one in inner):
                 if hasattr(part, "lineno"):
                     ast.copy_location(part, node)
-            return inner
+            return [one.node for one in inner]
         case _:
             return [node]
 
@@ -281,27 +298,6 @@ class Names:
     hands: set[str] = field(default_factory=set[str])
     star: bool = False
     code: CodeType | SyntaxError | None = None
-
-
-def names_of(node: ast.stmt, cell: str = "") -> Names:
-    """Return the names of a statement at top level of a cell; RecursionError where it is nested too deep. Python's own
-    compiler says which names are whose."""
-    names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            names.code = code = compile(ast.Module([node], []), cell, "exec", FLAGS, dont_inherit=True)
-    except SyntaxError as error:  # `break` without its loop; or a mistake, which is reported where it is run
-        names.gives.update(bound(node))
-        names.code = error
-        return names
-    _read(code, names, own=True, later=False)
-    for some in (names.gives, names.now, names.later):
-        some -= PYTHONS
-    if isinstance(node, ast.Delete):
-        names.now |= names.gives
-    _read_effects(node, names)
-    return names
 
 
 def _read(code: CodeType, names: Names, *, own: bool, later: bool) -> None:
