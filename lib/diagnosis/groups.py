@@ -8,22 +8,9 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
+from lib.diagnosis import provenance
 from lib.diagnosis.advice import Advice, Line, Running, line
-from lib.diagnosis.provenance import (
-    batches_of,
-    calls,
-    had_by_all,
-    home,
-    in_turn,
-    layers_of,
-    line_of,
-    maker,
-    named,
-    piece,
-    same_loop,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, piece, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import Place, student_frame
@@ -278,7 +265,7 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
     frame, lines = student_frame(), {place.line for _, event in takes if (place := place_of(event)) is not None}
     while frame is not None and lines:
         found = calls(frame.f_code)
-        if any(same_loop(found, frame.f_lineno, line) for line in lines):
+        if any(provenance.same_loop(found, frame.f_lineno, line) for line in lines):
             return True
         # Taken by a function: is that called in a loop? But not by who runs the rank, perhaps in a loop over sizes.
         inside, frame = lines & {line for *_, line in frame.f_code.co_lines()}, frame.f_back
@@ -455,7 +442,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     root, there_root = through(left, {"add"})[0], through(right, {"add"})[0]
     if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
         return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
-    if left.place is right.place and (had := had_by_all(left, there.rank)) is not None:
+    if left.place is right.place and (had := provenance.had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
         return shared
@@ -533,7 +520,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
 
 def _one_key(program: Running, made: Event) -> str | None:
     """A gradient of a batch that was there already, since all batches had one key for their activations."""
-    batches = in_turn(program, 2, made.inputs[0]) if made.op in BY_WEIGHT else []
+    batches = provenance.in_turn(program, 2, made.inputs[0]) if made.op in BY_WEIGHT else []
     if len(set(batches)) < 2:
         return None
     held = ", ".join(str(batch) for some in batches for batch in sorted(some))

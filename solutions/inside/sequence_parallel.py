@@ -362,8 +362,8 @@ draw_curves(
 #
 # </details>
 #
-# **5.** Scatter along the features, `dim="features"`, or leave `dim` out, so that each rank gets a batch: the check
-# accepts both, at the same price. Why rows, then?
+# **5.** Scatter along the features, `dim="features"`, or take four batches at once and leave `dim` out, so that each
+# rank gets one: the check accepts both, at the same price. Why rows, then?
 #
 # <details><summary>Answer</summary>
 #

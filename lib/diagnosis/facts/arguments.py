@@ -333,8 +333,9 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
 def NoKind(value: Value) -> Words:
     """A value is of none of the five kinds, but of a class of the student's."""
     name = type(value).__name__
-    expected = f"one of {', '.join(KINDS)}"
-    return Words(f"{name} is not a kind of value", expected, f"a value of the class {name}", MADE_BY_HAND)
+    return Words(
+        f"{name} is not a kind of value", f"one of {', '.join(KINDS)}", f"a value of the class {name}", MADE_BY_HAND
+    )
 
 
 @fact

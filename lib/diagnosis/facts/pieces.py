@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lib.diagnosis.advice import Running, Told
 from lib.diagnosis.facts.grids import halo_of_other_batches, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
-from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
+from lib.diagnosis.provenance import home, line_of, maker, named, summed_by, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import amount, counted, numbered, ranges, these, with_article
@@ -74,6 +74,8 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     what = f"cannot {verb} {first.kind}s {different}"
     yield Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
     mine, theirs, lent = home(first), home(other), maker(other)
+    if mine and first.mark and verb == "gather" and field in DIMS and DIMS[field].partial:
+        yield summed_by(mine, first.mark[1])
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
         why = f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
         yield f"{why}alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
@@ -103,7 +105,7 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             sums = [value.place.parts[value.place.schema.ndim :] for value in (first, other)]
             if first.place.open and sums[0] == sums[1]:
                 return "both are the same part, of two sums: sum over the group of ranks that has the other parts"
-            return "ranks that share a layer take the same batches, and these took different ones"
+            return "ranks that share a layer take the same batches in the same order, and these are different ones"
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
@@ -222,10 +224,8 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     kind = DIMS[field]
     twice_there = numbered(kind.noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
-        yield (
-            f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
-            f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
-        )
+        why = f"forward{line_of(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own "
+        yield f"{why}{kind.plural} need.\nHand in no more than a neighbour lacks, or cut its result down to one's own"
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
         took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
         yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"
@@ -281,10 +281,8 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = (
-            f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has there"
-        )
-        return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
+        fix = f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has "
+        return Words(f"{title} takes one value for each neighbour of a member", expected, got, f"{fix}there")
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"
     return Words(what, expected, got, "value number i goes to member number i")
