@@ -191,7 +191,8 @@ def _bare(run: Late) -> Iterator[str]:
     asked = chain(vain, _cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
-    earlier = chain(_called_late(run, program, found), _beside(run, found), [START_EARLIER]) if own else [TAKE_TURNS]
+    late = chain(_in_the_way(run, program, found), _called_late(run, program, found), _beside(run, found))
+    earlier = chain(late, [START_EARLIER]) if own else [TAKE_TURNS]
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
     lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
@@ -419,11 +420,11 @@ def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
     yield f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
 
 
-def _in_the_way(run: Late) -> Iterator[str]:
+def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap] | None = None) -> Iterator[str]:
     """A communication that goes first between the same ranks, though awaited later. The other gap is put first."""
-    events = run.program.events
-    awaited = [event.arg[0] for event in events if event.op == "wait"]
-    for gap in run.gaps:
+    events = (program or run.program).events
+    awaited = [e.arg[0] if e.op == "wait" else n for n, e in enumerate(events) if e.op == "wait" or e.blocking]
+    for gap in run.gaps if waited is None else waited:
         first, late = gap.cause, gap.before
         if gap.kind != "stream" or first is None or late is None or late.number not in awaited:
             continue

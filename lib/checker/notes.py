@@ -180,8 +180,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 
 
 def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, str]]:
-    """Yield the first of the collectives whose results no operation reads, else of those that put together more of a
-    weight than a rank began with, only to hand that in, and what to do about them."""
+    """Yield the first of the collectives that bring what nothing reads, or more than is handed in, and what to do."""
     final, read = (
         {n for e in program.events if (e.op in HANDS_IN) is ends for n in e.inputs} for ends in (True, False)
     )

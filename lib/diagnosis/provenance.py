@@ -68,6 +68,14 @@ def had_by_all(gradient: Value, other: int | None = None) -> str | None:
     return f"{why}all of this gradient: leave this sum out"
 
 
+def summed_by(program: Running, number: int) -> str | None:
+    """Say which sum over ranks was given a value that stands where what the sum brings belongs."""
+    sums = (event for event in program.events if event.op in ("allreduce", "scatterreduce"))
+    if (took := next((event for event in sums if number in event.inputs), None)) is None:
+        return None
+    return f"{titled(took)} took it, and brings the sum: await that call, and store what it gives here"
+
+
 def named(event: Event) -> str:
     """Return an operation and its line: "backward in line 12"."""
     return f"{event.op}{line_of(event)}"

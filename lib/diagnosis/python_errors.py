@@ -13,24 +13,24 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, cast
 
+from lib.errors import source_lines
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
-from lib.errors.source_lines import (
-    MARK,
-    Place,
-    function_of,
-    innermost,
-    is_students,
-    notebook,
-    place,
-    resolve,
-    student_frame,
-    student_place,
-)
+from lib.errors.source_lines import MARK, Place, function_of, is_students, place, resolve, student_frame, student_place
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
 
-__all__ = ["asleep", "failed", "interrupted", "never_awaited", "not_callable", "not_here", "not_ours", "not_the_latest"]
+__all__ = [
+    "asleep",
+    "failed",
+    "interrupted",
+    "never_awaited",
+    "never_begun",
+    "not_callable",
+    "not_here",
+    "not_ours",
+    "not_the_latest",
+]
 __all__ += ["waiting_at"]
 
 REFUSED = "this line refuses on purpose: its sentence above says what it does not take"
@@ -105,7 +105,7 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
     """Return the error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
     text = re.sub(r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0])  # no two runs have the same
     text = "" if isinstance(error, SystemExit) and error.code is None else text
-    found = innermost(error)
+    found = source_lines.innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
     fix = (_key_of_given(error) if isinstance(error, KeyError) else None) or _fix(error, text, frame)
     if fix is None:
@@ -269,18 +269,19 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     known = {**frame.f_globals, **frame.f_locals}
     names = [name for name in re.findall(r"(\w+)(?:\.pop\(|\[)", line.text) if type(known.get(name)) is dict]
     said = (_absent(name, key, cast("dict[object, object]", known[name])) for name in names)
-    return _never_begun(frame) or next(filter(None, said), None)
+    return never_begun(frame) or next(filter(None, said), None)
 
 
-def _never_begun(frame: FrameType) -> str | None:
+def never_begun(frame: FrameType | None) -> str | None:
     """Recognise a call of a function that takes turns which stands alone on a line, and so has no turn."""
-    node, known = function_of(frame.f_code), {**frame.f_globals, **frame.f_locals}
+    node, known = (function_of(frame.f_code), {**frame.f_globals, **frame.f_locals}) if frame else (None, {})
     for one in () if node is None else ast.walk(node):
         call = one.value if isinstance(one, ast.Expr) else None
         made = call.func if isinstance(call, ast.Call) else None
         if call is not None and isinstance(made, ast.Name) and inspect.isasyncgenfunction(known.get(made.id)):
             text = f"{made.id}(...) in line {call.lineno} only makes something that takes turns: it has not begun"
-            return f"{text}.\nGive it turns: await in_turn({ast.unparse(call)})"
+            how = f"Give it turns: await in_turn({ast.unparse(call)});\nin a function with a `yield`, hand its own on: "
+            return f"{text}.\n{how}async for _ in {ast.unparse(call)}: yield"
     return None
 
 
@@ -383,7 +384,7 @@ def waiting_at(coroutine: Any) -> Place | None:
 
 def not_the_latest(function: Any) -> PuzzleError | None:
     """Recognise a function of a notebook whose latest cell has an error of syntax, so that it is an older one."""
-    shell = notebook()
+    shell = source_lines.notebook()
     name = getattr(function, "__name__", "")
     if shell is None or getattr(function, "__module__", "") != "__main__":
         return None

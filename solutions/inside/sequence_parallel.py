@@ -362,14 +362,14 @@ draw_curves(
 #
 # </details>
 #
-# **5.** Scatter along the features, `dim="features"`, or leave `dim` out, so that each rank gets a batch: the check
-# accepts both, at the same price. Why rows, then?
+# **5.** Scatter along the features, `dim="features"`, and the check accepts it, at the same price. Take four batches at
+# once and leave `dim` out, and each rank gets one of them, whole. Why rows, then?
 #
 # <details><summary>Answer</summary>
 #
 # Because of what stands there in a real model. A norm needs all features of a row, so a quarter of them is no use.
-# Whole batches would do, but then you need as many as ranks, and a large model on many GPUs has one batch in flight,
-# not eight. There are always enough rows: thousands in every text.
+# Whole batches would do, but then you need as many as ranks: the check also tries one batch on two, and there it ends. A
+# large model on many GPUs has one batch in flight, not eight. There are always enough rows: thousands in every text.
 #
 # </details>
 #

@@ -52,9 +52,10 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the
 # columns makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
 #
-# **Into rows** (`dim="in"`), the **shards** of FSDP. A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows
-# needs a quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is
-# only a **part of a sum**: the other ranks have the other terms.
+# **Into rows** (`dim="in"`): these are the shards of FSDP, and pictures and messages still call them `shard 1 of 4`. A
+# row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows needs a quarter of the features
+# of `x`, and nothing else. What it makes has the full size, but every number in it is only a **part of a sum**: the
+# other ranks have the other terms.
 #
 # Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put one after the
 # other: the quarter that leaves the first is just the quarter that the second needs. Look at rank 1 of four, with one

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lib.diagnosis.advice import Running, Told
 from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
-from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, through, titled
+from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import amount, counted, numbered, ranges, these, with_article
@@ -74,6 +74,8 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     what = f"cannot {verb} {first.kind}s {different}"
     yield Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
     mine, theirs, lent = home(first), home(other), maker(other)
+    if mine and first.mark and verb == "gather" and field in DIMS and DIMS[field].partial:
+        yield summed_by(mine, first.mark[1])
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
         why = f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
         yield f"{why}alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
@@ -106,7 +108,7 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             sums = [value.place.parts[value.place.schema.ndim :] for value in (first, other)]
             if first.place.open and sums[0] == sums[1]:
                 return "both are the same part, of two sums: sum over the group of ranks that has the other parts"
-            return "ranks that share a layer take the same batches, and these took different ones"
+            return "ranks that share a layer take the same batches in the same order, and these are different ones"
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
             why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
             return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
@@ -287,11 +289,8 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = (
-            f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has there"
-        )
-        if (count, place) == (1, members - 2):
-            fix += ".\nHas the last member no rows? Then leave it out"
+        fix = f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has "
+        fix += "there.\nHas the last member no rows? Leave it out" if (count, place) == (1, members - 2) else "there"
         return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"

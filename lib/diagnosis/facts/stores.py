@@ -9,7 +9,8 @@ from typing import Any, cast
 from lib.diagnosis import provenance
 from lib.diagnosis.advice import Running, Told, line
 from lib.diagnosis.groups import gather_call, not_reached, reads
-from lib.diagnosis.provenance import batches_of, in_turn, layers_of, maker, named, sent_in, store_of, through, titled
+from lib.diagnosis.provenance import batches_of, in_turn, layers_of, maker, named, store_of, through, titled
+from lib.diagnosis.python_errors import never_begun
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import resolve, student_frame, student_place
 from lib.errors.wording import shown, these, with_article
@@ -31,7 +32,7 @@ def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> 
         if (here := student_place()) is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
             yield f"None takes nothing out of a store: del {key[1]}"
         if program.events[-1:] and (came := program.events[-1]).op == "receive":
-            yield f"rank {came.peer} passed None{sent_in(program, came)}: pass a value there"
+            yield f"rank {came.peer} passed None{provenance.sent_in(program, came)}: pass a value there"
         yield "a call that gives nothing back stands on a line of its own, without a store before it"
     elif callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
         yield f"call it: {calls().get(called, f'{called}(...)')}"
@@ -88,7 +89,7 @@ def Missing(program: Running, store: int, key: object) -> Told:
     if found is None and store == 0 and _words_in(parts):
         whole = f"the whole weight of layer {number} is there after an all-gather of its shards, which has not run yet"
         yield not_reached(program, number, ("allgather",)) or whole
-    yield found or _not_made(program, store, number, parts[1:])
+    yield found or never_begun(student_frame()) or _not_made(program, store, number, parts[1:])
 
 
 def _parts(key: Any) -> list[Any]:
@@ -260,9 +261,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
                 name = f"{STORES[store]}[{shown(under)}]"
                 yield f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
     uses = [event for event in program.events if number in event.inputs]
-    for event in uses:
-        if event.op in ("allreduce", "scatterreduce"):
-            yield f"{titled(event)} took it, and brings the sum: await that call, and store what it gives here"
+    yield provenance.summed_by(program, number)
     if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
         why = f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without "
         yield f"{why}being kept.\nOf a sum that goes round, that is all but the last"

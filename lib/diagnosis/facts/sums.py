@@ -66,6 +66,7 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
         why = f"the sum that {what} gave{line_of(made)} lacks {parts} {listed(missing)} of {members}: each of the "
         yield f"{why}ranks that share the weight\nadds its own part once, before the sum goes on"
+    yield value.mark and provenance.summed_by(program, value.mark[1])
     sizes: Mapping[str, int] = {} if program.world.mesh is None else program.world.mesh.axes
     axis = next((axis for axis, size in sizes.items() if size == members and axis != "data"), None)
     group = f', group="{axis}"' if axis else "" if program.world.ranks == members else ", group=..."

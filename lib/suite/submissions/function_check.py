@@ -331,7 +331,7 @@ def _fix(failure: Failure) -> str:
         return "it returns nothing: end it with `return ...`"
     kind, right, value = _kind(expected.value), expected.value, got.value
     if kind != _kind(value):
-        return f"return {kind}; this is {_kind(value)}"
+        return f"return {kind}; this is {_kind(value).replace('a list', 'a list or a tuple')}"
     if kind == "a dict":
         if missing := [repr(key) for key in sorted(right.keys() - value.keys(), key=_by_size)]:
             return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
