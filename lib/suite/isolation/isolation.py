@@ -47,16 +47,7 @@ def run_of(file: Path, puzzle: str, *, limit: float = LIMIT, **size: Any) -> Sen
 
 def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
     """Have the function `puzzle` of a notebook or .py answer inputs. Nothing is raised for anything that it does."""
-    request = Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=inputs)
-    return _counted(ask(request), request)
-
-
-def _counted(sent: Sent, request: Request) -> Sent:
-    """Make a failure of answers that are not as many as the inputs."""
-    asked = len(request.inputs or ())
-    if sent.outcome != "answers" or len(sent.answers) == asked:
-        return sent
-    return Sent("failed", f"{request.puzzle} gave {len(sent.answers)} answers to {asked} inputs", sent.printed)
+    return ask(Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=inputs))
 
 
 def ask(request: Request, **environment: str) -> Sent:
@@ -184,8 +175,7 @@ class Isolation(AbstractContextManager["Isolation"]):
         except SourceError as error:
             return Sent("source", str(error))
         ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
-        request = Request(puzzle, limits or Limits(), extract=found, **ours, **asked)
-        return _counted(self._answered(request), request)
+        return self._answered(Request(puzzle, limits or Limits(), extract=found, **ours, **asked))
 
     def _answered(self, request: Request) -> Sent:
         for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault

@@ -146,6 +146,8 @@ def read(content: bytes, request: Request) -> Sent | None:
         if outcome == "trace" and (trace is None or trace.error is not None):
             return None
         answers = tuple(Answer(decode(value), *map(_text, [raised, why, at])) for value, raised, why, at in told)
+        if outcome == "answers" and len(answers) != (asked := len(request.inputs or ())):
+            return Sent("failed", f"{request.puzzle} gave {len(answers)} answers to {asked} inputs", printed)
         return Sent(outcome, text, printed, trace, answers, digest)
     except (ValueError, TypeError, KeyError, RecursionError, MemoryError):  # a TraceError is a ValueError
         return None

@@ -174,9 +174,8 @@ def test_code_is_run_once_for_all_who_write_the_same(isolation: Isolation, monke
     (required,) = asked("ddp").required
 
     def judged(name: str, comment: str, text: str) -> Any:
-        below = f"# of {name}\nmine = {name!r}"
         code = text.replace("\n    ", f"\n    # {comment}\n    ", 1)
-        cells = below, code, f"def other(model:  # no Python, and {name}'s"
+        cells = f"# of {name}\nmine = {name!r}", code, f"def other(model:  # no Python, and {name}'s"
         numbered = tuple((f"in.ipynb, code cell {number}", cell) for number, cell in enumerate(cells, 1))
         return judge_source(Source(numbered, name="in.ipynb"), required, isolation, Limits())
 
