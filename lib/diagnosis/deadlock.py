@@ -69,8 +69,7 @@ def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
 def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | None:
     """Return the error that ends an asyncio task which takes turns without end; None for one that is not the rank's
     alone, such as the task in which a notebook runs its cells."""
-    model = dist.models.get(rank)
-    frame = getattr(task.get_coro(), "cr_frame", None)
+    model, frame = dist.models.get(rank), getattr(task.get_coro(), "cr_frame", None)
     if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
         return None
     error = asleep(rank, waiting_at(task.get_coro()), turns)
@@ -136,8 +135,7 @@ def _holders() -> dict[int, Any]:
 
     found: dict[int, Any] = {}
     for task in asyncio.all_tasks():
-        frame = getattr(task.get_coro(), "cr_frame", None)
-        if frame is not None:
+        if (frame := getattr(task.get_coro(), "cr_frame", None)) is not None:
             found.update((id(value), task) for value in frame.f_locals.values())
     return found
 

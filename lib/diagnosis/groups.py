@@ -167,8 +167,7 @@ def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
 
 def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
     """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards between them."""
-    mesh = program.world.mesh
-    if mesh is None:
+    if (mesh := program.world.mesh) is None:
         return None
     for axis in mesh.axes:
         ranks = mesh.group(program.rank, axis)

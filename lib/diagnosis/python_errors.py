@@ -188,6 +188,9 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
         return "the thing before the dot is None: the call that made it gives nothing back"
     if not hasattr(thing, "RANKS"):
         other = _similar(name, [known for known in dir(thing) if not known.startswith("_")])
+        if other is None and type(thing) in KINDS.values():
+            known = f"write {calls()[name]}" if name in calls() else "every operation is one of the model"
+            return f"values are labels here, not tensors: {known}"
         return None if other is None else f"did you mean .{other}?"
     given: dict[str, object] = {**getattr(thing, "given", {}), **vars(thing)}
     names: list[str] = [*calls(), *(str(known) for known in given if known[0] != "_")]

@@ -141,6 +141,9 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
         if type(other) is Activation and other.layer == layer and is_held(program, number):
             keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
             yield f"{made_by(other).replace(' gave', f' gave {wanted}', 1)}: use activations[{keys[0]}]"
+    for took in program.events if op == "loss" else ():
+        if took.op == "loss" and took.batches == value.place.batches:
+            yield f"{named(took)} has given the gradient of {these('batch', took.batches)} already: once is enough"
     if program.world.ranks == 1:
         return
     kinds = program.world.models[program.rank].shape.kinds
@@ -317,9 +320,8 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
     else:
         fix = "take the input of the same batch; messages arrive in the order in which they were passed,\n"
         fix += "so both ranks have to go through the batches in the same order"
-    expected = f"the {what} of {these('batch', inp.place.batches)}, as the input"
-    got = f"the {what} of {these('batch', grad.place.batches)}"
-    yield Words(f"the input and the {what} given to {op} are of different batches", expected, got, fix)
+    wanted, got = (f"the {what} of {these('batch', one.place.batches)}" for one in (inp, grad))
+    yield Words(f"the input and the {what} given to {op} are of different batches", f"{wanted}, as the input", got, fix)
     for value in (inp, grad):
         number = -1 if value.mark is None else value.mark[1]
         if is_held(program, number):

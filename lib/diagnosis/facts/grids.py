@@ -55,9 +55,8 @@ def _span(stencil: Stencil, role: str, row: int) -> str:
 @fact
 def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window, role: str) -> Told:
     """Some queries attend to keys that are not here (`window`, of a dim)."""
-    noun = DIMS[role].noun
     mine, here = (RunSet.of(value.place.named[role].pieces) for value in (inp, keys))
-    given = window.given(here)
+    noun, given = DIMS[role].noun, window.given(here)
     row = next(row for row in mine if row not in given)
     needs = window.needs(row)
     lacks = RunSet.of(one for one in needs if one not in here)

@@ -230,8 +230,7 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     if made is None or field not in SPACE or program is not home(left):
         yield twice(field, left, right)
         return
-    kind = DIMS[field]
-    twice_there = numbered(kind.noun, items)
+    kind, twice_there = DIMS[field], numbered(DIMS[field].noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
         yield from spare_halo(left, field)
         why = f"{named(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own {kind.plural}"

@@ -105,8 +105,7 @@ def NoShard(program: Running | None, shard: Any, total: Any, loads: bool) -> Tol
 def TooManyShards(shard: int, total: int) -> Words:
     """A weight is cut into more shards than there may be."""
     expected = f"a weight cut into at most {MOST} shards: a Trace file holds no more"
-    got = f"shard {written(shard)} of {written(total)}"
-    fix = "cut a weight into as many shards as ranks share it"
+    got, fix = f"shard {written(shard)} of {written(total)}", "cut a weight into as many shards as ranks share it"
     return Words(f"{written(total)} shards are too many", expected, got, fix)
 
 

@@ -61,13 +61,15 @@ def Missing(program: Running, store: int, key: object) -> Told:
     """A value is asked for that never was in a store under this key."""
     yield None
     parts = _parts(key)
-    name, number = STORES[store], parts[0]
+    name, number, here = STORES[store], parts[0], student_place()
+    if here is not None and (asks := re.match(rf"(?:el)?if (?:not )?{name}\[(.+?)\](?: is|:)", here.text)):
+        asked = f"({asks[1]})" if "," in asks[1] else asks[1]
+        yield f"to ask whether it is there, write: if {asked} in {name}"
     if any(type(part) is int and part < 0 for part in parts):
         why = ",\nor the loop goes through batches that are not this rank's" if len(parts) > 1 else ""
         yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take{why}{_asker()}"
     if any(isinstance(part, Value) for part in parts):
         yield "a value stands where the number of a batch should: name it, as in weight=..."
-    here = student_place()
     sums = rf"\b{name}(\[.*?\]) ?(\+=|= ?.*{name}\1.*\+|= ?.*\+ ?.*{name}\1)"
     once = sum(event.op in BY_WEIGHT and event.layer == number for event in program.events) == 1
     if once and _batch_in(parts) is None:
