@@ -245,14 +245,15 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # **Given:** `model.coord` says where on the mesh this rank is, and `model.group("data")` which ranks are in
 # its group along `data`. And helpers:
 #
-# | helper | what it does |
-# |---|---|
-# | `my_rows(place, places)` | gives `rows`; its first two numbers say where this rank's rows begin and end |
-# | `await borrow(model, layer, rows, group)` | adds the halo to `activations[layer]` |
-# | `await give_back(model, layer, rows, group)` | sends home what `grad_activations[layer]` has for borrowed rows, and adds what arrives |
-# | `forward(model, layer, weight=weight)` | makes `activations[layer + 1]` from `activations[layer]`, with this weight; with `forward(model, layer)` it is `weights[layer]` |
-# | `backward(model, layer, weight)` | makes `grad_weights[layer]`, and `grad_activations[layer]` from `grad_activations[layer + 1]`, and uses up what it reads |
-# | `update(model, layer)` | updates a weight, or its shard, and uses up the gradient |
+# - `my_rows(place, places)` gives `rows`; its first two numbers say where this rank's rows begin and end.
+# - `await borrow(model, layer, rows, group)` adds the halo to `activations[layer]`.
+# - `await give_back(model, layer, rows, group)` sends home what `grad_activations[layer]` has for borrowed rows, and
+#   adds what arrives.
+# - `forward(model, layer, weight=weight)` makes `activations[layer + 1]` from `activations[layer]`, with this weight;
+#   with `forward(model, layer)` it is `weights[layer]`.
+# - `backward(model, layer, weight)` makes `grad_weights[layer]`, and `grad_activations[layer]` from
+#   `grad_activations[layer + 1]`, and uses up what it reads.
+# - `update(model, layer)` updates a weight, or its shard, and uses up the gradient.
 #
 # **To do:** one training step, in which each rank finds its images and its rows, and each weight gets the gradient of all
 # rows of all images.

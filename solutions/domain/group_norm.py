@@ -201,7 +201,7 @@ except PuzzleError as error:
 # output of the norm, σ the root of the variance, and N points in the group:
 #
 # ```
-# gradient of x  =  (g  -  Σg / N  -  x̂ · Σ(g·x̂) / N) / σ          sums over all points of the group
+# gradient of x  =  (g  -  Σg / N  -  x̂ · Σ(g·x̂) / N) / σ     Σ: over all points of the group
 # ```
 #
 # What must the ranks exchange to compute this? Decide before you open the answer.
@@ -245,13 +245,13 @@ print(f"backward:  {all_reduce(2 * groups):.5f}")
 # and helpers for layers 0 and 3. You may take the images in portions, several together or one after the other: `i`
 # counts the portions, and the keys are `[layer, i]`.
 #
-# | helper | what it does |
-# |---|---|
-# | `forward(model, layer, i)` | makes `activations[layer + 1, i]` from `activations[layer, i]`, which stays for backward |
-# | `backward(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]`, and adds the gradient of the weight to `grad_weights[layer]`. Of layer 0 that is all: nothing needs the gradient of the data |
-# | `input_half(model, layer, i)` | makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]` |
-# | `weight_half(model, layer, i)` | adds the gradient of the weight to `grad_weights[layer]`, and deletes what backward of this layer needed: `activations[layer, i]` and `grad_activations[layer + 1, i]` |
-# | `update(model, layer)` | exchanges a weight for the new one, and uses up `grad_weights[layer]` |
+# - `forward(model, layer, i)` makes `activations[layer + 1, i]` from `activations[layer, i]`, which stays for backward.
+# - `backward(model, layer, i)` makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]`, and adds the
+#   gradient of the weight to `grad_weights[layer]`. Of layer 0 that is all: nothing needs the gradient of the data.
+# - `input_half(model, layer, i)` makes `grad_activations[layer, i]` from `grad_activations[layer + 1, i]`.
+# - `weight_half(model, layer, i)` adds the gradient of the weight to `grad_weights[layer]`, and deletes what backward
+#   of this layer needed: `activations[layer, i]` and `grad_activations[layer + 1, i]`.
+# - `update(model, layer)` exchanges a weight for the new one, and uses up `grad_weights[layer]`.
 #
 # `input_half`, and after it `weight_half`, are `backward` in two halves, 0.5 each. Where a helper marked `@given` fails,
 # the message shows the line that calls it.

@@ -170,11 +170,10 @@ for rank in (0, 3):
 # **Given:** the weights, whole on every rank, `my_rows` above, and helpers for layers 0, 1 and 3. Their keys are
 # `[layer, i]`, where `i` counts the portions of images that you take one after the other:
 #
-# | helper | what it does |
-# |---|---|
-# | `forward(model, layer, i)` | makes `activations[layer + 1, i]` from `activations[layer, i]` |
-# | `backward(model, layer, i)` | uses up `activations[layer, i]` and `grad_activations[layer + 1, i]`, makes `grad_activations[layer, i]` where something needs it, and adds the gradient of the weight to `grad_weights[layer]` |
-# | `update(model, layer)` | updates a weight, and uses up its gradient |
+# - `forward(model, layer, i)` makes `activations[layer + 1, i]` from `activations[layer, i]`.
+# - `backward(model, layer, i)` uses up `activations[layer, i]` and `grad_activations[layer + 1, i]`, makes
+#   `grad_activations[layer, i]` where something needs it, and adds the gradient of the weight to `grad_weights[layer]`.
+# - `update(model, layer)` updates a weight, and uses up its gradient.
 #
 # **To do:** one training step. First take all images at once, as portion 0. For layer 2 it is `model.forward(2, rows)`,
 # and `model.backward(2, rows, gradient)` gives the gradient of the rows.

@@ -123,7 +123,7 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
         yield from spare_halo(value, role)
         back = maker(value)
         took = maker(program.values[back.inputs[0]]) if back is not None and back.op in BY_INPUT else None
-        if back is not None and took is not None and took.op == "allgather":
+        if back is not None and took is not None and took.op == "allgather" and not value.place.open:
             why = f"{titled(took)} brought {plural} of other ranks, and {named(back)} gave the gradients of all"
             yield f"{why}:\ncut this rank's own out"
     kinds = program.world.models[program.rank].shape.kinds
