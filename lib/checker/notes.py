@@ -255,13 +255,11 @@ def undivided(trace: Trace, domain: bool) -> str | None:
         parts = [value.place for value in values]
         whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
         if batches := whole.shards(whole.dim.size):
-            return remark(
-                "correct, but in this puzzle ranks share each batch, and its goals are for that",
-                got=f"rank {rank} works on all of {these('batch', RunSet(*batches))}",
-                where=places([(rank, calls[rank])]),
-                fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
-                "rank\nneed no more than data parallelism",
-            )
+            what = "correct, but in this puzzle ranks share each batch, and its goals are for that"
+            got = f"rank {rank} works on all of {these('batch', RunSet(*batches))}"
+            fix = "let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
+            fix += "rank\nneed no more than data parallelism"
+            return remark(what, got=got, where=places([(rank, calls[rank])]), fix=fix)
     return None
 
 
