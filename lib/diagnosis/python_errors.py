@@ -172,8 +172,8 @@ def _unbound(name: str, frame: FrameType | None) -> str:
 
 def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
     thing, name = getattr(error, "obj", None), str(getattr(error, "name", None) or "")
-    if (inner := _in_given(error)) is not None and (helper := inner.f_code.co_name) in calls():
-        return f"this {helper} is a helper, and takes the model first; you want {calls()[helper]}"
+    if (one := _in_given(error)) and one.f_locals.get("model") is thing and (op := one.f_code.co_name) in calls():
+        return f"this {op} is a helper, and takes the model first; you want {calls()[op]}"
     if thing is None:
         return "the thing before the dot is None: the call that made it gives nothing back"
     if not hasattr(thing, "RANKS"):
