@@ -52,7 +52,7 @@ def tried_elsewhere(answer: Callable[..., Any], record: Puzzle, verdict: Verdict
             return replace(verdict, correct=False, faults=(str(outcome),)), outcome
         if (end := figures.end(outcome)) > hidden.time and not slow:
             slow = f"{verdict.goals[-1].name!r} has to hold at other sizes, too: at {there} yours ends at {end:g}, "
-            ask = "Does it weigh both, in each cut?" if lists else "Is there a number that fits this size alone?"
+            ask = "Does each cut weigh layers and ranks?" if lists else "Is there a number that fits this size alone?"
             slow += f"where {hidden.time:g} is possible. {ask}"
     if (error := wrong_with(answer, record)) is not None:
         error.before = f"right at {record.size.words()}, but not {error.before}"

@@ -179,8 +179,8 @@ def _unbound(name: str, frame: FrameType | None) -> str:
 
 def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
     thing, name = getattr(error, "obj", None), str(getattr(error, "name", None) or "")
-    if (inner := _in_given(error)) is not None and (helper := inner.f_code.co_name) in calls():
-        return f"this {helper} is a helper, and takes the model first; you want {calls()[helper]}"
+    if (one := _in_given(error)) and one.f_locals.get("model") is thing and (op := one.f_code.co_name) in calls():
+        return f"this {op} is a helper, and takes the model first; you want {calls()[op]}"
     here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
     if thing is None and here is not None and here.text and f".{name}" not in here.text:
         return "what is handed in is None: a call that stores what it makes gives nothing back. Take it from its store"

@@ -199,7 +199,8 @@ draw(
 #
 # 1. An `async def together(one, other)` that awaits `alone` for the one and then for the other, and four phases: all
 #    passes of a kind, and then all of the next. That is a correct step, and a slow one.
-# 2. The phases of a V, with pairs from the first gradient on, and a `together` in which the two take turns.
+# 2. The phases of a V, and a `together` in which the two of a pair take turns. Pairs begin when the first gradient
+#    comes back on the way down; until then each `Bu` runs alone.
 # 3. Which of a pair is named first?
 #
 # **Rules**

@@ -154,9 +154,9 @@ guess.against(out)
 # times up and at once back, `Fu Iu Wu`, before the first gradient is there for `Id`, and from there each turn has all
 # six passes.
 #
-# **Memory.** After the first two phases a rank has done 2(*R* - *r*) - 1 + 2*r* = 2*R* - 1 forwards, and *r* is gone:
-# early ranks hold much on the way down and little on the way up, late ranks the other way round, and all hold equally
-# many. The rest is weight halves that wait at the end, with an input and a gradient each.
+# **Memory.** After the first two phases a rank has done 2(*R* - *r*) - 1 + 2*r* = 2*R* - 1 forwards, and *r* cancels
+# out: early ranks hold much on the way down and little on the way up, late ranks the other way round, and all hold
+# equally many. The rest is weight halves that wait at the end, with an input and a gradient each.
 #
 # </details>
 
