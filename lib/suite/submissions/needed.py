@@ -61,14 +61,13 @@ class Program:
                 Statement(_pruned(one.node, self._only_runs), one.cell) if isinstance(one.node, COMPOUND) else one
                 for one in statements
             ]
-            every = [unit.names for unit in self.units]
+            for place, names in enumerate(unit.names for unit in self.units):
+                for name in names.gives:
+                    self._givers[name].append(place)
+                for name in {*names.touches, *names.touches_later, *names.later, *names.calls, *names.hands}:
+                    self._users[name].append(place)
         except (RecursionError, MemoryError):
             raise SourceError("this code is nested too deep to be read") from None
-        for place, names in enumerate(every):
-            for name in names.gives:
-                self._givers[name].append(place)
-            for name in {*names.touches, *names.touches_later, *names.later, *names.calls, *names.hands}:
-                self._users[name].append(place)
 
     def definition(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the last statement that makes a name a function, and its cell; None where none does."""

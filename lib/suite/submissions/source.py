@@ -25,6 +25,7 @@ from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import IMPORTS, WORD, Program, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
+    MOST_TEXT,
     Cell,
     SourceError,
     bound,
@@ -98,7 +99,8 @@ class Source:
     def puzzles(self, among: Collection[str] = PUZZLES) -> tuple[str, ...]:
         """Return those of some puzzles whose function it defines, in their order: also in a cell that is no Python.
         What names none of them is not parsed."""
-        words = {word for _, text in self.cells for word in WORD.findall(normalize("NFKC", text))}  # as Python reads it
+        texts = [text for _, text in self.cells] if sum(len(text) for _, text in self.cells) <= MOST_TEXT else []
+        words = {word for text in texts for word in WORD.findall(normalize("NFKC", text))}  # as Python reads names
         named = [puzzle for puzzle in among if puzzle in words]
         try:
             return tuple(puzzle for puzzle in named if self._answers(program_of(self.cells), puzzle))
