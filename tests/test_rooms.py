@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_130,
     "lib/values": 4_260,
-    "tests": 44_220,
+    "tests": 44_240,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

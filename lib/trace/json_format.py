@@ -45,15 +45,14 @@ from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
 from lib.record import replace
-from lib.trace.event import Move, Program
+from lib.trace.event import Program
 from lib.trace.trace import Trace, without_collector
-from lib.trace.validation import FORMAT, MAX_SHARED, VERSION, decode
+from lib.trace.validation import FORMAT, MAX_SHARED, TIMES, VERSION, decode
 from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
 from lib.values.values import Value, fields_of
 
 MAX_BYTES = 512 * 2**20
-TIMES = ("issued", "start", "length")
 
 
 def set_text(items: Iterable[int]) -> str:
@@ -93,12 +92,6 @@ def _row(value: Value) -> list[Any]:
     return made
 
 
-def _moved(moves: list[Move]) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """The columns of moves: before which event, into or out of which store, and which value."""
-    before, stores, stored, changes = zip(*moves, strict=True) if moves else ((),) * 4
-    return before, [s if change > 0 else -1 - s for s, change in zip(stores, changes, strict=True)], stored
-
-
 def _new(numbers: list[int], known: int) -> list[int]:
     """The places at which those stand first that are not known: all from a number on, in their order."""
     after = max(numbers, default=-1) + 1
@@ -115,8 +108,7 @@ class _Writer:
     def __init__(self, run: Trace, lines: bool) -> None:
         self.run, self.lines = run, lines
         self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
-        # What the rows of these tables say, with their numbers, which they get when somebody asks for them first; and
-        # where each of them stood first.
+        # What the rows of these tables say, numbered when they are first asked for; and where each of them stood first.
         self.calls, self.rows = (defaultdict[Any, int](count().__next__) for _ in range(2))
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.values: list[list[Any]] = []
@@ -142,7 +134,8 @@ class _Writer:
             [e.op for e in events], [e.arg for e in events], [e.group for e in events], [e.peer for e in events],
             [e.blocking for e in events], [*map(len, inputs)], [*map(len, outputs)],
         )  # fmt: skip
-        before, store, stored = self.once("moves", moves, lambda: _moved(moves))
+        before, store, stored, change = self.once("moves", moves, lambda: [*zip(*moves, strict=True)] or [()] * 4)
+        moved = store, change
         sources = [e.source if self.lines else None for e in events]
         return {
             "calls": self.once("calls", called, lambda: self.calls_of(where, *called)),
@@ -154,9 +147,10 @@ class _Writer:
             "length": self.once("length", [e.length for e in events]),
             "inputs": self.once("inputs", inputs, lambda: [*chain.from_iterable(inputs)]),
             "outputs": self.once("outputs", outputs, lambda: [*chain.from_iterable(outputs)]),
-            "values": self.rows_of(values, where),
-            "of": self.once("of", [0 if value is None else value.layer for value in values]),
-            "before": before, "store": store, "stored": stored,
+            "values": self.rows_of(values, where), "of": self.once("of", [0 if v is None else v.layer for v in values]),
+            "before": before,
+            "store": self.once("store", moved, lambda: [s if c > 0 else -1 - s for s, c in zip(*moved, strict=True)]),
+            "stored": stored,
         }  # fmt: skip
 
     def calls_of(self, where: str, ops: list[str], args: list[Any], groups: list[Any], *rest: list[Any]) -> list[int]:

@@ -12,8 +12,8 @@ its largest number), number by number only where something in it is wrong and th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, cast
 
 from lib.cluster.costs import MAX_TICKS, costs_from
@@ -36,8 +36,9 @@ FIELDS = {"format", "version", "layers", "batches", "sandbox", "puzzle", "error"
 CONTENTS = {"costs", "mesh", "places", "groups", "programs"}
 TABLES = {"calls", "values", "sets", "unit"}
 """What version 2 has besides."""
-EVENT_COLUMNS = ("calls", "layers", "batches", "places", "issued", "start", "length")
-COLUMNS = (*EVENT_COLUMNS, "inputs", "outputs", "values", "of", "before", "store", "stored")
+TIMES, USED = ("issued", "start", "length"), ("inputs", "outputs")
+EVENT_COLUMNS = ("calls", "layers", "batches", "places", *TIMES)
+COLUMNS = (*EVENT_COLUMNS, *USED, "values", "of", "before", "store", "stored")
 PADDING, DESCRIPTIONS = "padding", "layer_descriptions"
 """What a file may have besides: batches of padding, and layers that are not the usual ones."""
 FROM_ELSEWHERE = frozenset(name for name in LOCAL if OPERATIONS[name].rule is None)
@@ -179,6 +180,9 @@ class _Reader:
         self.made: dict[tuple[int, int], Place] = {}
         # What rows say of values, their places by row and kind of layer, and values by row and layer.
         self.known: dict[tuple[int, int], Value | None] = {}
+        self.used = {name: [getattr(row, name) for row in self.calls] for name in USED}
+        # What events have of several columns, by the ids of these.
+        self.told: dict[tuple[int, ...], list[Sequence[Any]]] = {}
         # Calls with their layers that have been looked at.
         self.fitting: set[tuple[int, int | None]] = set()
 
@@ -321,9 +325,9 @@ class _Reader:
         self.within(lambda i: f"{where}[{i}] layer", layers, -1, MAX_COUNT)
         every = [*zip(rows, layers, strict=True)]
         # Each different one once, in the order of the file: an error names the first that is wrong.
-        for number, pair in enumerate(every):  # not every.index(pair): a rank may have as many values as events
+        for number, pair in [(number, pair) for number, pair in enumerate(every) if pair not in self.known]:
             if pair not in self.known:
-                self.known[pair] = None if pair[0] < 0 else self.value(f"{where}[{number}]", *pair)
+                self.known[pair] = None if pair[0] < 0 else self.value(where, number, *pair)
         return [*map(self.known.__getitem__, every)]
 
     def moves(self, where: str, columns: tuple[list[Any], ...], events: int, last: int) -> list[Move]:
@@ -350,17 +354,17 @@ class _Reader:
                 self.number(f"{where}[{columns[at].index(number)}]", number, 0, most)
         return found
 
-    def value(self, where: str, row: int, layer: int) -> Value:
+    def value(self, where: str, number: int, row: int, layer: int) -> Value:
         """The value of a row and a layer. Its place is worked out once for all layers of one kind."""
         if row not in self.stated:
-            self.stated[row] = self.fields(where, self.rows[row][1], layer)
+            self.stated[row] = self.fields(f"{where}[{number}]", self.rows[row][1], layer)
         cls, home, fields, more = self.stated[row]
         schema = home.schema_of(cls.tensor, layer)
         if schema is None:
-            raise TraceError(f"{where}: layer {layer} has no weight")
+            raise TraceError(f"{where}[{number}]: layer {layer} has no weight")
         place = self.made.get((row, id(schema)))
         if place is None:
-            rest = self.rest(where, schema, more) if more else []
+            rest = self.rest(f"{where}[{number}]", schema, more) if more else []
             place = self.made[row, id(schema)] = value_of(cls, home, layer, *fields.values(), rest).place
         return made(cls, layer, fields["layers"], place, fields.get("step", 0))
 
@@ -438,10 +442,9 @@ class _Reader:
             self.shards(where, arg[1])
         return _Call(op, arg, ranks, peer, blocking, inputs, outputs, members)
 
-    def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterator[Event]:
+    def events(self, where: str, data: dict[str, list[Any]], values: list[Value | None], rank: int) -> Iterable[Event]:
         columns = [data[name] for name in EVENT_COLUMNS]
-        calls, layers, batches, places, issued, _, length = cast("list[list[int]]", columns)
-        start = cast("list[int | None]", data["start"])
+        calls, layers, batches, places, *_ = columns
         if len({len(column) for column in columns}) > 1:
             raise TraceError(f"{where}: an event has one of each of {', '.join(EVENT_COLUMNS)}")
 
@@ -452,29 +455,33 @@ class _Reader:
         self.within(here, layers, -1, MAX_COUNT, null=True)
         self.within(here, batches, 0, len(self.batch_sets) - 1)
         self.within(here, places, -1, len(self.lines) - 2)
-        for times in (issued, start, length):
-            self.within(here, times, 0, MAX_TICKS // self.unit, null=times is start)
-        rows = [*map(self.calls.__getitem__, calls)]
-        ends: list[list[int]] = []
-        for name in ("inputs", "outputs"):
+        for name in TIMES:
+            self.within(here, data[name], 0, MAX_TICKS // self.unit, null=name == "start")
+        rows, ends = [*map(self.calls.__getitem__, calls)], list[list[int]]()
+        for name, counts in self.used.items():
             # Inputs of all events are one column: where those of each begin follows from how many its call has.
-            ends.append([*accumulate([row.inputs if name == "inputs" else row.outputs for row in rows], initial=0)])
-            if len(data[name]) != ends[-1][-1]:
-                raise TraceError(f"{where}: {len(data[name])} {name}, and {ends[-1][-1]} by its calls")
-            self.within(lambda i, e=ends[-1]: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
-        # Before any event is made: the loop below may then take everything as it is.
+            ends.append(own := [*accumulate(map(counts.__getitem__, calls), initial=0)])
+            if len(data[name]) != own[-1]:
+                raise TraceError(f"{where}: {len(data[name])} {name}, and {own[-1]} by its calls")
+            self.within(lambda i, e=own: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
+        # Before any event is made: what follows may then take everything as it is.
         self.sensible(where, data, rows, ends[1], values, rank)
-        unit, sets, lines = self.unit, self.batch_sets, self.lines
-        inputs, outputs = tuple(data["inputs"]), tuple(data["outputs"])
-        a = b = 0
-        for i, (op, arg, group, peer, blocking, takes, gives, _) in enumerate(rows):
-            begun = start[i]
-            yield Event(
-                op, layers[i], sets[batches[i]], inputs[a : a + takes], outputs[b : b + gives],
-                issued[i] * unit, None if begun is None else begun * unit, length[i] * unit, lines[places[i]],
-                arg if op != "wait" else (i - arg[0],), group, peer, blocking,
-            )  # fmt: skip
-            a, b = a + takes, b + gives
+        # Ranks of a run like DDP have the same columns but for their batches, and what follows from these is made once.
+        key = tuple([id(data[name]) for name in (*EVENT_COLUMNS, *USED) if name != "batches"])
+        if key not in self.told:
+            self.told[key] = self.fields_of(data, rows, ends)
+        ops, *rest = self.told[key]
+        return map(Event, ops, layers, map(self.batch_sets.__getitem__, batches), *rest)
+
+    def fields_of(self, data: dict[str, list[Any]], rows: list[_Call], ends: list[list[int]]) -> list[Sequence[Any]]:
+        """The fields of a rank's events, each of all events, without their layers and batches."""
+        ops, args, groups, peers, blocking, *_ = zip(*rows, strict=True) if rows else [()] * len(_Call._fields)
+        if "wait" in ops:
+            args = [(i - arg[0],) if op == "wait" else arg for i, (op, arg) in enumerate(zip(ops, args, strict=True))]
+        used = [tuple(data[name]) for name in USED]
+        ids = [[every[a:b] for a, b in pairwise(own)] for every, own in zip(used, ends, strict=True)]
+        times = [[None if time is None else time * self.unit for time in data[name]] for name in TIMES]
+        return [ops, *ids, *times, [*map(self.lines.__getitem__, data["places"])], args, groups, peers, blocking]
 
     def sensible(
         self,

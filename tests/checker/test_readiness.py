@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from lib import HIDDEN, PUZZLES, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
@@ -17,6 +18,7 @@ from lib.trace.rebuild import rebuild
 from tests.diagnosis.corpus import CHECKED, cases, function
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES, way
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.schedules import EVERYTHING, Case, basic
 
 WEIGHT = HIDDEN * HIDDEN
@@ -70,6 +72,19 @@ async def broadcasts(model: Model) -> None:
         if model.rank == 1:
             step(model, layer)
         model.weights[layer] = await model.broadcast(model.weights[layer], layer, root=1)
+
+
+@given(RUNS)
+def test_where_all_is_there_and_nothing_is_loaded_twice_the_long_ways_say_the_same(one: Case | Schedule) -> None:
+    trace = traced(one)
+    short = rebuild(trace)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lib.trace.rebuild._loads_again", lambda _: True)
+        long = rebuild(trace)
+        assert (long.flaws, long.finals) == (short.flaws, short.finals)
+        told = unready(short)
+        patch.setattr("lib.checker.faults._all_there", lambda *_: False)
+        assert unready(long) == told
 
 
 def test_an_updated_weight_may_come_from_another_rank(monkeypatch: pytest.MonkeyPatch) -> None:

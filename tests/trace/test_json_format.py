@@ -63,6 +63,17 @@ def test_columns_of_ranks_that_say_the_same_are_those_made_for_each(one: Case | 
         assert serial.encode(trace) == data
 
 
+@given(RUNS)
+def test_events_of_ranks_with_the_same_columns_are_those_read_for_each(one: Case | Schedule) -> None:
+    data = serial.encode(traced(one))
+    alone = copy.deepcopy(data)
+    for program in alone["programs"]:
+        for name, column in program.items():
+            program[name] = [*(alone["programs"][column][name] if isinstance(column, int) else column)]
+    shared, apart = reader.decode(data), reader.decode(alone)
+    assert [*shared.events()] == [*apart.events()]
+
+
 def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     async def say(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0)  # grüße
