@@ -502,7 +502,13 @@ def _on_the_path(run: Late) -> Iterator[str]:
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
-    first = calls[0]
+    first, back = calls[0], [n for n, event in enumerate(run.program.events) if event.op in BY_INPUT]
+    early = [event for event in run.program.events[: max(back, default=0)] if event.op in UPDATES]
+    if not run.is_order and early and units(sum(event.length for event in early) + 1) >= run.over:
+        why = (
+            f"{operation(early[0])}{line_of(early[0])} comes before the last backward, and the last sum waits for that"
+        )
+        yield f"{why}:\nfirst all backwards, then the updates"
     if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
         why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
         yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
