@@ -384,7 +384,7 @@ def _one_by_one(run: Late) -> Iterator[str]:
     # Only Links have one; elsewhere it is nothing that a bucket could save.
     latency, program = ticks(getattr(run.trace.costs, "latency", 0)), run.program
     calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
-    calls = [event for event in calls if isinstance(program.values[event.inputs[0]], WeightGrad)]
+    calls = [e for e in calls if isinstance(program.values[e.inputs[0]], WeightGrad) and not is_given(e)]
     paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
     # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
@@ -518,7 +518,13 @@ def _on_the_path(run: Late) -> Iterator[str]:
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
-    first = calls[0]
+    first, back = calls[0], [n for n, event in enumerate(run.program.events) if event.op in BY_INPUT]
+    early = [event for event in run.program.events[: max(back, default=0)] if event.op in UPDATES]
+    if not run.is_order and early and units(sum(event.length for event in early) + 1) >= run.over:
+        why = (
+            f"{operation(early[0])}{line_of(early[0])} comes before the last backward, and the last sum waits for that"
+        )
+        yield f"{why}:\nfirst all backwards, then the updates"
     if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
         why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
         yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
@@ -557,7 +563,8 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
     for at in reversed(sums if units(summed) >= run.over else []):
         waited = [gap for gap in gaps(run.trace) if gap.before is not None and gap.before[:2] == at[:2]]
         ready = (ready_meanwhile(run.trace, gap) for gap in waited)
-        could = (_could(at.rank, one.at.event) for one in ready if one is not None)
+        found = (one.at.event for one in ready if one is not None)
+        could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(e.length) >= run.over)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
             got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
             yield run.told(got, places([(at.rank, at.event)]), fix)
@@ -578,7 +585,7 @@ def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
         alike = (e for e in program.events if e.op == event.op)
         least = min(e.length for e in alike if sum(value.elements() for value in program.values_of(e.inputs)) == size)
         others = (e for e in program.events if e.op in COLLECTIVES and e.op != event.op and e.issued < (event.end or 0))
-        beside = next((e for e in others if (e.end or 0) > (event.start or 0)), None)
+        beside = next((e for e in others if (e.end or 0) > (event.start or 0) and not is_given(e)), None)
         if beside is not None and event.length > least:
             slow.append((at, beside, event.length - least))
     if slow and units(sum(longer for *_, longer in slow) + 1) >= run.over:

@@ -121,7 +121,10 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     for value in (one, other) if role in SPACE else ():
         yield from lacked_halo(value, role)
         yield from spare_halo(value, role)
-        back = maker(value)
+        back, beside = maker(value), other if value is one else one
+        more = sorted({*value.place.named[role].pieces} - {*beside.place.named[role].pieces})
+        if more and back is not None and back.op == "forward" and not is_whole(value, role):
+            yield too_wide(back, numbered(DIMS[role].noun, more), plural) if stencil_of(program, back, role) else None
         took = maker(program.values[back.inputs[0]]) if back is not None and back.op in BY_INPUT else None
         if back is not None and took is not None and took.op == "allgather" and not value.place.open:
             why = f"{titled(took)} brought {plural} of other ranks, and {named(back)} gave the gradients of all"
@@ -178,6 +181,12 @@ def _needs_halo(program: Running, layer: int, role: str, own: Pieces) -> bool:
     if isinstance(kind, Swept):
         return kind.stencils[role](own) != kind.stencils[role].given(own)
     return kind is None or isinstance(kind, NeighborhoodAttention)
+
+
+def too_wide(gave: Event, rows: str, plural: str) -> str:
+    """Tell that forward gave rows that are other ranks'."""
+    why = f"forward{line_of(gave)} gave {rows}, too: its input had more of a halo than this rank's own {plural} need"
+    return f"{why}.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
 
 
 def spare_halo(value: Value, role: str) -> Told:

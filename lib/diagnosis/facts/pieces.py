@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lib.diagnosis.advice import Running, Told
-from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of
+from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of, too_wide
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
 from lib.errors.arguments import written
@@ -233,8 +233,7 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     kind, twice_there = DIMS[field], numbered(DIMS[field].noun, items)
     if made.op == "halo" and gave is not None and gave.op == "forward":
         yield from spare_halo(left, field)
-        why = f"{named(gave)} gave {twice_there}, too: its input had more of a halo than this rank's own {kind.plural}"
-        yield f"{why} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
+        yield too_wide(gave, twice_there, kind.plural)
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
         took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
         yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"
