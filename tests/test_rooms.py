@@ -18,7 +18,7 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7070
+MOST_LINES = 7130
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
@@ -27,13 +27,13 @@ BUDGETS = {
     "lib/analysis": 3_630,
     "lib/checker": 2_230,
     "lib/cluster": 1_470,
-    "lib/diagnosis": 3_690,
+    "lib/diagnosis": 3_691,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
     "lib/schedules": 4_830,
     "lib/plan": 1_580,
-    "lib/simulator": 3_210,
+    "lib/simulator": 3_285,
     "lib/suite/cli": 3_200,
     "lib/suite/course": 1_370,
     "lib/suite/grade": 3_530,
@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/notebooks": 1_560,
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_100,
-    "lib/values": 4_260,
+    "lib/values": 4_270,
     "tests": 44_200,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""

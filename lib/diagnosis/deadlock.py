@@ -377,7 +377,8 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
         if (event := waits[cycle[0]].event) and (place := place_of(event)) and "receive" not in place.text:
             yield "each of them waits for a pass that the other has not come to: look at the order of the passes"
         for rank in cycle if len({place_of(waits[r].event) for r in cycle}) == 1 else ():
-            before = [event for event in dist.models[rank].program.events if event is not waits[rank].event]
+            every = zip(dist.models[rank].program.events, dist.models[rank].program.rows, strict=True)
+            before = [event for event, row in every if row is not waits[rank].call]
             again = any(event.op == "receive" and place_of(event) == place_of(waits[rank].event) for event in before)
             if not again and any(event.op == "loss" for event in before):
                 why = f"rank {rank} has the last layer, and its gradients begin with its own loss"

@@ -17,7 +17,7 @@ from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
-from lib.trace.event import NO_BATCHES, STORES, Event
+from lib.trace.event import NO_BATCHES, STORES
 from lib.trace.trace import Trace
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
@@ -451,9 +451,9 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         layer, batches = (None, NO_BATCHES) if first is None else (first.layer, first.place.batches)
-        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
-        program.append(event)
-        return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))
+        call = ["pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank, None]
+        program.append(call)
+        return Work(self, call, self.dist.send(self.rank, rank, call, load, elements))
 
     def receive(self, source: int | None = None) -> Work[Any]:
         """Return the next message of rank `source`; without one, the message that is first in simulated time."""
@@ -463,9 +463,9 @@ class Model(Given):
         program = self.program
         place = (frame.f_code, frame.f_lasti)
         # Without a source: it is filled in by the message that answers it.
-        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
-        program.append(event)
-        return Work(self, event, self.dist.receive(self.rank, source, event))
+        call = ["receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source, None]
+        program.append(call)
+        return Work(self, call, self.dist.receive(self.rank, source, call))
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
         """Return the input data of the batches, from the reader of this rank's process, which reads each batch once."""
@@ -475,9 +475,10 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         program, source = self.program, (frame.f_code, frame.f_lasti)
-        event = Event("read", value.layer, value.place.batches, (), (), program.clock, None, 0, source)
-        program.append(event)
-        return Work(self, event, self.dist.read(self.rank, event, value))
+        layer, batches = value.layer, value.place.batches
+        call = ["read", layer, batches, (), (), program.clock, None, 0, source, (), (), None, None]
+        program.append(call)
+        return Work(self, call, self.dist.read(self.rank, call, value))
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
         """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
@@ -516,13 +517,14 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             ranks, batches = members.ranks, first.place.batches
-            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
-            program.append(event)
+            call = [op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks, None, None]
+            program.append(call)
             # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
+            same = op, layer, said, cast("type[Any]", type(v)), ranks
+            signal, position = dist.join(members, self.rank, same, v, call)
         except PuzzleError as error:
             self._blame(error)
-        return Work(self, event, signal, position)
+        return Work(self, call, signal, position)
 
     def _said(self, row: Collective, root: Any, members: Group) -> int:
         """Return what a call says beside its value: the place of its root in the group, or the number of a dim."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from lib.simulator.dist import Dist
-    from lib.trace.event import Event
+    from lib.simulator.messages import Call
 
 COLLECT_AFTER: Final = 100_000
 """New objects after which the garbage collector looks for garbage while tasks run: they make many objects, and no
@@ -45,7 +45,7 @@ class RunningLoop:
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
 
-    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
+    def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
         """Wait for a signal that has not fired yet as coroutine `name`."""
         if signal.fired:
             return

@@ -7,7 +7,7 @@ it makes, once nothing can go wrong any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -353,14 +353,17 @@ class Member:
     said: int
     group: tuple[int, ...] = ()
 
+    @property
+    def same(self) -> tuple[Any, ...]:
+        """Return what all members have to say alike."""
+        return self.op, self.layer, self.said, cast("type[Any]", type(self.value)), self.group
+
 
 def agree(members: Sequence[Member | None]) -> None:
     """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
     first, *others = [m for m in members if m is not None]
-    kind = cast("type[Any]", type(first.value))
-    said = first.op, first.layer, first.said, kind, first.group
     for other in others:
-        if (other.op, other.layer, other.said, type(other.value), other.group) != said:
+        if other.same != first.same:
             raise _between(facts.Disagree(first, other), first, other)
 
 
@@ -373,11 +376,15 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
     agree(members)
-    values = [member.value for member in members]
+    return agreed(row, [member.value for member in members], members[0].said, lambda: members)
+
+
+def agreed(row: Collective, values: Sequence[Any], said: int, members: Callable[[], Sequence[Any]]) -> list[Any]:
+    """Return what each member gets, in the order of the group, where all have called the same."""
     try:
-        return row.results(values, members[0].said)
+        return row.results(values, said)
     except PuzzleError as error:
-        raise _spread(error, row, members) from None
+        raise _spread(error, row, members()) from None
 
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
