@@ -18,7 +18,7 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7130
+MOST_LINES = 7070
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
@@ -33,7 +33,7 @@ BUDGETS = {
     "lib/replay": 4_210,
     "lib/schedules": 4_830,
     "lib/plan": 1_580,
-    "lib/simulator": 3_285,
+    "lib/simulator": 3_270,
     "lib/suite/cli": 3_200,
     "lib/suite/course": 1_370,
     "lib/suite/grade": 3_530,
@@ -41,8 +41,8 @@ BUDGETS = {
     "lib/suite/notebooks": 1_560,
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_100,
-    "lib/values": 4_270,
-    "tests": 44_200,
+    "lib/values": 4_240,
+    "tests": 44_220,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

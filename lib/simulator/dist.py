@@ -69,7 +69,7 @@ class PendingCollective(Signal):
     """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
     that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
     when all are there. As a Signal it brings the results, in the order of the group. `same` is what the first one says
-    (see `Member.same`), and `alike`, whether all others said it.
+    (see `rules.agree`), and `alike`, whether all others said it.
     """
 
     kind = "collective"
@@ -87,10 +87,9 @@ class PendingCollective(Signal):
     def member(self, rank: int) -> Member | None:
         """Return what a rank called; None of one that has not joined. Made when asked for: few runs need one."""
         place = self.group.communicator.position[rank]
-        if (call := self.calls[place]) is None:
-            return None
-        op, layer, said = call[OP], call[LAYER], COLLECTIVES[call[OP]].said(call[ARG])
-        return Member(rank, op, layer, self.values[place], said, call[GROUP])
+        call, value = self.calls[place], self.values[place]
+        said = call and COLLECTIVES[call[OP]].said(call[ARG])
+        return call and Member(rank, call[OP], call[LAYER], value, said, call[GROUP])
 
     @property
     def members(self) -> list[Member | None]:
@@ -324,7 +323,7 @@ class Dist(Given):
     # -- collectives --------------------------------------------------------------------------------------------
 
     def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
-        """Issue the next collective of a member in a group, which says the `same` as all others (see `Member.same`) and
+        """Issue the next collective of a member in a group, which says the `same` as all others (see `rules.agree`) and
         brings a value. The last one to come starts it."""
         if not self.engine.driving:
             self.begin(rank)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
@@ -19,7 +19,7 @@ from lib.simulator.messages import Call, Parcel
 from lib.trace.event import BLOCKING, LAYER, LENGTH, OP, OUTPUTS, SOURCE, START, Event, Move, Program, Source, place_at
 from lib.values import facts
 from lib.values.placement import keep
-from lib.values.values import KINDS, Value, set_home, set_number
+from lib.values.values import KINDS, Value, made, set_home, set_number
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -55,18 +55,9 @@ class Recorder(Program):
     """
 
     __slots__ = (
-        "_adopted",
-        "_asked",
-        "_told",
-        "budget",
-        "clock",
-        "many_moved",
-        "moved",
-        "shared",
-        "taken",
-        "until",
+        "_adopted", "_asked", "_told", "budget", "clock", "free", "many_moved", "moved", "shared", "taken", "until",
         "world",
-    )
+    )  # fmt: skip
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
@@ -91,6 +82,8 @@ class Recorder(Program):
         self.shared = world.shared
         self.budget = budget
         self.clock = 0
+        # So many rows are written without a question: none where ranks share them, or may have to stop.
+        self.free = budget if self.shared is None else 0
         # Later than any time that a run may come to: nothing has failed so far.
         self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] | None = None
@@ -105,17 +98,16 @@ class Recorder(Program):
         for number in range(before, len(rows)):
             if type(rows[number]) is tuple:
                 op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
-                made = (first,) if count == 1 else tuple(range(first, first + count))
+                outputs = (first,) if count == 1 else tuple(range(first, first + count))
                 batches = values[first].place.batches if count else frozenset[int]()
                 known = type(code) is CodeType
                 source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
-                rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
-            elif _is_call(rows[number]) and rows[number][BLOCKING] is not None:
+                rows[number] = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
+            elif type(rows[number]) is list and rows[number][BLOCKING] is not None:
                 rows[number] = Event(*rows[number])
-            elif _is_call(rows[number]):  # under way: it stays a Call, to which its times come
+            elif type(rows[number]) is list:  # under way: it stays a Call, and there is an Event of it as it stands now
                 self._asked = min(self._asked, number)
-        # Of a Call there is an Event as it stands now.
-        return rows if self._asked == len(rows) else [Event(*row[:-1]) if _is_call(row) else row for row in rows]
+        return rows if self._asked == len(rows) else [r if type(r) is Event else Event(*r[:BLOCKING]) for r in rows]
 
     events = events.setter(rows.__set__).deleter(rows.__delete__)  # type: ignore[attr-defined]
 
@@ -182,11 +174,11 @@ class Recorder(Program):
     ) -> None:
         """Write down an operation on the rank's own clock, with its line and what it made, and move the clock on."""
         now, rows = self.clock, self.rows
-        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
-        if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
-            self.refuse()
         row = op, layer, inputs, first, count, now, length, code, instruction, arg
-        rows.append(row if self.shared is None else self.common((op, first, now, instruction), row))
+        if len(rows) >= self.free:
+            self.allow(op)
+            row = self.common((op, first, now, instruction), row)
+        rows.append(row)
         self.moved.append(None)
         self.clock = now + length
 
@@ -206,32 +198,34 @@ class Recorder(Program):
             row = rows[number]
             if type(row) is tuple:
                 rows[number] = (*row[:7], *_split(source), row[9])
-            elif _is_call(row):
-                row[SOURCE] = source
-            else:
+            elif type(row) is Event:
                 row.source = source
+            else:
+                row[SOURCE] = source
         return len(rows)
 
     def state(self) -> tuple[int, ...]:
         """Return something that changes whenever the rank records anything. A communication that is awaited at once
         adds no row: it is only marked as blocking."""
-        last: Any = self.rows[-1] if self.rows else None
-        awaited: object = last[BLOCKING] if _is_call(last) else type(last) is Event and last.blocking
-        return len(self.rows), len(self.values), len(self.moved), bool(awaited)
+        last: Any = self.rows[-1] if self.rows else ()
+        awaited = last.blocking if type(last) is Event else type(last) is not tuple and bool(last[BLOCKING])
+        return len(self.rows), len(self.values), len(self.moved), awaited
 
     def append(self, call: Call) -> None:
         """Append a communication, which has a time of its own."""
-        if self.clock > self.until or len(self.rows) >= self.budget:
-            self.refuse()
+        if len(self.rows) >= self.free:
+            self.allow(call[OP])
         self.rows.append(call)
         self.moved.append(None)
 
-    def refuse(self) -> NoReturn:
-        """Stop a rank that may begin nothing more: the run is over at this moment, or it has recorded too much."""
-        if len(self.rows) < self.budget:
+    def allow(self, op: str) -> None:
+        """Stop a rank that may begin nothing more: it has recorded too much, or the run is over at this moment."""
+        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
+        if len(self.rows) >= self.budget:
+            last = f"the last was {self.events[-1].op}"
+            raise self._endless(f"more than {self.budget} events on one rank", last)
+        if self.clock > self.until and op != "wait":  # to wait is what it had begun before
             raise Halted
-        last = f"the last was {self.events[-1].op}"
-        raise self._endless(f"more than {self.budget} events on one rank", last)
 
     def count_moves(self) -> None:
         """Stop a rank whose stores change without end."""
@@ -276,10 +270,6 @@ class Recorder(Program):
             error.trace = self.world.so_far(str(error))
         fixes.keep(error)
         return error
-
-
-def _is_call(row: Any) -> bool:
-    return type(row) is list
 
 
 def _split(source: Source) -> tuple[CodeType | Place | None, int]:
@@ -329,34 +319,33 @@ class Work(Generic[T]):
             elif not signal.fired:
                 yield signal
             if self._model is not None:  # else somebody else awaited it while this one waited
-                self._model = None
+                self._model, program, call = None, model.program, self._call
                 value, place = signal.value, self._place
-                self._result = self._finish(model.program, value if place is None else value[place])
+                result = value if place is None else value[place]
+                self._result = result if result is None else self._brought(program, result)
+                end = call[START] + call[LENGTH]  # it has happened, so it has a start
+                # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
+                blocking = call[BLOCKING] = len(program.moved) == self._moved
+                if not blocking:
+                    # It may have been over long ago: then awaiting it takes no time.
+                    wait = max(0, end - program.clock)
+                    program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (self._index - 1,))
+                if end > program.clock:
+                    program.clock = end
         return self._result
 
-    def _finish(self, program: Recorder, result: Any) -> Any:
-        call = self._call
-        if result is None:
-            pass
-        elif isinstance(result, Value):
-            result = result.at(result.place, program)
+    def _brought(self, program: Recorder, result: Any) -> Any:
+        """What it brings, as values of this rank."""
+        if isinstance(result, Value):
+            result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
             outputs = (result.number,)
-            call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
+            self._call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
         elif isinstance(result, Parcel):
-            call[OUTPUTS] = tuple(map(program.new, result.values))
+            self._call[OUTPUTS] = tuple(map(program.new, result.values))
             result = result.thing
         else:
             result = [value.at(value.place, program) for value in result]
-            call[OUTPUTS] = tuple([value.number for value in result])
-        end = call[START] + call[LENGTH]  # it has happened, so it has a start
-        # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
-        blocking = call[BLOCKING] = len(program.moved) == self._moved
-        if not blocking:
-            # It may have been over long ago: then awaiting it takes no time.
-            wait = max(0, end - program.clock)
-            program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (self._index - 1,))
-        if end > program.clock:
-            program.clock = end
+            self._call[OUTPUTS] = tuple([value.number for value in result])
         return result
 
     def issued(self) -> tuple[str, Place | None, bool]:

@@ -55,8 +55,8 @@ class Store(dict[Any, T]):
             raise self._refuse(key, value) from None
         moved, put = program.moved, _put
         if key in self:
-            put = _replace
-            moved.append(program.id(self[key]) * WAYS + self._out)
+            put, held = _replace, self[key]
+            moved.append((held.number if held.home is program else program.id(held)) * WAYS + self._out)
         moved.append(number * WAYS + self._index)
         if len(moved) > program.many_moved:
             program.count_moves()

@@ -135,7 +135,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     kind = shape.kinds[layer]
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
-    if type(other) is not OPERANDS[kind.takes]:
+    if (type(other) is not Weight or kind.takes != "weight") and type(other) is not OPERANDS[kind.takes]:
         _need_other("forward", shape, layer, inp, other)
     first, second = shape.operands[layer]
     if inp.layer != first or other is None or other.layer != second:
@@ -221,7 +221,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
         besides, place = kind.backward("backward", inp, grad, other)
     if besides is None:
         by_besides = None
-    elif kind.takes == "weight":
+    elif type(other) is Weight:
         by_besides = made(WeightGrad, layer, layers, besides, 0, home)
     else:
         by_besides = made(ActivationGrad, other.layer - 1, layers, besides, 0, home)
@@ -312,7 +312,8 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """Return the weight that a rank hands in as its final weight of a layer."""
-    layer = need_layer(shape, layer, "set_final_weight")
+    if type(layer) is not int or not 0 <= layer < shape.layers:
+        layer = need_layer(shape, layer, "set_final_weight")
     if type(weight) is not Weight:
         need(Weight, weight, "final weight", "set_final_weight")
     if weight.layer != layer:
@@ -353,17 +354,14 @@ class Member:
     said: int
     group: tuple[int, ...] = ()
 
-    @property
-    def same(self) -> tuple[Any, ...]:
-        """Return what all members have to say alike."""
-        return self.op, self.layer, self.said, cast("type[Any]", type(self.value)), self.group
-
 
 def agree(members: Sequence[Member | None]) -> None:
     """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
     first, *others = [m for m in members if m is not None]
+    kind = cast("type[Any]", type(first.value))
+    said = first.op, first.layer, first.said, kind, first.group
     for other in others:
-        if other.same != first.same:
+        if (other.op, other.layer, other.said, type(other.value), other.group) != said:
             raise _between(facts.Disagree(first, other), first, other)
 
 

@@ -367,10 +367,10 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
-    home: Home | None = None
-    for value in values:
+    home: Home | None = values[0].home
+    if home is None:
         # The first that lives on a rank: with one that was made by hand it is recorded where the other is.
-        home = home or getattr(value, "home", None)
+        home = getattr(values[-1], "home", None)
     try:
         result = law(*values, *said)
     except PuzzleError as error:
