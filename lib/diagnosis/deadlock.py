@@ -369,7 +369,8 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     if kinds == {"receive"}:
         one_line = len({place_of(waits[r].event) for r in cycle}) == 1
         for rank in cycle:
-            before = [event for event in dist.models[rank].program.events if event is not waits[rank].event]
+            every = zip(dist.models[rank].program.events, dist.models[rank].program.rows, strict=True)
+            before = [event for event, row in every if row is not waits[rank].call]
             again = any(event.op == "receive" and place_of(event) == place_of(waits[rank].event) for event in before)
             done = {event.op for event in before}
             if not again and "loss" in done and (one_line or not done & BY_INPUT):

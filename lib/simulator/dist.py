@@ -12,23 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lib.cluster.costs import UNIT, Costs, Streams
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError
 from lib.record import replace
 from lib.simulator.engine import Engine, Signal
-from lib.simulator.messages import Messages
+from lib.simulator.messages import AsEvent, Call, Messages
 from lib.simulator.recorder import BUDGET
-from lib.trace.event import Event, located
+from lib.trace.event import ARG, BATCHES, GROUP, ISSUED, LAYER, LENGTH, OP, START, located
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS
 from lib.values.placement import MOST
-from lib.values.rules import Member, agree, collective
+from lib.values.rules import Member, agree, agreed
 from lib.values.values import Value
 
 if TYPE_CHECKING:
@@ -68,27 +68,37 @@ class Group:
 class PendingCollective(Signal):
     """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
     that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
-    when all are there. As a Signal it brings the results, in the order of the group.
+    when all are there. As a Signal it brings the results, in the order of the group. `same` is what the first one says
+    (see `rules.agree`), and `alike`, whether all others said it.
     """
 
     kind = "collective"
-    __slots__ = ("count", "events", "group", "members", "number")
+    __slots__ = ("alike", "calls", "count", "group", "number", "same", "values")
 
-    def __init__(self, group: Group, number: int) -> None:
+    def __init__(self, group: Group, number: int, same: tuple[Any, ...]) -> None:
         super().__init__()
         self.group = group
         self.number = number
-        self.members: list[Any] = [None] * len(group.ranks)
-        self.events: list[Any] = [None] * len(group.ranks)
+        self.same, self.alike = same, True
+        self.calls: list[Any] = [None] * len(group.ranks)
+        self.values: list[Any] = [None] * len(group.ranks)
         self.count = 0
 
-    def member(self, rank: int) -> Member:
-        """Return what a rank that has joined called."""
-        return self.members[self.group.communicator.position[rank]]
+    def member(self, rank: int) -> Member | None:
+        """Return what a rank called; None of one that has not joined. Made when asked for: few runs need one."""
+        place = self.group.communicator.position[rank]
+        call, value = self.calls[place], self.values[place]
+        said = call and COLLECTIVES[call[OP]].said(call[ARG])
+        return call and Member(rank, call[OP], call[LAYER], value, said, call[GROUP])
+
+    @property
+    def members(self) -> list[Member | None]:
+        """Return what each rank of the communicator called."""
+        return [*map(self.member, self.group.communicator.ranks)]
 
     def awaits(self, rank: int) -> list[int]:
         """Return the ranks that have not joined."""
-        return [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is None]
+        return [r for r, call in zip(self.group.communicator.ranks, self.calls, strict=True) if call is None]
 
     def disagreement(self) -> PuzzleError | None:
         """Return what is wrong between those who have joined, if anything is."""
@@ -104,9 +114,9 @@ class PendingCollective(Signal):
 
         diagnosis.advise(error)
         two = getattr(error, "ranks", ())
-        for member, event in zip(self.members, self.events, strict=True):
-            if member is not None and member.rank in (*two, error.rank):
-                located(error, member.rank if member.rank in two else None, event)
+        for rank, call in zip(self.group.communicator.ranks, self.calls, strict=True):
+            if call is not None and rank in (*two, error.rank):
+                located(error, rank if rank in two else None, cast(Any, AsEvent(call)))
 
 
 class Dist(Given):
@@ -259,7 +269,7 @@ class Dist(Given):
 
     def _progress(self) -> int:
         """A number that grows with whatever a rank records."""
-        return sum(len(model.program.rows) + len(model.program.moved) for model in self.models.values())
+        return sum(len(model.program.moved) for model in self.models.values())
 
     # -- groups -------------------------------------------------------------------------------------------------
 
@@ -312,51 +322,55 @@ class Dist(Given):
 
     # -- collectives --------------------------------------------------------------------------------------------
 
-    def join(self, group: Group, member: Member, event: Event) -> tuple[Signal, int]:
-        """Issue the next collective of a member in a group. The last one to come starts it."""
+    def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
+        """Issue the next collective of a member in a group, which says the `same` as all others (see `rules.agree`) and
+        brings a value. The last one to come starts it."""
         if not self.engine.driving:
-            self.begin(member.rank)
+            self.begin(rank)
         communicator = group.communicator
-        position = communicator.position[member.rank]
+        position = communicator.position[rank]
         # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.
         number = communicator.issued[position]
         communicator.issued[position] = number + 1
         pending = communicator.open.get(number)
         if pending is None:
-            pending = communicator.open[number] = PendingCollective(group, number)
-        pending.members[position] = member
-        pending.events[position] = event
+            pending = communicator.open[number] = PendingCollective(group, number, same)
+        elif same != pending.same:
+            pending.alike = False
+        pending.calls[position] = call
+        pending.values[position] = value
         pending.count += 1
         if pending.count == len(group.ranks):
             del communicator.open[number]
             self._meet(pending)
-        return pending, group.position[member.rank]
+        return pending, group.position[rank]
 
     def _meet(self, pending: PendingCollective) -> None:
-        members: list[Member] = pending.members  # nobody is missing now
-        events: list[Event] = pending.events
+        calls, values = pending.calls, pending.values  # nobody is missing now
         group, communicator = pending.group, pending.group.communicator
         # They were put down by rank; results go by the place in the group that all of them have named.
-        if group.ranks != communicator.ranks and all(member.group == group.ranks for member in members):
-            members = [members[communicator.position[rank]] for rank in group.ranks]
-        row = COLLECTIVES[members[0].op]
+        if group.ranks != communicator.ranks:
+            values = [values[communicator.position[rank]] for rank in group.ranks]
+        row, said = COLLECTIVES[calls[0][OP]], pending.same[2]
+        issued = max([call[ISSUED] for call in calls])
         try:
-            results = collective(row, members)
+            if not pending.alike:
+                agree(pending.members)
+            results = agreed(row, values, said, lambda: [*map(pending.member, group.ranks)])
         except PuzzleError as error:
             pending.locate(error)
             # It fails when its last member comes, any of them: the same in whatever order ranks are stepped.
-            error.time = max([event.issued for event in events])
+            error.time = issued
             raise
-        whole = row.paced([m.value for m in members], members[0].said)
-        length = self.prices.communicate(row, whole, group.ranks)
+        length = self.prices.communicate(row, row.paced(values, said), group.ranks)
         if self.network is not None:
             over = partial(self.engine.fire, pending, results)
-            self.network.meet(communicator, communicator.ranks, events, length, over)
+            self.network.meet(communicator, communicator.ranks, [*map(AsEvent, calls)], length, over)
             return
-        start = self.streams.carry(communicator, max([event.issued for event in events]), length)
-        for event in events:
-            event.start = start
-            event.length = length
+        start = self.streams.carry(communicator, issued, length)
+        for call in calls:
+            call[START] = start
+            call[LENGTH] = length
         self.engine.fire(pending, results)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -367,18 +381,18 @@ class Dist(Given):
 
         return Readers(self.costs, self.mesh)
 
-    def read(self, rank: int, event: Event, value: Value) -> Signal:
-        """Ask the reader of a rank's process for the data of an event. Requests are served in simulated time."""
+    def read(self, rank: int, call: Call, value: Value) -> Signal:
+        """Ask the reader of a rank's process for the data of a call. Requests are served in simulated time."""
         from lib.cluster.reader import Asked
 
         def serve() -> None:
-            found = self._readers.read(rank, event.batches, event.issued)
-            event.arg, event.start, event.length = (found.number,), found.start, found.length
+            found = self._readers.read(rank, call[BATCHES], call[ISSUED])
+            call[ARG], call[START], call[LENGTH] = (found.number,), found.start, found.length
             self.engine.fire(signal, value)
 
         if not self.engine.driving:
             self.begin(rank)
-        signal = Signal(Asked(event.batches))
+        signal = Signal(Asked(call[BATCHES]))
         # Later, as another rank of the process may ask at an earlier moment and has not been stepped so far.
-        self.engine.choose_later(event.issued, rank, serve)
+        self.engine.choose_later(call[ISSUED], rank, serve)
         return signal

@@ -27,10 +27,11 @@ from lib.errors.source_lines import Place, is_students
 from lib.simulator.engine import TURNS, Failed, Halted, Patience, Signal
 from lib.simulator.failures import Failure, bound, is_final, moment_of
 from lib.simulator.running_loop import alone, is_ready
+from lib.trace.event import LENGTH, START
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
-    from lib.trace.event import Event
+    from lib.simulator.messages import Call
 
 RANK: ContextVar[int] = ContextVar("rank")
 """The rank that a task belongs to; a task that it makes inherits it."""
@@ -98,7 +99,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
 
     # -- who waits for signals ------------------------------------------------------------------------------------
 
-    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
+    def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
         """Wait for a signal, even where it has fired: other tasks of the coroutine come first.
 
         With several tasks, what one of them does next depends on who went on before. That must not depend on the
@@ -109,7 +110,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         future = self.create_future()
 
         def over() -> None:
-            self.due.setdefault(name, []).append((event.end or 0, index, future))
+            self.due.setdefault(name, []).append(((call[START] or 0) + call[LENGTH], index, future))
 
         if signal.fired:
             over()

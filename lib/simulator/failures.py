@@ -116,7 +116,7 @@ def bound(failure: Failure, models: Mapping[int, Any]) -> None:
     for rank, model in models.items():
         model.dist.until = failure.time, failure.rank
         # The others may finish what lies before; equal times are allowed, as theirs may be of a lower rank.
-        model.program.until = -1 if rank == failure.error.name else failure.time
+        model.program.until, model.program.free = -1 if rank == failure.error.name else failure.time, 0
 
 
 def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:

@@ -15,11 +15,12 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from lib.cluster.costs import Costs
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.record import record
 from lib.simulator.engine import Signal
-from lib.trace.event import Event
+from lib.trace.event import BATCHES, FIELDS, ISSUED, LAYER, LENGTH, PEER, START
 from lib.values.rules import need
 from lib.values.values import Elements, Value, definite, describe
 
@@ -27,21 +28,43 @@ if TYPE_CHECKING:
     from lib.simulator.dist import Dist
 
 
-class Message:
+Call = list[Any]
+"""A communication as the record has it while it is under way: what its Event will say, field by field. Its times, and
+what it brings, come later; BLOCKING is None until it is awaited. A list is made in a fourth of the time of an Event."""
+
+
+class AsEvent:
+    """A Call with the attributes of an Event: what a message tells, and the network sets."""
+
+    def __init__(self, call: Call) -> None:
+        self.__dict__["call"] = call
+
+    def __getattr__(self, name: str) -> Any:
+        return self.call[FIELDS.index(name)]
+
+    def __setattr__(self, name: str, item: Any) -> None:
+        self.call[FIELDS.index(name)] = item
+
+
+class Message(Signal):
     """Something on its way. `over` is when its sender is through with it, `posted` when it found room: its place in
-    time. `length` is what it takes alone on its links. Most find room at once; what others wait for is `room`."""
+    time. `length` is what it takes alone on its links. Most find room at once; what others wait for is `room`. A
+    receive that finds it there needs no other Signal: this one has fired."""
 
     kind = "pass"
-    __slots__ = ("event", "length", "load", "over", "posted", "room")
+    fired, _made_for = True, None
+    room: Signal
+    __slots__ = ("call", "length", "over", "posted", "room")
 
-    def __init__(self, event: Event, load: Any, over: int) -> None:
-        self.event, self.load, self.length = event, load, event.length
+    def __init__(self, call: Call, value: Any, over: int) -> None:
+        self.call, self.value, self.length = call, value, call[LENGTH]
         self.over = self.posted = over
-        self.room: Signal = _ROOM
+
+    event = property(lambda self: AsEvent(self.call))
 
     def awaits(self, rank: int) -> list[int]:
         """Return the receiver."""
-        return [cast(int, self.event.peer)]
+        return [self.call[PEER]]
 
 
 # What every send that finds room at once returns.
@@ -53,11 +76,12 @@ class Receive(Signal):
     """A receive that no message has answered yet. `source` is None where any source will do."""
 
     kind = "receive"
-    __slots__ = ("event", "others", "rank", "source")
+    event = Message.event
+    __slots__ = ("call", "others", "rank", "source")
 
-    def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
+    def __init__(self, call: Call, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
         Signal.__init__(self)  # as super() does, in half the time
-        self.event, self.rank, self.source, self.others = event, rank, source, others
+        self.call, self.rank, self.source, self.others = call, rank, source, others
 
     def awaits(self, rank: int) -> list[int]:
         """Return the source, or everybody else."""
@@ -82,6 +106,8 @@ class Messages:
     def __init__(self, dist: Dist) -> None:
         self.engine, self.streams, self.begin = dist.engine, dist.streams, dist.begin
         self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
+        # What each message takes, where that is the same for all: it is asked for a million times.
+        self._each = self.prices.message(1, 0, 0) if type(self.prices).message is Costs.message else None
         self._channels: dict[tuple[int, int], Channel] = {}
         self._incoming: dict[int, dict[int, Channel]] = {}
         self._any: dict[int, deque[Receive]] = {}
@@ -92,7 +118,7 @@ class Messages:
             self._incoming.setdefault(target, {})[source] = found
         return self._channels[source, target]
 
-    def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
+    def send(self, source: int, target: int, call: Call, load: Any, elements: Elements) -> Signal:
         """Start a message on its way. The signal fires when it has found room: one message fits in a channel.
 
         Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
@@ -101,26 +127,27 @@ class Messages:
         if not self.engine.driving:
             self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
-        event.length = length = self.prices.message(elements, source, target)
+        length = self._each
+        call[LENGTH] = length = self.prices.message(elements, source, target) if length is None else length
         if self.network is not None:  # it has room when it is over, so that takes time
-            message = Message(event, load, 0)
+            message = Message(call, load, 0)
             message.room = Signal(message)
             channel.waiting.append(message)
-            self.network.send(source, target, event, length, partial(self._sent, channel, message))
+            self.network.send(source, target, AsEvent(call), length, partial(self._sent, channel, message))
             return message.room
-        event.start = start = self.streams.carry(channel.sends, event.issued, length)
-        message = Message(event, load, start + length)
+        call[START] = start = self.streams.carry(channel.sends, call[ISSUED], length)
+        message = Message(call, load, start + length)
         # One message fits, as in the original: a second send waits for the first to be received.
         if channel.ready:
             message.room = Signal(message)
             channel.waiting.append(message)
-        else:
-            self._post(channel, message)
-        return message.room
+            return message.room
+        self._post(channel, message)
+        return _ROOM
 
     def _sent(self, channel: Channel, message: Message) -> None:
         """The network has brought a message to its room."""
-        message.over = message.posted = cast(int, message.event.end)
+        message.over = message.posted = message.call[START] + message.call[LENGTH]
         self._post(channel, channel.waiting.popleft())
         self.engine.fire(message.room)
 
@@ -128,19 +155,19 @@ class Messages:
         """A message has found room in its channel."""
         if channel.receives:
             wanted = channel.receives.popleft()
-            self._hand_over(channel, message, wanted.event, wanted)
+            self._hand_over(channel, message, wanted.call, wanted)
             return
         channel.ready.append(message)
         waiting = self._any.get(channel.target)
         if waiting:
             self._offer(waiting[0], message.posted)
 
-    def unread(self) -> list[tuple[int, int, Event]]:
+    def unread(self) -> list[tuple[int, int, Any]]:
         """Return the messages that nobody has received: who passed them to whom, and the event, in order."""
         found = [(*pair, m.event) for pair, c in self._channels.items() for m in (*c.ready, *c.waiting)]
         return sorted(found, key=lambda item: item[:2])
 
-    def receive(self, rank: int, source: int | None, event: Event) -> Signal:
+    def receive(self, rank: int, source: int | None, call: Call) -> Signal:
         """Ask, for a rank, for the next message of a source, or for the message that is first in simulated time.
 
         Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
@@ -152,12 +179,12 @@ class Messages:
         if source is not None:
             channel = self._channels.get((source, rank)) or self._channel(source, rank)
             if channel.ready and not queue:
-                return self._take(channel, event, Signal())
-            wanted = Receive(event, rank, source)
+                return self._take(channel, call, None if self.network is None else Signal())
+            wanted = Receive(call, rank, source)
             # A named receive behind a bare one has to wait for it: which message that takes is not known yet.
             (queue or channel.receives).append(wanted)
             return wanted
-        wanted = Receive(event, rank, None, range(self.ranks))
+        wanted = Receive(call, rank, None, range(self.ranks))
         if queue is None:
             queue = self._any[rank] = deque()
         queue.append(wanted)
@@ -172,7 +199,7 @@ class Messages:
         return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
 
     def _offer(self, wanted: Receive, posted: int) -> None:
-        time = max(wanted.event.issued, posted)
+        time = max(wanted.call[ISSUED], posted)
         self.engine.choose_later(time, wanted.rank, lambda: self._take_any(wanted))
 
     def _take_any(self, wanted: Receive) -> None:
@@ -184,43 +211,46 @@ class Messages:
         if channel is None:
             return
         queue.popleft()
-        self._take(channel, wanted.event, wanted)
+        self._take(channel, wanted.call, wanted)
         # Those behind it that name their source need no choice, and are answered up to the next bare one.
         while queue and (source := queue[0].source) is not None:
             named = queue.popleft()
             channel = self._channel(source, named.rank)
             if channel.ready:
-                self._take(channel, named.event, named)
+                self._take(channel, named.call, named)
             else:
                 channel.receives.append(named)
         if queue and (first := self._first(wanted.rank)) is not None:
             self._offer(queue[0], first.ready[0].posted)
 
-    def _take(self, channel: Channel, event: Event, signal: Signal) -> Signal:
-        """A receive takes the message that is ready; if another waits for room, it has it now."""
-        start = self._hand_over(channel, channel.ready.popleft(), event, signal)
+    def _take(self, channel: Channel, call: Call, signal: Signal | None) -> Signal:
+        """A receive takes the message that is ready; if another waits for room, it has it now. Return what tells that
+        it has come: the message itself, where there is no other signal."""
+        message = channel.ready.popleft()
+        start = self._hand_over(channel, message, call, signal)
         if channel.waiting and self.network is None:
             following = channel.waiting.popleft()
             # It finds room when the one before begins to be received, and no earlier.
             following.posted = max(following.posted, start)
             self._post(channel, following)
             self.engine.fire(following.room)
-        return signal
+        return signal or message
 
-    def _hand_over(self, channel: Channel, message: Message, event: Event, signal: Signal) -> int:
-        """Times a receive, tells its event what it received, and fires its signal. Returns when it begins, where
-        the network does not say that later."""
-        sent = message.event
-        event.peer = channel.source
-        event.layer = sent.layer
-        event.batches = sent.batches
+    def _hand_over(self, channel: Channel, message: Message, call: Call, signal: Signal | None) -> int:
+        """Times a receive, tells it what it received, and fires its signal. Returns when it begins, where the network
+        does not say that later."""
+        sent, length = message.call, message.length
+        call[PEER], call[LAYER], call[BATCHES] = channel.source, sent[LAYER], sent[BATCHES]
         if self.network is not None:
-            over = partial(self.engine.fire, signal, message.load)
-            self.network.receive(channel.source, channel.target, event, message.length, message.over, over)
+            over = partial(self.engine.fire, cast(Signal, signal), message.value)
+            self.network.receive(channel.source, channel.target, AsEvent(call), length, message.over, over)
             return message.over
-        event.length = message.length
-        event.start = start = self.streams.carry(channel.arrivals, event.issued, message.length, message.over)
-        self.engine.fire(signal, message.load)
+        call[LENGTH] = length
+        call[START] = start = self.streams.carry(channel.arrivals, call[ISSUED], length, message.over)
+        if signal is None:
+            self.engine.moves += 1
+        else:
+            self.engine.fire(signal, message.value)
         return start
 
 

@@ -17,7 +17,7 @@ from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
-from lib.trace.event import NO_BATCHES, STORES, Event
+from lib.trace.event import NO_BATCHES, STORES
 from lib.trace.trace import Trace
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
@@ -211,13 +211,13 @@ class Model(Given):
             shard, total = plain(shard), plain(total)
         if dim not in ("in", "out"):
             self._blame(RuleError(facts.NoDim(dim)))
-        # Rows are the classic case and say nothing more, so that files from before there were columns stay the same.
-        said = (shard, total) if dim == "in" else (shard, total, 1)
         program, frame = self.program, _frame(1)
         try:
-            out = rules.load_weights(self.shape, layer, *said, home=program)
+            out = rules.load_weights(self.shape, layer, shard, total, int(dim == "out"), program)
         except PuzzleError as error:
             self._blame(error)
+        # Rows are the classic case and say nothing more, so that files from before there were columns stay the same.
+        said = (shard, total) if dim == "in" else (shard, total, 1)
         if not self.dist.engine.driving:
             self.dist.begin(self.rank)
         program.did("load_weights", out[0].layer, (), out[0].number, 2, frame.f_code, frame.f_lasti, 0, said)
@@ -249,7 +249,10 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         layer, batches, used = out.layer - 1, out.place.batches, (inp.number, weight.number)
-        length = self._length("forward", layer, batches, (inp, weight), self._forward)
+        if (length := self._forward) is None or not (weight.place.complete and inp.place.plain):
+            length = self._length("forward", layer, batches, (inp, weight))
+        else:
+            length *= len(batches)
         program.did("forward", layer, used, out.number, 1, frame.f_code, frame.f_lasti, length)
         return out
 
@@ -280,7 +283,10 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         layer, used = grad.layer, (inp.number, grad.number, weight.number)
-        length = self._length("backward", layer, grad.place.batches, (inp, grad, weight), self._backward)
+        if (length := self._backward) is None or not (weight.place.complete and inp.place.plain):
+            length = self._length("backward", layer, grad.place.batches, (inp, grad, weight))
+        else:
+            length *= len(grad.place.batches)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
         program.did("backward", layer, used, first, count, frame.f_code, frame.f_lasti, length)
         return out
@@ -371,10 +377,8 @@ class Model(Given):
         program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
         return out  # pyright: ignore[reportUnknownVariableType]
 
-    def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any, flat: int | None = None) -> int:
-        """Ticks of an operation on values of a layer; `flat` of a batch on all of a layer, where that is known."""
-        if flat is not None and values[-1].place.complete and values[0].place.plain:
-            return flat * len(batches)
+    def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any) -> int:
+        """Ticks of an operation on values of a layer."""
         row = OPERATIONS[op]
         return self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
 
@@ -451,9 +455,9 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         layer, batches = (None, NO_BATCHES) if first is None else (first.layer, first.place.batches)
-        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
-        program.append(event)
-        return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))
+        call = ["pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank, None]
+        program.append(call)
+        return Work(self, call, self.dist.send(self.rank, rank, call, load, elements))
 
     def receive(self, source: int | None = None) -> Work[Any]:
         """Return the next message of rank `source`; without one, the message that is first in simulated time."""
@@ -463,9 +467,9 @@ class Model(Given):
         program = self.program
         place = (frame.f_code, frame.f_lasti)
         # Without a source: it is filled in by the message that answers it.
-        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
-        program.append(event)
-        return Work(self, event, self.dist.receive(self.rank, source, event))
+        call = ["receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source, None]
+        program.append(call)
+        return Work(self, call, self.dist.receive(self.rank, source, call))
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
         """Return the input data of the batches, from the reader of this rank's process, which reads each batch once."""
@@ -475,14 +479,15 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         program, source = self.program, (frame.f_code, frame.f_lasti)
-        event = Event("read", value.layer, value.place.batches, (), (), program.clock, None, 0, source)
-        program.append(event)
-        return Work(self, event, self.dist.read(self.rank, event, value))
+        about = value.layer, value.place.batches
+        call = ["read", *about, (), (), program.clock, None, 0, source, (), (), None, None]
+        program.append(call)
+        return Work(self, call, self.dist.read(self.rank, call, value))
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
         """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
         frame, program, dist = _frame(2), self.program, self.dist
-        if frame.f_code.co_filename.startswith(MARK):  # a helper that is given: the line that calls it
+        if MARK in frame.f_code.co_filename:  # a helper that is given: the line that calls it
             frame = student_frame(frame) or frame
         source = (frame.f_code, frame.f_lasti)
         row = COLLECTIVES[op]
@@ -516,13 +521,14 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             ranks, batches = members.ranks, first.place.batches
-            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks)
-            program.append(event)
+            call = [op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks, None, None]
+            program.append(call)
             # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, ranks), event)
+            same = op, layer, said, cast("type[Any]", type(v)), ranks
+            signal, position = dist.join(members, self.rank, same, v, call)
         except PuzzleError as error:
             self._blame(error)
-        return Work(self, event, signal, position)
+        return Work(self, call, signal, position)
 
     def _said(self, row: Collective, root: Any, members: Group) -> int:
         """Return what a call says beside its value: the place of its root in the group, or the number of a dim."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
-from lib.simulator.messages import Parcel
-from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
+from lib.simulator.messages import Call, Parcel
+from lib.trace.event import BLOCKING, LAYER, LENGTH, OP, OUTPUTS, SOURCE, START, Event, Move, Program, Source, place_at
 from lib.values import facts
 from lib.values.placement import keep
-from lib.values.values import KINDS, Value, set_home, set_number
+from lib.values.values import KINDS, Value, made, set_home, set_number
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -29,6 +29,9 @@ BUDGET: Final = 250_000
 """Events that a rank may record, unless its world says otherwise."""
 MOVES_AN_EVENT: Final = 4
 """Times that the stores of a rank may change, for each event that it may record."""
+WAYS: Final = 2 * len(KINDS)
+"""Into each store, and out of the last one to the first: a value that goes one of these ways is one whole number."""
+_WAYS = [(way, 1) if way < len(KINDS) else (WAYS - 1 - way, -1) for way in range(WAYS)]
 PUZZLE_BUDGET: Final = 10_000
 """Events of a rank at the size of a puzzle: 200 times what our longest solution records."""
 ENDLESS: Final = (
@@ -43,49 +46,44 @@ T = TypeVar("T")
 class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
-    A run writes much more than anybody reads while it runs. So what the rank does by itself is written down as a row,
-    and `moved` has the numbers of all moves in a row; they become Events and Moves when somebody asks for `events` and
-    `moves`, and stay that.
+    A run writes much more than anybody reads while it runs. So what the rank does is written down as a row, and `moved`
+    has a number for each move (see `WAYS`) and None for each event, which says before which event a move was. They
+    become Events and Moves when somebody asks for `events` and `moves`, and stay that.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
     """
 
     __slots__ = (
-        "_adopted",
-        "_asked",
-        "_told",
-        "budget",
-        "clock",
-        "most_moved",
-        "moved",
-        "shared",
-        "taken",
-        "until",
+        "_adopted", "_asked", "_told", "budget", "clock", "free", "many_moved", "moved", "shared", "taken", "until",
         "world",
-    )
+    )  # fmt: skip
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and rows that are to become Events: (operation, layer, inputs, first output, how many, start, length,
-    code, instruction, arg). Its batches are those of its first output: so all ranks of a DDP have the same rows."""
+    """Events, and what is to become Events: Calls, and of what the rank does by itself rows (operation, layer, inputs,
+    first output, how many, start, length, code, instruction, arg). The batches of a row are those of its first output:
+    so all ranks of a DDP have the same rows."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
         super().__init__(rank, (), [], ())
         self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
         self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
-        # Three numbers for each move: before which event, which store, or ~ of it to leave it, and which value.
-        self.moved: list[int] = []
-        self.most_moved = 3 * MOVES_AN_EVENT * budget
+        self.moved: list[int | None] = []
+        # So many entries that the moves among them have to be counted.
+        self.many_moved = MOVES_AN_EVENT * budget
         # What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction.
         self.taken: list[Any] = []
-        # How many rows have become Events, and how many numbers Moves: reading in the middle of a run makes none twice.
-        self._asked = self._told = 0
+        # How many rows have become Events, and how many numbers Moves, behind how many events: reading in the middle of
+        # a run makes none twice.
+        self._asked, self._told = 0, (0, 0)
         self.world = world
         self.shared = world.shared
         self.budget = budget
         self.clock = 0
+        # So many rows are written without a question: none where ranks share them, or may have to stop.
+        self.free = budget if self.shared is None else 0
         # Later than any time that a run may come to: nothing has failed so far.
         self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] | None = None
@@ -93,29 +91,37 @@ class Recorder(Program):
     @property
     def events(self) -> list[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the rank has done so far."""
-        rows = self.rows
+        rows, before, values = self.rows, self._asked, cast("list[Any]", self.values)
+        self._asked = len(rows)
         # One object for all events of a line: who saves a run finds what it has met by identity.
         sources: dict[tuple[int, int], tuple[CodeType, int]] = {}
-        for number in range(self._asked, len(rows)):
+        for number in range(before, len(rows)):
             if type(rows[number]) is tuple:
                 op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
-                made = tuple(range(first, first + count))
-                batches = cast(Value, self.values[first]).place.batches if made else NO_BATCHES
+                outputs = (first,) if count == 1 else tuple(range(first, first + count))
+                batches = values[first].place.batches if count else frozenset[int]()
                 known = type(code) is CodeType
                 source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
-                rows[number] = Event(op, layer, batches, inputs, made, now, now, length, source, arg)
-        self._asked = len(rows)
-        return rows
+                rows[number] = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
+            elif type(rows[number]) is list and rows[number][BLOCKING] is not None:
+                rows[number] = Event(*rows[number])
+            elif type(rows[number]) is list:  # under way: it stays a Call, and there is an Event of it as it stands now
+                self._asked = min(self._asked, number)
+        return rows if self._asked == len(rows) else [r if type(r) is Event else Event(*r[:BLOCKING]) for r in rows]
 
     events = events.setter(rows.__set__).deleter(rows.__delete__)  # type: ignore[attr-defined]
 
     @property
     def moves(self) -> list[Move]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What has entered and left the stores so far."""
-        new = self.moved[self._told :]
-        for position, store, number in zip(new[::3], new[1::3], new[2::3], strict=True):
-            self._moves.append((position, store, number, 1) if store >= 0 else (position, ~store, number, -1))
-        self._told += len(new)
+        (told, position), append = self._told, self._moves.append
+        for move in self.moved[told:]:
+            if move is None:
+                position += 1
+            else:
+                store, change = _WAYS[move % WAYS]
+                append((position, store, move // WAYS, change))
+        self._told = len(self.moved), position
         return self._moves
 
     moves = moves.setter(_moves.__set__)  # type: ignore[attr-defined]
@@ -168,11 +174,12 @@ class Recorder(Program):
     ) -> None:
         """Write down an operation on the rank's own clock, with its line and what it made, and move the clock on."""
         now, rows = self.clock, self.rows
-        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
-        if (now > self.until and op != "wait") or len(rows) >= self.budget:  # to wait is what it had begun before
-            self.refuse()
         row = op, layer, inputs, first, count, now, length, code, instruction, arg
-        rows.append(row if self.shared is None else self.common((op, first, now, instruction), row))
+        if len(rows) >= self.free:
+            self.allow(op)
+            row = self.common((op, first, now, instruction), row)
+        rows.append(row)
+        self.moved.append(None)
         self.clock = now + length
 
     def common(self, key: Any, thing: T) -> T:
@@ -191,34 +198,42 @@ class Recorder(Program):
             row = rows[number]
             if type(row) is tuple:
                 rows[number] = (*row[:7], *_split(source), row[9])
-            else:
+            elif type(row) is Event:
                 row.source = source
+            else:
+                row[SOURCE] = source
         return len(rows)
 
     def state(self) -> tuple[int, ...]:
         """Return something that changes whenever the rank records anything. A communication that is awaited at once
         adds no row: it is only marked as blocking."""
-        rows = self.rows
-        awaited = bool(rows) and type(rows[-1]) is Event and rows[-1].blocking
-        return len(rows), len(self.values), len(self.moved), awaited
+        last: Any = self.rows[-1] if self.rows else ()
+        awaited = last.blocking if type(last) is Event else type(last) is not tuple and bool(last[BLOCKING])
+        return len(self.rows), len(self.values), len(self.moved), awaited
 
-    def append(self, event: Event) -> None:
+    def append(self, call: Call) -> None:
         """Append a communication, which has a time of its own."""
-        if self.clock > self.until or len(self.rows) >= self.budget:
-            self.refuse()
-        self.rows.append(event)
+        if len(self.rows) >= self.free:
+            self.allow(call[OP])
+        self.rows.append(call)
+        self.moved.append(None)
 
-    def refuse(self) -> NoReturn:
-        """Stop a rank that may begin nothing more: the run is over at this moment, or it has recorded too much."""
-        if len(self.rows) < self.budget:
+    def allow(self, op: str) -> None:
+        """Stop a rank that may begin nothing more: it has recorded too much, or the run is over at this moment."""
+        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
+        if len(self.rows) >= self.budget:
+            last = f"the last was {self.events[-1].op}"
+            raise self._endless(f"more than {self.budget} events on one rank", last)
+        if self.clock > self.until and op != "wait":  # to wait is what it had begun before
             raise Halted
-        last = f"the last was {self.events[-1].op}"
-        raise self._endless(f"more than {self.budget} events on one rank", last)
 
-    def too_many_moves(self) -> BudgetError:
-        """Return the error of a rank whose stores change without end."""
-        what = f"the stores of one rank changed more than {self.most_moved // 3} times"
-        return self._endless(what, "a value enters or leaves a store again and again")
+    def count_moves(self) -> None:
+        """Stop a rank whose stores change without end."""
+        most = MOVES_AN_EVENT * self.budget
+        self.many_moved = most + len(self.rows)
+        if len(self.moved) > self.many_moved:
+            what = f"the stores of one rank changed more than {most} times"
+            raise self._endless(what, "a value enters or leaves a store again and again")
 
     def _endless(self, what: str, got: str) -> BudgetError:
         return self.blame(BudgetError(what, expected="a schedule that ends", got=got, fix=ENDLESS))
@@ -276,9 +291,9 @@ class Work(Generic[T]):
     1.0
     """
 
-    __slots__ = ("_event", "_index", "_model", "_moves", "_place", "_result", "_signal")
+    __slots__ = ("_call", "_index", "_model", "_moved", "_place", "_result", "_signal")
 
-    def __init__(self, model: Model, event: Event, signal: Signal, place: int | None = None) -> None:
+    def __init__(self, model: Model, call: Call, signal: Signal, place: int | None = None) -> None:
         try:
             program = model.program
         except AttributeError:
@@ -286,12 +301,12 @@ class Work(Generic[T]):
                 f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
             ) from None
         self._model: Model | None = model
-        self._event = event
+        self._call = call
         self._signal = signal
         self._place = place  # in the group, for a collective: its signal brings one result for each member
         self._index = len(program.rows)
-        self._moves = len(program.moved)
-        self._result: Any = None
+        self._moved = len(program.moved)
+        self._result: Any  # once it was awaited
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits until it has happened: the one place that yields to the driver of the coroutines."""
@@ -300,46 +315,43 @@ class Work(Generic[T]):
             signal = self._signal
             engine = model.dist.engine
             if not engine.driving:
-                yield from model.dist.driver.wait(signal, model.rank, self._event, self._index)
+                yield from model.dist.driver.wait(signal, model.rank, self._call, self._index)
             elif not signal.fired:
                 yield signal
             if self._model is not None:  # else somebody else awaited it while this one waited
-                self._model = None
+                self._model, program, call = None, model.program, self._call
                 value, place = signal.value, self._place
-                self._result = self._finish(model.program, value if place is None else value[place])
+                result = value if place is None else value[place]
+                self._result = result if result is None else self._brought(program, result)
+                end = call[START] + call[LENGTH]  # it has happened, so it has a start
+                # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
+                blocking = call[BLOCKING] = len(program.moved) == self._moved
+                if not blocking:
+                    # It may have been over long ago: then awaiting it takes no time.
+                    wait = max(0, end - program.clock)
+                    program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (self._index - 1,))
+                if end > program.clock:
+                    program.clock = end
         return self._result
 
-    def _finish(self, program: Recorder, result: Any) -> Any:
-        event = self._event
-        if result is None:
-            pass
-        elif isinstance(result, Value):
-            result = result.at(result.place, program)
+    def _brought(self, program: Recorder, result: Any) -> Any:
+        """What it brings, as values of this rank."""
+        if isinstance(result, Value):
+            result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
             outputs = (result.number,)
-            event.outputs = outputs if program.shared is None else program.common(outputs, outputs)
+            self._call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
         elif isinstance(result, Parcel):
-            event.outputs = tuple(map(program.new, result.values))
+            self._call[OUTPUTS] = tuple(map(program.new, result.values))
             result = result.thing
         else:
             result = [value.at(value.place, program) for value in result]
-            event.outputs = tuple([value.number for value in result])
-        start: Any = event.start  # it has happened, so it has one
-        end = start + event.length
-        # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
-        if len(program.rows) == self._index and len(program.moved) == self._moves:
-            event.blocking = True
-        else:
-            # It may have been over long ago: then awaiting it takes no time.
-            wait = max(0, end - program.clock)
-            program.did("wait", event.layer, (), 0, 0, *_split(event.source), wait, (self._index - 1,))
-        if end > program.clock:
-            program.clock = end
+            self._call[OUTPUTS] = tuple([value.number for value in result])
         return result
 
     def issued(self) -> tuple[str, Place | None, bool]:
         """Return the operation whose call made it, where that stands, and whether the rank has worked since."""
         later = [] if self._model is None else self._model.program.events[self._index :]
-        return self._event.op, place_of(self._event), any(event.length for event in later)
+        return self._call[OP], place_at(self._call[SOURCE]), any(event.length for event in later)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -361,4 +373,4 @@ class Work(Generic[T]):
         return True
 
     def __repr__(self) -> str:
-        return f"<{self._event.op}, to be awaited>"
+        return f"<{self._call[OP]}, to be awaited>"

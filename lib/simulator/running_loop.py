@@ -6,8 +6,8 @@ ours (see `event_loop`) knows by itself when nobody can.
 
 from __future__ import annotations
 
+import asyncio
 import gc
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +18,8 @@ from lib.simulator.engine import TURNS, Patience, Signal
 from lib.trace.trace import count_as_old, look_for_garbage
 
 if TYPE_CHECKING:
-    import asyncio
-
     from lib.simulator.dist import Dist
-    from lib.trace.event import Event
+    from lib.simulator.messages import Call
 
 COLLECT_AFTER: Final = 100_000
 """New objects after which the garbage collector looks for garbage while tasks run: they make many objects, and no
@@ -45,15 +43,14 @@ class RunningLoop:
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
 
-    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
+    def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
         """Wait for a signal that has not fired yet as coroutine `name`."""
         if signal.fired:
             return
-        import asyncio
-
         engine = self.engine
-        self.adopt_current(name)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if name not in self.tasks:
+            self.adopt_current(name)
+        future: asyncio.Future[None] = asyncio.Future(loop=asyncio.get_running_loop())
 
         def end(error: BaseException | None = None) -> None:
             if not future.done():
@@ -67,7 +64,8 @@ class RunningLoop:
         here = (name, signal)
         engine.waiting[here] = None
         engine.moves += 1
-        self.watch()
+        if not self._ticking:
+            self.watch()
         try:
             yield from future
         finally:
@@ -78,8 +76,6 @@ class RunningLoop:
 
     def adopt_current(self, name: int) -> None:
         """Remembers the running task as the one that steps a coroutine. Outside a loop there is none: a sandbox."""
-        if name in self.tasks or (asyncio := sys.modules.get("asyncio")) is None:
-            return
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -112,8 +108,6 @@ class RunningLoop:
     def watch(self, _: object = None) -> None:
         """Start ticking until a full pass of the loop has moved nobody."""
         if not self._ticking and (self.engine.waiting or self.tasks):
-            import asyncio
-
             self._ticking = True
             try:
                 # Behind all that is ready now: when the tick comes up, each of them has had a turn.
@@ -193,8 +187,6 @@ def _end(task: asyncio.Task[Any], error: BaseException) -> None:
 @contextmanager
 def alone() -> Generator[None]:
     """Hides the loop that is running, such as a notebook's: what runs inside sees no loop but ours."""
-    import asyncio
-
     outer = asyncio._get_running_loop()
     # From Python 3.14 on the task that runs is known by thread, not by loop: it has to step aside too.
     swap: Callable[[Any, Any], Any] | None = getattr(asyncio.tasks, "_swap_current_task", None) if outer else None

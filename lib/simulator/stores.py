@@ -15,7 +15,7 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
 from lib.errors.source_lines import GIVEN, Place, resolve
 from lib.errors.wording import shown, with_article
-from lib.simulator.recorder import Recorder
+from lib.simulator.recorder import WAYS, Recorder
 from lib.trace.event import STORES
 from lib.values import facts
 from lib.values.values import KINDS, Value
@@ -34,12 +34,13 @@ _KINDS = tuple(KINDS.values())
 class Store(dict[Any, T]):
     """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program."""
 
-    __slots__ = ("_index", "_program")
+    __slots__ = ("_index", "_out", "_program")
 
     def __init__(self, program: Recorder, index: int) -> None:
         super().__init__()
         self._program = program
-        self._index = index
+        # Its number, as that of the way in, and that of the way out (see `recorder.WAYS`).
+        self._index, self._out = index, WAYS - 1 - index
 
     @property
     def name(self) -> str:
@@ -54,12 +55,11 @@ class Store(dict[Any, T]):
             raise self._refuse(key, value) from None
         moved, put = program.moved, _put
         if key in self:
-            put = _replace
-            # ~ of the store's number to leave it: one list of ints, where tuples would be an object for each move.
-            moved += (len(program.rows), ~self._index, program.id(self[key]))
-        moved += (len(program.rows), self._index, number)
-        if len(moved) > program.most_moved:
-            raise program.too_many_moves()
+            put, held = _replace, self[key]
+            moved.append((held.number if held.home is program else program.id(held)) * WAYS + self._out)
+        moved.append(number * WAYS + self._index)
+        if len(moved) > program.many_moved:
+            program.count_moves()
         put(self, key, value)
 
     def _adopt(self, key: Any, value: T) -> int:
@@ -85,7 +85,7 @@ class Store(dict[Any, T]):
         while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too
             frame = frame.f_back
         number, instruction = program.id(value), frame.f_lasti
-        program.moved += (len(program.rows), ~self._index, number)
+        program.moved.append(number * WAYS + self._out)
         program.taken += (self._index, key, number, frame.f_code, program.common(instruction, instruction))
 
     def __missing__(self, key: Any) -> T:
@@ -100,8 +100,8 @@ class Store(dict[Any, T]):
         # As `_leave` does, written out: a run takes out most of its values so.
         program, frame = self._program, _frame(1)
         number = value.number if value.home is program else program.id(value)
-        moved, taken, instruction = program.moved, program.taken, frame.f_lasti
-        moved += (len(program.rows), ~self._index, number)
+        taken, instruction = program.taken, frame.f_lasti
+        program.moved.append(number * WAYS + self._out)
         if program.shared is not None:
             instruction = program.common(instruction, instruction)
         taken += (self._index, key, number, frame.f_code, instruction)

@@ -65,6 +65,7 @@ class Event:
 
 
 FIELDS: Final = Event.__match_args__
+OP, LAYER, BATCHES, INPUTS, OUTPUTS, ISSUED, START, LENGTH, SOURCE, ARG, GROUP, PEER, BLOCKING = range(len(FIELDS))
 row_of: Final = attrgetter(*FIELDS)
 """One call for all of them: each event of a run is copied when it is rebuilt."""
 

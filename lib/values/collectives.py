@@ -295,16 +295,8 @@ COLLECTIVES = table(
         Collective("allreduce", "AR", "all-reduce", "gradient, layer", _first, TWICE_ROUND, reduce, in_place=True),
         # DDP's buckets: many small gradients pay the latency of one call (Li et al. 2020).
         Collective(
-            "allreduce_bucket",
-            "BA",
-            "bucketed all-reduce",
-            "gradients",
-            _first_bucket,
-            TWICE_ROUND,
-            _bucket_sum,
-            many=True,
-            bucket=True,
-            in_place=True,
+            "allreduce_bucket", "BA", "bucketed all-reduce", "gradients", _first_bucket, TWICE_ROUND, _bucket_sum,
+            many=True, bucket=True, in_place=True,
         ),
         Collective(
             "allgather", "AG", "all-gather", "shard, layer", _all, RING, gather, pace=_padded, sends=_all_but_the_next
@@ -313,38 +305,18 @@ COLLECTIVES = table(
             "scatterreduce", "RS", "reduce-scatter", "gradient, layer", _first, RING, reduce, _scattered, along=True
         ),
         Collective(
-            "alltoall",
-            "AA",
-            "all-to-all",
-            "values, layer",
-            _exchanged,
-            STRAIGHT,
-            gives=_transposed,
-            many=True,
+            "alltoall", "AA", "all-to-all", "values, layer", _exchanged, STRAIGHT, gives=_transposed, many=True,
             sends=lambda values, root, size: [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)],
         ),
         Collective(
-            "broadcast",
-            "BC",
-            "broadcast",
-            "value, layer, root",
-            _roots,
-            CHAIN,
-            _as_large,
-            _broadcast,
+            "broadcast", "BC", "broadcast", "value, layer, root", _roots, CHAIN, _as_large, _broadcast,
             root=("whose value everybody gets", "that has what all others get"),
             # What the others brought is overwritten, so its flaws are, too.
-            origins=lambda member, members, root: (root,),
-            in_place=True,
+            origins=lambda member, members, root: (root,), in_place=True,
         ),
         # A step of ring attention (Liu et al. 2023): blocks that go round need not fit each other.
         Collective(
-            "shift",
-            "SH",
-            "shift",
-            "value, layer",
-            _largest,
-            STEP,
+            "shift", "SH", "shift", "value, layer", _largest, STEP,
             gives=lambda values, root: [values[i - 1] for i in range(len(values))],  # of the first the last: a ring
             origins=lambda member, members, root: ((member - 1) % members,),
             sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
@@ -353,31 +325,18 @@ COLLECTIVES = table(
         Collective("allgather_padded", "GP", "padded all-gather", "shard, layer", _padded, RING, gather),
         # Slots of an expert that no token takes travel as well, as with GShard's fixed capacity (Lepikhin et al. 2020).
         Collective(
-            "alltoall_padded",
-            "AP",
-            "padded all-to-all",
-            "values, layer",
-            _padded_pieces,
-            STRAIGHT,
-            gives=_transposed,
-            many=True,
+            "alltoall_padded", "AP", "padded all-to-all", "values, layer", _padded_pieces, STRAIGHT,
+            gives=_transposed, many=True,
         ),
         Collective(
-            "halo",
-            "HX",
-            "halo exchange",
-            "edges, layer",
-            _busiest_edge,
-            NEIGHBOURS,
-            gives=_halo,
-            many=True,
+            "halo", "HX", "halo exchange", "edges, layer", _busiest_edge, NEIGHBOURS, gives=_halo, many=True,
             origins=lambda member, members, root: [one for one in (member - 1, member + 1) if 0 <= one < members],
             sends=lambda values, root, size: [*map(size, values)],
         ),
         # Means of parts of a grid, as a norm needs them: averaging is right only where all parts are equally large.
         Collective("allreduce_mean", "AM", "averaging all-reduce", "mean, layer", _first_alone, TWICE_ROUND, average),
     )
-)
+)  # fmt: skip
 
 
 def title(op: str) -> str:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lib.values.values import Value
 
     V = TypeVar("V", bound=Value)
-MOST_LOOKED_UP = 16
-"""Values whose union is looked up; of more it is worked out, which is one operation on sets."""
+MOST_LOOKED_UP = 256
+"""Values whose union is looked up, as a key of so many places; of more it is worked out."""
 FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}
 """What students call the pieces of a dim; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)

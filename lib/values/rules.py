@@ -7,7 +7,7 @@ it makes, once nothing can go wrong any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -135,7 +135,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     kind = shape.kinds[layer]
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
-    if type(other) is not OPERANDS[kind.takes]:
+    if (type(other) is not Weight or kind.takes != "weight") and type(other) is not OPERANDS[kind.takes]:
         _need_other("forward", shape, layer, inp, other)
     first, second = shape.operands[layer]
     if inp.layer != first or other is None or other.layer != second:
@@ -221,7 +221,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
         besides, place = kind.backward("backward", inp, grad, other)
     if besides is None:
         by_besides = None
-    elif kind.takes == "weight":
+    elif type(other) is Weight:
         by_besides = made(WeightGrad, layer, layers, besides, 0, home)
     else:
         by_besides = made(ActivationGrad, other.layer - 1, layers, besides, 0, home)
@@ -312,7 +312,8 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """Return the weight that a rank hands in as its final weight of a layer."""
-    layer = need_layer(shape, layer, "set_final_weight")
+    if type(layer) is not int or not 0 <= layer < shape.layers:
+        layer = need_layer(shape, layer, "set_final_weight")
     if type(weight) is not Weight:
         need(Weight, weight, "final weight", "set_final_weight")
     if weight.layer != layer:
@@ -373,11 +374,15 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
     agree(members)
-    values = [member.value for member in members]
+    return agreed(row, [member.value for member in members], members[0].said, lambda: members)
+
+
+def agreed(row: Collective, values: Sequence[Any], said: int, members: Callable[[], Sequence[Any]]) -> list[Any]:
+    """Return what each member gets, in the order of the group, where all have called the same."""
     try:
-        return row.results(values, members[0].said)
+        return row.results(values, said)
     except PuzzleError as error:
-        raise _spread(error, row, members) from None
+        raise _spread(error, row, members()) from None
 
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:

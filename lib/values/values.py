@@ -39,25 +39,28 @@ class Home(Protocol):
     def blame(self, error: PuzzleError) -> PuzzleError: ...
 
 
-FIELDS = ("home", "layer", "layers", "number", "place", "updates")
+class _Fields:
+    """What a value has. Of one base, a draft becomes a value without a comparison of their slots."""
 
-
-class Value:
-    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; of a value made by hand
-    there is none, None and -1. `updates` counts those that it has had; of what is not updated it is 0.
-    """
-
-    __slots__ = FIELDS
-    __match_args__: ClassVar[tuple[str, ...]] = ()
-    kind: ClassVar[str] = "value"
-    tensor: ClassVar[str] = ""
-    """Which tensor of its layer it is a part of."""
+    __slots__ = ("home", "layer", "layers", "number", "place", "updates")
     home: Any
     layer: int
     layers: int
     number: int
     place: Place
     updates: int
+
+
+class Value(_Fields):
+    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; of a value made by hand
+    there is none, None and -1. `updates` counts those that it has had; of what is not updated it is 0.
+    """
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    kind: ClassVar[str] = "value"
+    tensor: ClassVar[str] = ""
+    """Which tensor of its layer it is a part of."""
 
     @property
     def mark(self) -> tuple[Any, int] | None:
@@ -161,7 +164,7 @@ class _Stepped(_Sharded):
     __slots__ = ()
     __match_args__ = ("layer", "layers", "step", "shards", "total")
     # The slot itself, under the name that students know: a property would be a call for each of a million reads.
-    step: int = Value.__dict__["updates"]
+    step: int = _Fields.__dict__["updates"]
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
         _fill(self, layer=layer, layers=layers, step=step, shards=shards, total=total)
@@ -282,7 +285,7 @@ def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Res
     return place
 
 
-set_home, set_number = (Value.__dict__[name].__set__ for name in ("home", "number"))
+set_home, set_number = (_Fields.__dict__[name].__set__ for name in ("home", "number"))
 """Say where a value lives, and its number there. Only the record of a rank does this, once for each value."""
 
 
@@ -290,7 +293,7 @@ KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Act
 """The five kinds of value by name, in the order of the stores."""
 
 
-class _Draft:
+class _Draft(_Fields):
     """A value that is being made. It has the fields of a Value, but nothing refuses to set them.
 
     Values are made by the hundred thousand, and never change. To write their slots past their own `__setattr__` takes
@@ -298,7 +301,7 @@ class _Draft:
     a draft of, which is allowed for classes of one layout.
     """
 
-    __slots__ = FIELDS
+    __slots__ = ()
 
 
 def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0, home: Home | None = None) -> V:
@@ -364,10 +367,10 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
-    home: Home | None = None
-    for value in values:
+    home: Home | None = values[0].home
+    if home is None:
         # The first that lives on a rank: with one that was made by hand it is recorded where the other is.
-        home = home or getattr(value, "home", None)
+        home = getattr(values[-1], "home", None)
     try:
         result = law(*values, *said)
     except PuzzleError as error:

@@ -81,7 +81,7 @@ def test_a_failure_and_its_trace_do_not_depend_on_the_order_of_the_ranks(case: C
 
     def broken(model: Model) -> Any:
         if model.rank in most:
-            model.program.budget = most[model.rank]
+            model.program.budget = model.program.free = most[model.rank]
         return _as_error(case.function, model)
 
     def outcome(order: Callable[[list[int]], list[int]]) -> tuple[str, Any] | None:
@@ -146,7 +146,7 @@ def test_what_lies_before_the_failure_is_what_would_have_happened(case: Case) ->
 
     def broken(model: Model) -> Any:
         if model.rank == last:
-            model.program.budget = stop
+            model.program.budget = model.program.free = stop
         return _as_error(case.function, model)
 
     with pytest.raises(PuzzleError) as caught:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from lib import ForgottenAwait, Model, Work, simulate
+from lib.cluster.costs import ticks
+from lib.trace.event import Event
 from tests.support.drivers import DRIVERS, Run
 
 
@@ -72,3 +74,19 @@ def test_a_forgotten_await_is_called_that(place: str) -> None:
         assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
 
     simulate(forget, ranks=2)
+
+
+def test_what_is_under_way_is_read_as_it_stands_and_once_over_as_one_event() -> None:
+    seen: list[Event] = []
+
+    async def look(model: Model) -> None:
+        work = model.pass_to(0, model.fake_grad(0)) if model.rank else model.receive(1)
+        seen.extend(model.program.events[-1:])
+        await work
+
+    program = simulate(look, ranks=2, layers=1)[0].program
+    assert [(event.op, event.start, event.outputs, event.peer) for event in (seen[0], *program.events)] == [
+        ("receive", None, (), 1),
+        ("receive", ticks(0.2), (0,), 1),
+    ]
+    assert program.events[0] is program.events[0] is not seen[0]
