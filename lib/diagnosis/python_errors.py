@@ -13,19 +13,9 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, cast
 
+from lib.errors import source_lines
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
-from lib.errors.source_lines import (
-    MARK,
-    Place,
-    function_of,
-    innermost,
-    is_students,
-    notebook,
-    place,
-    resolve,
-    student_frame,
-    student_place,
-)
+from lib.errors.source_lines import Place, function_of, place, resolve
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
@@ -105,7 +95,7 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
     text = re.sub(r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0])  # no two runs have the same
     if isinstance(error, SystemExit) and error.code is None:
         text = ""
-    found = innermost(error)
+    found = source_lines.innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
     fix = (_key_of_given(error) if isinstance(error, KeyError) else None) or _fix(error, text, frame)
     if fix is None:
@@ -209,7 +199,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "NoneType" in text:
         if place and (plain := re.search(r"\bawait (\w+)\(", place.text)):
             called = None if frame is None else {**frame.f_globals, **frame.f_locals}.get(plain[1])
-            own = inspect.isfunction(called) and is_students(called.__code__)
+            own = inspect.isfunction(called) and source_lines.is_students(called.__code__)
             asked = f",\nor, if this line is given, begin yours with async def {plain[1]}" if own else ""
             return f"{plain[1]}(...) does its work at once, and gives nothing to await: leave out this `await`{asked}"
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
@@ -242,7 +232,7 @@ def _index(error: Any, text: str, frame: FrameType | None) -> str | None:
         if frame is None or not isinstance(held, list | tuple | range) or held:
             continue
         above = frame.f_back if name in frame.f_code.co_varnames[: frame.f_code.co_argcount] else None
-        outer = None if above is None else student_frame(above)
+        outer = None if above is None else source_lines.student_frame(above)
         line = None if outer is None else resolve(outer.f_code, outer.f_lasti)
         of = "" if line is None else f", and line {line.line} gives it to {frame.f_code.co_name}:\n{line.text}"
         return f"{name} is empty on this rank{of}\nIs there a `//` before it that gives 0?"
@@ -304,7 +294,7 @@ def _stores(code: CodeType) -> bool:
 def _in_given(error: BaseException) -> FrameType | None:
     """The frame that raised an error, where it is one of a helper that a notebook gives."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(MARK) else None
+    return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(source_lines.MARK) else None
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
@@ -331,7 +321,7 @@ def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
 
 
 def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
-    where, what = student_place(), f"the async function {name} was called, but not awaited"
+    where, what = source_lines.student_place(), f"the async function {name} was called, but not awaited"
     expected, fix = f"`await` in front of the call of {name}", put_await(name, where)
     if where is not None and re.search(rf"[(,=] ?{name}[,)]", where.text):
         expected = f"a function without async: what line {where.line} hands it on to calls it without `await`"
@@ -368,7 +358,7 @@ def waiting_at(coroutine: Any) -> Place | None:
     """Return the student's line in which a coroutine waits."""
     found: Place | None = None
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        if is_students(frame.f_code):
+        if source_lines.is_students(frame.f_code):
             found = resolve(frame.f_code, frame.f_lasti) or found
         coroutine = coroutine.cr_await
     return found
@@ -376,7 +366,7 @@ def waiting_at(coroutine: Any) -> Place | None:
 
 def not_the_latest(function: Any) -> PuzzleError | None:
     """Recognise a function of a notebook whose latest cell has an error of syntax, so that it is an older one."""
-    shell = notebook()
+    shell = source_lines.notebook()
     name = getattr(function, "__name__", "")
     if shell is None or getattr(function, "__module__", "") != "__main__":
         return None
