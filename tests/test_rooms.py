@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_630,
     "lib/checker": 2_250,
     "lib/cluster": 1_470,
-    "lib/diagnosis": 3_770,
+    "lib/diagnosis": 3_780,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_130,
     "lib/values": 4_240,
-    "tests": 44_240,
+    "tests": 44_260,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

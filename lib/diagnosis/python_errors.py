@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from lib.errors import source_lines
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
-from lib.errors.source_lines import MARK, Place, function_of, is_students, place, resolve, student_frame, student_place
+from lib.errors.source_lines import Place, function_of, place, resolve
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
@@ -219,7 +219,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "NoneType" in text:
         if place and (plain := re.search(r"\bawait (\w+)\(", place.text)):
             called = None if frame is None else {**frame.f_globals, **frame.f_locals}.get(plain[1])
-            own = inspect.isfunction(called) and is_students(called.__code__)
+            own = inspect.isfunction(called) and source_lines.is_students(called.__code__)
             asked = f",\nor, if this line is given, begin yours with async def {plain[1]}" if own else ""
             return f"{plain[1]}(...) does its work at once, and gives nothing to await: leave out this `await`{asked}"
         return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
@@ -252,7 +252,7 @@ def _index(error: Any, text: str, frame: FrameType | None) -> str | None:
         if frame is None or not isinstance(held, list | tuple | range) or held:
             continue
         above = frame.f_back if name in frame.f_code.co_varnames[: frame.f_code.co_argcount] else None
-        outer = None if above is None else student_frame(above)
+        outer = None if above is None else source_lines.student_frame(above)
         line = None if outer is None else resolve(outer.f_code, outer.f_lasti)
         of = "" if line is None else f", and line {line.line} gives it to {frame.f_code.co_name}:\n{line.text}"
         return f"{name} is empty on this rank{of}\nIs there a `//` before it that gives 0?"
@@ -315,7 +315,7 @@ def _stores(code: CodeType) -> bool:
 def _in_given(error: BaseException) -> FrameType | None:
     """The frame that raised an error, where it is one of a helper that a notebook gives."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(MARK) else None
+    return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(source_lines.MARK) else None
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
@@ -342,7 +342,7 @@ def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
 
 
 def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
-    where, what = student_place(), f"the async function {name} was called, but not awaited"
+    where, what = source_lines.student_place(), f"the async function {name} was called, but not awaited"
     expected, fix = f"`await` in front of the call of {name}", put_await(name, where)
     if where is not None and re.search(rf"[(,=] ?{name}[,)]", where.text):
         expected = f"a function without async: what line {where.line} hands it on to calls it without `await`"
@@ -379,7 +379,7 @@ def waiting_at(coroutine: Any) -> Place | None:
     """Return the student's line in which a coroutine waits."""
     found: Place | None = None
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        if is_students(frame.f_code):
+        if source_lines.is_students(frame.f_code):
             found = resolve(frame.f_code, frame.f_lasti) or found
         coroutine = coroutine.cr_await
     return found
