@@ -199,8 +199,8 @@ class Model(Given):
 
     # `_compute` is what all of these do. Five that a run calls a million times ask their rule themselves where all that
     # they are given is a value of this rank: then the rule numbers what it makes as it makes it. Without varargs and a
-    # look into the table an operation takes two thirds of the time. Rules, prices and the record are not repeated;
-    # tests/simulator/test_by_hand.py holds the two ways to the same Trace.
+    # look into the table an operation takes two thirds of the time. Rules and the record are not repeated, of prices
+    # only that of a whole layer; tests/simulator/test_by_hand.py holds the two ways to the same Trace.
 
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
         """Return the initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
