@@ -18,7 +18,7 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7070
+MOST_LINES = 7000
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
@@ -26,7 +26,7 @@ BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_630,
     "lib/checker": 2_230,
-    "lib/cluster": 1_470,
+    "lib/cluster": 1_690,
     "lib/diagnosis": 3_690,
     "lib/errors": 890,
     "lib/puzzles": 520,
@@ -40,9 +40,9 @@ BUDGETS = {
     "lib/suite/isolation": 1_200,
     "lib/suite/notebooks": 1_560,
     "lib/suite/submissions": 2_260,
-    "lib/trace": 3_130,
+    "lib/trace": 3_020,
     "lib/values": 4_260,
-    "tests": 44_240,
+    "tests": 44_270,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
