@@ -18,7 +18,7 @@ from lib.simulator.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 7070
+MOST_LINES = 7000
 """Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
@@ -26,8 +26,8 @@ BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_630,
     "lib/checker": 2_250,
-    "lib/cluster": 1_470,
-    "lib/diagnosis": 3_780,
+    "lib/cluster": 1_680,
+    "lib/diagnosis": 3_770,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
@@ -40,9 +40,9 @@ BUDGETS = {
     "lib/suite/isolation": 1_190,
     "lib/suite/notebooks": 1_560,
     "lib/suite/submissions": 2_260,
-    "lib/trace": 3_130,
-    "lib/values": 4_240,
-    "tests": 44_260,
+    "lib/trace": 3_000,
+    "lib/values": 4_230,
+    "tests": 44_290,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -8,7 +8,7 @@ It is a fluid model: no packets, no protocol that has to find its rate first, an
 
 Everything happens in the order of simulated time: `step` goes on to the next moment at which a flow begins or ends.
 Paces are exact fractions, and a flow is over with the tick in which its last bit arrives. Who asks first changes
-nothing. The only copy of this timing: the simulator and `retime` both ask here.
+nothing. The only copy of this timing: the simulator and `retime` both ask here, `retime` only where flows meet.
 """
 
 from __future__ import annotations

@@ -6,25 +6,27 @@ in each. It is made once, so that the same run under many costs is quick. Events
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from lib.cluster.costs import Costs, Streams
-from lib.cluster.reader import Readers, process_of
+from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
-from lib.record import record, replace
+from lib.record import replace
 from lib.trace.event import Event, Program
-from lib.trace.order import Step, order
+from lib.trace.order import order
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import COMMUNICATION, OPERATIONS, READS
 from lib.values.values import Value
+
+if TYPE_CHECKING:
+    from lib.cluster.shared_links import Partners
 
 R = TypeVar("R", bound=Trace)
 FREE = "free", "", 0, 0, 0
@@ -97,6 +99,10 @@ class Times(NamedTuple):
             # The wait takes what is left of it, which is nothing where it was over before.
             self.length[wait[0]] = after - now
         return after
+
+    def held(self, sent: int, before: int) -> None:
+        """Have a message wait for its room, which is free when the receive of the one before it has begun."""
+        self.length[sent] = max(self.length[sent], cast(int, self.start[before]) - cast(int, self.start[sent]))
 
     def read(self, readers: Readers, rank: int, number: int, event: Event, scale: Scale | None) -> None:
         """Have a reader come to what a rank has asked for."""
@@ -237,9 +243,11 @@ class Plan:
         try:
             # Shared links need the order of simulated time; without them any order of the steps will do.
             if costs.shared:
-                _Shared(self, run, costs, lengths, times, scale).go()
+                from lib.cluster.shared_links import carry  # here and not above: most costs share no links
+
+                carry(self, run, costs, lengths, times, scale)
             else:
-                self._alone(run, costs, lengths, times, scale)
+                self.alone(run, costs, lengths, times, scale)
             if self.order.stuck is not None:
                 raise self.order.stuck
         except TraceError:
@@ -247,10 +255,10 @@ class Plan:
                 raise
         return times
 
-    def _alone(self, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> None:
+    def alone(self, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> None:
         """Times where no link is shared: each step takes what it takes, whatever else is under way."""
         events, (issued, start, length), clocks = self.events, times, [0] * run.ranks
-        streams, readers = Streams(), Readers(costs, run.mesh)
+        streams, readers, ahead = Streams(), Readers(costs, run.mesh), self.partners.ahead if costs.shared else {}
         for kind, rank, number, others in self.order.steps:
             if kind == "do":
                 now = clocks[rank]
@@ -262,171 +270,38 @@ class Plan:
             elif kind == "issue":
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":
-                    length[number] = took = _known(lengths[number], rank, events[number])
+                    length[number] = took = self.known(lengths, rank, number)
                     start[number] = streams.carry((rank, events[number].peer, "send"), clocks[rank], took)
             elif kind == "done":
+                if number in ahead:
+                    times.held(number, ahead[number])
                 clocks[rank] = times.awaited(clocks[rank], number, others)
             elif kind == "read":
                 times.read(readers, rank, number, events[number], scale)
             elif kind == "pass":
                 sent = others[0]
+                if sent in ahead:
+                    times.held(sent, ahead[sent])
                 length[number] = took = lengths[number]
                 # It can be received when it is all there (store and forward), and takes its length at this end, too.
                 end = cast(int, start[sent]) + length[sent]
                 start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
             else:
-                took = _known(lengths[number], events[number].group[0], events[number])
+                took = self.known(lengths, events[number].group[0], number)
                 # Of a meeting `rank` is the number of its group: groups of the same ranks share a stream.
                 begin = streams.carry(rank, max([issued[n] for n in others]), took)
                 for n in others:
                     start[n], length[n] = begin, took
 
     @cached_property
-    def partners(self) -> _Partners:
+    def partners(self) -> Partners:
         """The same steps by rank, and who has to do with whom: where links are shared, times say which comes first."""
-        found = _Partners([[] for _ in self.first[1:]], {}, {}, {}, defaultdict(list))
-        # Taken apart, as here one order of all steps is not enough: which rank goes on first is decided by the network.
-        for step in self.order.steps:
-            kind, rank, number, others = step
-            if kind == "meet":
-                found.meetings.update(dict.fromkeys(others, (rank, others)))
-            elif kind == "pass":
-                found.received[others[0]], found.sent[number] = number, others[0]
-            elif kind == "read":
-                found.reads[process_of(self._mesh, rank)].append((rank, number))
-            else:
-                found.own[rank].append(step)
-        return found
+        from lib.cluster.shared_links import Partners
 
+        return Partners.of(self, self._mesh)
 
-class _Partners(NamedTuple):
-    """The steps of each rank by itself; of a member of a collective the number of its group, and all members; the
-    receive of each message by its send, and the other way round; and what is read by each process, in its order."""
-
-    own: list[list[Step]]
-    meetings: dict[int, tuple[int, tuple[int, ...]]]
-    received: dict[int, int]
-    sent: dict[int, int]
-    reads: dict[int, list[tuple[int, int]]]
-
-
-def _known(length: int, rank: int, event: Event) -> int:
-    """Return what a communication takes. TraceError where a value was never made that it sends."""
-    if length < 0:
-        raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
-    return length
-
-
-@record(frozen=False)
-class _Moment:
-    """The time of a communication of a rank on shared links, which the network tells."""
-
-    rank: int
-    issued: int
-    start: Any = None
-    length: int = 0
-
-
-class _Shared:
-    """Times where links are shared: communications are over when the network says so, and their ranks go on then."""
-
-    def __init__(
-        self, plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None
-    ) -> None:
-        from lib.cluster.network import Network  # here and not above: most costs share no links
-
-        self.events, self.lengths, self.times, self.scale = plan.events, lengths, times, scale
-        self.partners = plan.partners
-        self.network = Network(costs.on(run.mesh))
-        self.readers = Readers(costs, run.mesh)
-        self.moments: dict[int, _Moment] = {}
-        self.over: set[int] = set()
-        self.joined: dict[int, int] = defaultdict(int)
-        # Receives and reads that have been.
-        self.called: set[int] = set()
-        self.queues = {process: deque(queue) for process, queue in plan.partners.reads.items()}
-        self.mesh = run.mesh
-        self.ranks = [self.follow(rank) for rank in range(run.ranks)]
-        self.ready = deque(range(run.ranks))
-
-    def go(self) -> None:
-        """Goes on until nothing happens any more. What is under way then is in the times as it will be."""
-        # Ranks first: only when all of them wait is it certain that nothing more is sent at this moment.
-        while self.ready or self.network.step():
-            if self.ready:
-                next(self.ranks[self.ready.popleft()], None)
-        for number in self.moments.keys() - self.over:
-            moment = self.moments[number]
-            if moment.start is not None:
-                self.times.start[number], self.times.length[number] = moment.start, moment.length
-
-    def follow(self, rank: int) -> Iterator[None]:
-        """Follows a rank, which stops where something is not over that it waits for."""
-        (issued, start, length), lengths, over, clock = self.times, self.lengths, self.over, 0
-        for kind, _, number, others in self.partners.own[rank]:
-            if kind == "do":
-                for one in range(number, others[0]):
-                    issued[one] = start[one] = clock
-                    length[one] = took = lengths[one]
-                    clock += took
-            elif kind == "issue":
-                issued[number] = clock
-                self.issue(rank, number)
-            else:
-                while number not in over:
-                    yield
-                clock = self.times.awaited(clock, number, others)
-
-    def issue(self, rank: int, number: int) -> None:
-        event, partners = self.events[number], self.partners
-        moment = self.moments[number] = _Moment(rank, self.times.issued[number])
-        # The last of them starts it, as in `Dist.join`.
-        if number in partners.meetings:
-            group, members = partners.meetings[number]
-            self.joined[members[0]] += 1
-            if self.joined[members[0]] == len(members):
-                length = _known(self.lengths[number], event.group[0], event)
-                moments = [self.moments[one] for one in members]
-                self.network.meet(group, event.group, moments, length, partial(self.finish, *members))
-        elif event.op in READS:
-            self.serve(rank, number)
-        elif event.op == "pass_to" and event.peer is not None:
-            length = _known(self.lengths[number], rank, event)
-            self.network.send(rank, event.peer, moment, length, partial(self.sent_off, number))
-        else:
-            self.called.add(number)
-            # Whichever of the two comes last begins the receive; the other way round see `sent_off`.
-            if (sent := partners.sent.get(number)) in self.over:
-                self.take(sent, number)
-
-    def serve(self, rank: int, number: int) -> None:
-        """A reader comes to what it was asked for, in the order in which it did, as soon as that is asked for."""
-        self.called.add(number)
-        queue = self.queues[process_of(self.mesh, rank)]
-        # As recorded, for the reason that `_Walk.serve` has.
-        while queue and queue[0][1] in self.called:
-            reader, read = queue.popleft()
-            self.times.read(self.readers, reader, read, self.events[read], self.scale)
-            self.over.add(read)
-            self.ready.append(reader)
-
-    def finish(self, *numbers: int) -> None:
-        """A communication is over, in these events of those who take part."""
-        for number in numbers:
-            moment = self.moments[number]
-            self.times.start[number], self.times.length[number] = moment.start, moment.length
-            self.over.add(number)
-            self.ready.append(moment.rank)
-
-    def sent_off(self, sent: int) -> None:
-        """A message is over for its sender. Its receive may have been called."""
-        self.finish(sent)
-        received = self.partners.received.get(sent)
-        if received in self.called:
-            self.take(sent, received)
-
-    def take(self, sent: int, received: int) -> None:
-        """A message is there, and its receive is called."""
-        send, receive = self.moments[sent], self.moments[received]
-        there, then = send.start + send.length, partial(self.finish, received)
-        self.network.receive(send.rank, receive.rank, receive, self.lengths[received], there, then)
+    def known(self, lengths: list[int], rank: int, number: int) -> int:
+        """Return what a communication takes. TraceError where a value was never made that it sends."""
+        if lengths[number] < 0:
+            raise TraceError(f"rank {rank}: {self.events[number].op} uses a value before it exists")
+        return lengths[number]

@@ -12,7 +12,7 @@ its largest number), number by number only where something in it is wrong and th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, cast
 
@@ -180,9 +180,8 @@ class _Reader:
         self.made: dict[tuple[int, int], Place] = {}
         # What rows say of values, their places by row and kind of layer, and values by row and layer.
         self.known: dict[tuple[int, int], Value | None] = {}
-        self.used = {name: [getattr(row, name) for row in self.calls] for name in USED}
         # What events have of several columns, by the ids of these.
-        self.told: dict[tuple[int, ...], list[Sequence[Any]]] = {}
+        self.told: dict[tuple[int, ...], tuple[list[_Call], list[list[int]], list[Any]]] = {}
         # Calls with their layers that have been looked at.
         self.fitting: set[tuple[int, int | None]] = set()
 
@@ -457,31 +456,32 @@ class _Reader:
         self.within(here, places, -1, len(self.lines) - 2)
         for name in TIMES:
             self.within(here, data[name], 0, MAX_TICKS // self.unit, null=name == "start")
-        rows, ends = [*map(self.calls.__getitem__, calls)], list[list[int]]()
-        for name, counts in self.used.items():
-            # Inputs of all events are one column: where those of each begin follows from how many its call has.
-            ends.append(own := [*accumulate(map(counts.__getitem__, calls), initial=0)])
-            if len(data[name]) != own[-1]:
-                raise TraceError(f"{where}: {len(data[name])} {name}, and {own[-1]} by its calls")
-            self.within(lambda i, e=own: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
-        # Before any event is made: what follows may then take everything as it is.
-        self.sensible(where, data, rows, ends[1], values, rank)
         # Ranks of a run like DDP have the same columns but for their batches, and what follows from these is made once.
         key = tuple([id(data[name]) for name in (*EVENT_COLUMNS, *USED) if name != "batches"])
         if key not in self.told:
-            self.told[key] = self.fields_of(data, rows, ends)
-        ops, *rest = self.told[key]
+            self.told[key] = self.fields_of(where, data, [*map(self.calls.__getitem__, calls)])
+        rows, ends, (ops, *rest) = self.told[key]
+        for name, own in zip(USED, ends, strict=True):
+            self.within(lambda i, e=own: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
+        # Before any event is made: it may then take everything as it is.
+        self.sensible(where, data, rows, ends[1], values, rank)
         return map(Event, ops, layers, map(self.batch_sets.__getitem__, batches), *rest)
 
-    def fields_of(self, data: dict[str, list[Any]], rows: list[_Call], ends: list[list[int]]) -> list[Sequence[Any]]:
-        """The fields of a rank's events, each of all events, without their layers and batches."""
+    def fields_of(self, where: str, data: dict[str, list[Any]], rows: list[_Call]) -> Any:
+        """The calls of events, where the inputs and outputs of each begin, and fields but for layers and batches."""
+        ends = [[*accumulate([getattr(row, name) for row in rows], initial=0)] for name in USED]
+        for name, own in zip(USED, ends, strict=True):
+            # Inputs of all events are one column: where those of each begin follows from how many its call has.
+            if len(data[name]) != own[-1]:
+                raise TraceError(f"{where}: {len(data[name])} {name}, and {own[-1]} by its calls")
         ops, args, groups, peers, blocking, *_ = zip(*rows, strict=True) if rows else [()] * len(_Call._fields)
         if "wait" in ops:
             args = [(i - arg[0],) if op == "wait" else arg for i, (op, arg) in enumerate(zip(ops, args, strict=True))]
         used = [tuple(data[name]) for name in USED]
         ids = [[every[a:b] for a, b in pairwise(own)] for every, own in zip(used, ends, strict=True)]
         times = [[None if time is None else time * self.unit for time in data[name]] for name in TIMES]
-        return [ops, *ids, *times, [*map(self.lines.__getitem__, data["places"])], args, groups, peers, blocking]
+        lines = [*map(self.lines.__getitem__, data["places"])]
+        return rows, ends, [ops, *ids, *times, lines, args, groups, peers, blocking]
 
     def sensible(
         self,

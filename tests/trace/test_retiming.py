@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import UNIT, Costs, Mesh, Model, Trace, TraceError, WeightGrad, retime, simulate
+from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Trace, TraceError, WeightGrad, retime, simulate
 from lib.analysis import figures
 from lib.analysis.figures import makespan
+from lib.cluster import shared_links
 from lib.cluster.costs import TICKS, units
 from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.trace import json_format as serial
 from lib.trace.retiming import alone
 from tests.support.changes import changed
-from tests.support.random_programs import COSTS, Schedule, schedules, traced
+from tests.support.random_programs import COSTS, RUNS, Schedule, schedules, traced
 from tests.support.schedules import EVERYTHING, HOSTS, Case, star
 
 NAMED = [case for case in EVERYTHING if case.function is not star and not case.costs.read]
@@ -27,6 +30,28 @@ def test_whatever_the_costs_are(case: Case, tenths: list[int]) -> None:
     costs = Costs(*[number / 10 for number in tenths])
     there = Trace.of(case.run(simulate, costs=costs))
     assert serial.encode(retime(Trace.of(case.run(simulate)), costs)) == serial.encode(there)
+
+
+PIPELINES = [Case("1F1B", program_of(one_f_one_b(4, n)), ranks=4, layers=4, batches=n) for n in (2, 5)]
+SHARED = [LINKS, Links(p2p=1, collective=2), Links(host_size=2, cards=1, p2p=0.5, ratio=3), Links(p2p=4, forward=0.1)]
+
+
+@given(RUNS | st.sampled_from(PIPELINES), st.sampled_from(SHARED))
+def test_what_is_alone_on_its_links_has_the_times_of_a_shared_network(one: Case | Schedule, costs: Costs) -> None:
+    run = traced(one)
+    found = serial.encode(retime(run, costs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_links, "passed_alone", lambda *_: False)
+        assert serial.encode(retime(run, costs)) == found
+
+
+def test_a_pipeline_is_alone_on_its_links_and_groups_that_share_a_card_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    short = shared_links.passed_alone
+    monkeypatch.setattr(shared_links, "passed_alone", lambda *given: told.append(short(*given)))
+    for case, costs in (PIPELINES[0], LINKS), (next(case for case in NAMED if case.name == "hsdp"), SHARED[2]):
+        retime(traced(case), costs)
+    assert told == [True, False]
 
 
 def test_a_reader_serves_in_the_order_in_which_it_did() -> None:
