@@ -136,7 +136,8 @@ def sum_axis(program: Running) -> str | None:
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
     """Return the call that loads a rank's own shard: of as many as the group, or the axis of `total`, has ranks."""
     mesh = None if program is None else program.world.mesh
-    if program is None or mesh is None:
+    of_a_grid = mesh is not None and any(axis in SPACE for axis in mesh.axes)  # then all ranks share all weights
+    if program is None or mesh is None or (of_a_grid and not group):
         return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
     axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
     axes = axes or sorted(mesh.axes, key=lambda axis: (mesh.axes[axis] != total, axis in ALONG_LAYERS))

@@ -119,8 +119,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. The second needs sums of shards: with both microbatches at once, or with whole
-# gradients waiting, too much is alive. (The limits come close to what you predict, so guess first.)
+# The first goal has room for both microbatches at once. Whole gradients that wait, or guests that stay from forward to
+# backward, are too much for either goal. The second needs sums of shards. (The limits come close to what you predict,
+# so guess first.)
 
 # %%
 goal("fsdp")
@@ -223,8 +224,8 @@ Model.check(out, puzzle="fsdp")
 # <details><summary>Open this when your solution passes</summary>
 #
 # This is **fully sharded data parallel**: `fully_shard` in PyTorch, ZeRO stage 3 in DeepSpeed. Nothing is duplicated
-# longer than it is in use. With *L* layers, *R* ranks, *m* microbatches a rank, *W* elements in a weight and *A* in an
-# activation of one batch:
+# longer than it is in use. With *L* layers, *R* ranks, *m* microbatches a rank (two or more), *W* elements in a weight
+# and *A* in an activation of one batch:
 #
 # ```
 # time = 2·L·m + 3·0.3·L·m + 0.5·L          gather, gather, reduce-scatter for each layer and microbatch

@@ -95,6 +95,7 @@ in_flight = ["?", "?", "?", "?"]  # on ranks 0, 1, 2, 3
 # - All messages are **awaited**: a message takes 0.2 of the sender's time and 0.2 of the receiver's.
 # - One message at a time can be on the way to each rank.
 # - On each rank the batches go forward in order, and back in order, because that is how messages arrive.
+# - The check runs your order at other sizes, too. In one of them there are fewer batches than ranks.
 # - A deadlock here means that your order is impossible: a rank asks for a gradient (or a batch) that another sends only
 #   later, or it is so far ahead of the next one that its messages find no room. The messages in `forward` and `backward` are right as they are.
 

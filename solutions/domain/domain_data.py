@@ -243,7 +243,9 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # The last columns are for collectives over all four ranks. A layer takes 3 forward and 3 backward.
 #
 # **Given:** `model.coord` says where on the mesh this rank is, and `model.group("data")` which ranks are in
-# its group along `data`. And helpers:
+# its group along `data`. Shards are loaded, gathered and summed as in FSDP, with `model.load_weights(layer, shard,
+# total)`, `model.allgather(shard, layer)` and `model.scatterreduce(gradient, layer)`: without a `group` over all ranks.
+# And helpers:
 #
 # - `my_rows(place, places)` gives `rows`; its first two numbers say where this rank's rows begin and end.
 # - `await borrow(model, layer, rows, group)` adds the halo to `activations[layer]`.

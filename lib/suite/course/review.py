@@ -237,7 +237,7 @@ class Review(Answer):
                 yield f"{'':>16}{row.advice}"
         if rest := table[ROWS:]:
             yield f"  {amount(sum(row.elements for row in rest)):>12}  in {len(rest)} more rows"
-        if any(row.idle for row in table):
+        if any(row.idle for row in table) and self.lean < self.peak.elements:
             yield self.leaner()
 
     def at_the_peak(self) -> str:
