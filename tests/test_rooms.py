@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_630,
-    "lib/checker": 2_250,
+    "lib/checker": 2_270,
     "lib/cluster": 1_470,
     "lib/diagnosis": 3_780,
     "lib/errors": 890,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_130,
     "lib/values": 4_240,
-    "tests": 44_260,
+    "tests": 44_280,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
