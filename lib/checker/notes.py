@@ -172,9 +172,8 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
         got = ", ".join(counted(count, title) for title, count in calls.items())
         return remark(what, got=f"rank {rank} calls {got}" if calls else None, where=places([(rank, event)]), fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
-    axes = () if (mesh := trace.mesh) is None else [axis for axis in mesh.axes if mesh.group(rank, axis) == event.group]
-    group = f', group="{axes[0]}"' if axes else ""
-    fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer{group})"
+    axes = {} if (mesh := trace.mesh) is None else {mesh.group(rank, axis): f', group="{axis}"' for axis in mesh.axes}
+    fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer{axes.get(event.group, '')})"
     error = PuzzleError(what, where=places([(rank, event)]), fix=fix, idea=f"{whole}which collective sends less?")
     fixes.keep(error)
     return str(error)
