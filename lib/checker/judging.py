@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lib.analysis import figures
 from lib.checker.faults import fault_of, finals, maker_of, more, places, remark, unready
 from lib.checker.verdict import Verdict
+from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, with_article
 from lib.record import replace
@@ -136,6 +137,7 @@ def _against(
         said.append(notes.other_costs(figures.end(trace), end))
     if rebuilt is None:
         return over, said
+    fixes.keep()  # what fix() shows from here on is a note's
     # The easiest goal that is missed: a student is told of one next step, and not of all that lies ahead.
     missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
     if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):

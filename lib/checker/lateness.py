@@ -83,7 +83,8 @@ class Late:
 
     def told(self, got: str, where: Where, fix: str) -> str:
         """Put a cause into words: what the run does, in which lines, and what to do instead."""
-        what = f'for "{self.name}" the run is {self.over:.10g} {plural("time unit", self.over)} too long'
+        over = exact(self.over) if self.over >= 0.0001 else f"{self.over:.10g}"
+        what = f'for "{self.name}" the run is {over} {plural("time unit", float(over))} too long'
         return remark(what, got=got, where=where, fix=fix)
 
     @cached_property

@@ -131,8 +131,7 @@ def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -
 
 
 def other_layer(trace: Trace) -> str | None:
-    """Return what to say of a collective that names a layer which has nothing to do with the activation that it
-    brings."""
+    """Return what to say of a collective that names a layer that has nothing to do with the activation it brings."""
     for rank, event in trace.events():
         if event.op not in COLLECTIVES or event.layer is None:
             continue
@@ -173,7 +172,8 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
         got = ", ".join(counted(count, title) for title, count in calls.items())
         return remark(what, got=f"rank {rank} calls {got}" if calls else None, where=places([(rank, event)]), fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
-    fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer)"
+    axes = {} if (mesh := trace.mesh) is None else {mesh.group(rank, axis): f', group="{axis}"' for axis in mesh.axes}
+    fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer{axes.get(event.group, '')})"
     error = PuzzleError(what, where=places([(rank, event)]), fix=fix, idea=f"{whole}which collective sends less?")
     fixes.keep(error)
     return str(error)
@@ -292,7 +292,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     """Say why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
     peak = Peak(trace, top, name, limit)
     here = place_of(peak.now)
-    causes = (_most,) if here is not None and here.file == ORDER else (_spare, _unused, _loose, _most)
+    causes = (_most,) if here is not None and here.file == ORDER else (_spare, _unused, _whole, _loose, _most)
     return next(told for cause in causes for told in cause(peak))
 
 
@@ -327,6 +327,18 @@ def _spare(peak: Peak) -> Iterator[str]:
             used = next((event for event in reversed(events[:index]) if number in event.inputs), None)
             got = f"\nof the {value} only a shard is used from here on{_by('last needed by', used)}"
             yield peak.told(got, "keep no more than that shard of it: cut it before this line")
+
+
+def _whole(peak: Peak) -> Iterator[str]:
+    """Whole activations that wait in a store, in a run that gathers rows: a rank could keep its rows of each."""
+    mine, idle = peak.program, peak.held - {*peak.now.inputs}
+    gathers = [(one, e.group) for e in mine.events if e.op == "allgather" for one in mine.values_of(e.inputs)]
+    group = next((group for one, group in gathers if (part := one.place.part("rows")) and not part.whole), ())
+    later = {n: e for e in reversed(mine.events[peak.top.index :]) for n in idle.intersection(e.inputs)}
+    waiting = [(v, e) for n, e in later.items() if isinstance(v := mine.values[n], Activation) and v.is_complete()]
+    if group and _total(waiting) * (len(group) - 1) >= peak.over * len(group):
+        got = f"\n{amount(_total(waiting))} elements of it wait whole in a store:{_lines(waiting, 'next needed by')}"
+        yield peak.told(got, "keep only this rank's rows of what waits, and gather the rest again before its next use")
 
 
 def _loose(peak: Peak) -> Iterator[str]:

@@ -15,9 +15,9 @@ _last: list[Any] = []
 _shown: list[bool] = []
 
 
-def keep(error: Any) -> None:
-    """Remembers the mistake that was shown last, and forgets the one before it."""
-    _last[:] = [error]
+def keep(*error: Any) -> None:
+    """Remembers the mistake that was shown last, if any, and forgets the one before it."""
+    _last[:] = error
 
 
 def fix() -> None:

@@ -22,7 +22,7 @@
 #
 # A transformer layer keeps 34 bytes for backward for every number that goes through it, and more for attention. Share
 # the layer among eight GPUs by tensor parallelism, and each should keep an eighth: 4.25 bytes. It keeps **13**
-# [@korthikanti2022, tables 2 and 4]. Three of the 13 are its eighth of the 24 that were cut. The other ten lie *between*
+# [@korthikanti2022, table 2]. Three of the 13 are its eighth of the 24 that were cut. The other ten lie *between*
 # the blocks, and all eight GPUs hold the same copy of them.
 #
 # And all eight do the same with it: the same norm, the same dropout, eight times over. So cut it. Cut its features? No:
@@ -113,7 +113,8 @@ except PuzzleError as error:
 # **To do:** one training step in which all ranks work on all batches. The data come whole to each rank.
 #
 # 1. One batch at a time, and keep what was gathered. That is a correct step.
-# 2. Keep your rows, let go of the gathered input as soon as forward has used it, and gather it again for backward.
+# 2. Keep your rows, let go of a block's whole input as soon as forward has used it, and gather it again for backward.
+#    Do so with the data, too. They never were rows, so cut yours out: `model.shard(x, "rows", model.rank, model.RANKS)`.
 # 3. That second gather needs nothing but rows that you have. When could you call it?
 #
 # **Rules**
@@ -127,9 +128,9 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take one batch at a time, and keep rows only: what backward reads is gathered again. How many collectives does a rank
-# call? And when is the step over, if that second gather costs no time, and all other collectives are awaited where they
-# are called?
+# Take one batch at a time, and keep rows only, of the data too: what backward reads is gathered again. How many
+# collectives does a rank call? And when is the step over, if that second gather costs no time, and all other
+# collectives are awaited where they are called?
 
 
 # %%
@@ -140,7 +141,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, with no more memory than tensor parallelism on all batches at once. For the second,
-# hold fewer batches at once. For the third, keep nothing whole between the blocks, and let that cost no time.
+# hold fewer batches at once. For the third, keep nothing whole from forward to backward, not even the data, and let that
+# cost no time.
 
 
 # %%
@@ -300,7 +302,7 @@ draw_curves(
 #
 # - **What stands between.** A norm, a dropout, the residual connection: in a transformer, these are what each rank now
 #   does on its own rows only. That saves a little time: the forward of a layer took 7.2 ms instead of 7.7
-#   [@korthikanti2022].
+#   [@korthikanti2022, table 4].
 # - **What it frees.** From 13 to 4.25 bytes on eight GPUs. Together with computing attention's own part again it was
 #   five times less memory [@korthikanti2022].
 # - **At 32 GPUs a layer**, the largest batch that fitted went from 20 to 100, and each GPU did 3,610 tokens a second

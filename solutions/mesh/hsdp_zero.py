@@ -274,8 +274,8 @@ Model.check(out, puzzle="hsdp_zero")
 # as an eighth; a weight that is gathered crosses it twice, and seven eighths of it.
 #
 # Unless you gather in two moves, as you reduce-scatter: first the eighths of the twins, 0.5, then the quarters in the
-# host, 0.3. That step ends at 28.1, and is the smallest of all; `reveal("hsdp_zero")` has it. Communication libraries
-# split their collectives over two kinds of links in the same way.
+# host, 0.3. That step ends at 28.6, and is the smallest of all; `reveal("hsdp_zero")` has it, with the sums between the
+# hosts in the background: 28.1. Communication libraries split their collectives over two kinds of links in the same way.
 #
 # </details>
 #

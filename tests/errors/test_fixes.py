@@ -51,9 +51,18 @@ def test_whoever_is_at_another_puzzle_has_solved_it_and_sees_the_line() -> None:
     assert fixes.HOW not in str(error)
 
 
-def test_any_other_fix_is_shown_again_and_the_last_mistake_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_other_fix_is_shown_again_and_the_last_mistake_counts_until_a_run_is_right(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with function(CASE) as student:
-        failure(lambda: simulate(student, puzzle="ddp"))
+        failed = failure(lambda: simulate(student, puzzle="ddp"))
+    assert not check(failed.trace, "ddp").correct
+    fix()
+    assert ALLREDUCE in capsys.readouterr().out
+    with function(replace(CASE, change=None, code=code_of("ddp"))) as student:
+        assert check(simulate(student, puzzle="ddp"), "ddp").correct
+    fix()
+    assert capsys.readouterr().out.startswith("There is nothing to fix yet")
     for mistake in (lambda: Model().load_weights(7), lambda: Model().get_activation([7])):
         error = failure(mistake)
         fix()

@@ -196,7 +196,7 @@ def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -
         fix += 'load_weights(layer, shard, total, dim="in")'
     elif not whole:
         fix = "backward takes the gradient of what this shard gave in forward: do not gather or sum more than "
-        fix += "forward did"
+        fix += 'forward did,\nor cut this rank\'s features out of it, with model.shard(gradient, "features", ...)'
     what = f"the {role} does not have the features that the weight {side}"
     got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
     yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
