@@ -467,21 +467,18 @@ def _goes_back_late(run: Late) -> Iterator[str]:
 
 def _meanwhile(run: Late) -> Iterator[str]:
     """Work that the rank could do in one of its longer waits in a line, else anywhere; that wait is put first."""
-    yield from chain(_work_in(run, run.gaps), () if run.is_order else _work_in(run, run.waits))
-
-
-def _work_in(run: Late, waits: Sequence[Gap]) -> Iterator[str]:
-    # A shorter wait, in which the rank could do something, teaches more than a longer one.
-    long = [gap for gap in waits[:LOOKED_AT] if 2 * gap.length >= waits[0].length]
-    ready = ((gap, ready_meanwhile(run.trace, gap)) for gap in long)
-    could = [(gap, found.at.event) for gap, found in ready if found is not None]
-    # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
-    long_enough = run.over if not run.is_order else float("inf")
-    could = [one for one in could if one[1].op not in UPDATES or units(one[1].length) >= long_enough]
-    if could:
-        gap, event = max(could, key=lambda one: min(one[0].length, one[1].length))
-        run.gaps.insert(0, gap)
-        yield _could(run.rank, event)
+    for waits in [run.gaps] if run.is_order else [run.gaps, run.waits]:
+        # A shorter wait, in which the rank could do something, teaches more than a longer one.
+        long = [gap for gap in waits[:LOOKED_AT] if 2 * gap.length >= waits[0].length]
+        ready = ((gap, ready_meanwhile(run.trace, gap)) for gap in long)
+        could = [(gap, found.at.event) for gap, found in ready if found is not None]
+        # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
+        long_enough = run.over if not run.is_order else float("inf")
+        could = [one for one in could if one[1].op not in UPDATES or units(one[1].length) >= long_enough]
+        if could:
+            gap, event = max(could, key=lambda one: min(one[0].length, one[1].length))
+            run.gaps.insert(0, gap)
+            yield _could(run.rank, event)
 
 
 def _could(rank: int, event: Event) -> str:
