@@ -24,7 +24,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_630,
+    "lib/analysis": 3_640,
     "lib/checker": 2_255,
     "lib/cluster": 1_470,
     "lib/diagnosis": 3_780,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_130,
     "lib/values": 4_240,
-    "tests": 44_260,
+    "tests": 44_290,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
