@@ -369,16 +369,14 @@ def _turned(run: Late) -> Iterator[str]:
         if number is None or work is None or call.event.op not in COLLECTIVES or not is_given(call.event):
             continue
         needed, there = {*events[number].inputs}, 0
-        for event in reversed(events[:number]):
-            if needed & {*event.outputs}:
-                needed |= set() if event.length else {*event.inputs}
-                there = max(there, event.end or 0) if event.length else there
+        for event in (event for event in reversed(events[:number]) if needed & {*event.outputs}):
+            needed |= set() if event.length else {*event.inputs}
+            there = max(there, event.end or 0) if event.length else there
         if events[number].issued <= gap.start and there <= (work.start or 0):
-            title = f"the {COLLECTIVES[events[number].op].title} of layer {events[number].layer}"
             run.gaps.insert(0, gap)
-            leaves, could = units(events[number].issued), units(work.start or 0)
-            why = f"{title}{line_of(events[number])} leaves at {leaves:g}, and could at {could:g}, before"
-            yield f"{why} {operation(work)}:\nthen this rank has something to compute with during this wait"
+            why = f"the {operation(events[number])}{line_of(events[number])} leaves at {units(events[number].issued):g}"
+            why += f", and could at {units(work.start or 0):g}, before {operation(work)}"
+            yield f"{why}:\nthen this rank has something to compute with during this wait"
 
 
 def _one_by_one(run: Late) -> Iterator[str]:

@@ -437,9 +437,8 @@ def _fewer(peak: Peak) -> str:
         if peak.alone and kind == "weight gradient" and waiting:
             return WAITING
         made = {one.value.place.batches for one in peak.top.alive if one.born and one.born.op == "forward"}
-        through = max(map(len, made)) if kind == "activation" and len(made) == 1 else 0
-        if through > 1 and any(event.op == "add" for event in peak.program.events):
-            return f"{through} batches go forward together here, and then back: take fewer of them at a time"
+        if kind == "activation" and len(made) == 1 < len(*made) and any(e.op == "add" for e in peak.program.events):
+            return f"{len(*made)} batches go forward together here, and then back: take fewer of them at a time"
         own = {some for some in batches if not any(other < some for other in batches)}  # an expert's are of more ranks
         if len(own) > 1:
             return f"{len(own)} batches are in flight here:\n{LESS[kind]}"

@@ -224,8 +224,7 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     call = "grad_weights[layer] = grad_weights[layer] + gradient" if replaced else call
     if made is not None and not summed and replaced:
         why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
-        idea = f"{why}:\nadd it to what is there"
-        return line(program, "add", idea, f"{why}:\n{call}")
+        return line(program, "add", f"{why}:\nadd it to what is there", f"{why}:\n{call}")
     if summed and lost:
         if (when := _summed_too_early(program, grad, lost)) is not None:
             return when
