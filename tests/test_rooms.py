@@ -24,10 +24,10 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_630,
-    "lib/checker": 2_250,
+    "lib/analysis": 3_640,
+    "lib/checker": 2_270,
     "lib/cluster": 1_680,
-    "lib/diagnosis": 3_770,
+    "lib/diagnosis": 3_780,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_000,
     "lib/values": 4_230,
-    "tests": 44_290,
+    "tests": 44_340,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -319,7 +319,8 @@ def draw_curves(
             x, y = min(found[first], key=lambda point: point[1])
             turns = f"{first} is lowest at {number(x)}, with {exact(y)}"
             rings.append(((x, y), turns))
-        turns = f"{turns or f'{first} is lowest everywhere'}."
+        alike = all(curve == found[first] for curve in found.values())
+        turns = f"{turns or ('the curves coincide' if alike else f'{first} is lowest everywhere')}."
     free = [
         (x, exact(2**x if doublings else x))
         for x in numbers(frame.low[0], frame.high[0], 8, float(doublings))

@@ -197,7 +197,8 @@ class _Picture:
         for x, wide, words in zip(LEFTS, (RANK, EXPERT, RANK), ("sent", "at experts", "home"), strict=True):
             self.scene.add(Text(x + wide / 2, TOP - 16, words, TEXT, SOFT, "middle"))
         expert, load = max(loads.items(), key=lambda item: item[1])
-        told = f"{expert.capitalize()} has {load:,}, and an even share would be {whole / self.number:,.0f}."
+        share = "an even share of what is left" if dropped else "an even share"
+        told = f"{expert.capitalize()} has {load:,}, and {share} would be {whole / self.number:,.0f}."
         if load * self.number == whole:
             told = f"Each expert has {load:,}."
         if dropped:

@@ -126,11 +126,12 @@ class Holding:
     """A value that is alive at the peak.
 
     `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
-    "needed" where that is still to come, "sent" where it is in flight, and the other rank has not called receive yet,
-    "dropped" where nobody ever waits for what brought it, "final" where it was handed in as final weight, "kept" for an
-    updated weight or optimizer state, which the next training step needs, "idle" where no operation needs it any more:
-    it could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
-    it. `hidden` where no store holds it, and the operation that begins does not use it.
+    "needed" where that is still to come, or where the call of a helper that used it is not over, and it goes then,
+    "sent" where it is in flight, and the other rank has not called receive yet, "dropped" where nobody ever waits for
+    what brought it, "final" where it was handed in as final weight, "kept" for an updated weight or optimizer state,
+    which the next training step needs, "idle" where no operation needs it any more: it could have been deleted before,
+    and "unknown" where the run is not a whole training step, which might have needed it. `hidden` where no store holds
+    it, and the operation that begins does not use it.
     """
 
     value: Value
@@ -153,7 +154,8 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    events, held = program.events, held_at(stays_of(trace)[peak.rank], index)
+    events, stays = program.events, stays_of(trace)[peak.rank]
+    held, ends = held_at(stays, index), {number: mine[-1][1] for number, mine in stays.items()}
     lives, uses = trace.lifetimes()[peak.rank], own_lifetimes(program)
     final = {number for event in events for number in handed_in(event)}
     sent = {
@@ -173,7 +175,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
             state = "final"
         elif _is_result(value):
             state = "kept"
-        elif uses.last[number] >= index:
+        elif uses.last[number] >= index or _within_call(trace, events, uses.last[number], ends.get(number, 0)):
             state = "needed"
         elif number in sent and not stored:
             state = "sent"
@@ -187,6 +189,12 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
         hidden = not stored and number not in events[index].inputs
         found.append(Holding(value, events[maker] if maker >= 0 else None, used, state, hidden))
     return tuple(found)
+
+
+def _within_call(trace: Trace, events: Sequence[Event], last: int, end: int) -> bool:
+    """Tell whether all events from the last use of a value to its end are in one call of a helper."""
+    place = trace.place(events[last]) if 0 <= last < end else None
+    return place is not None and events[last].op not in place.text and {*map(trace.place, events[last:end])} == {place}
 
 
 def _is_result(value: Value) -> bool:

@@ -362,22 +362,22 @@ def _from_the_reader(run: Late) -> Iterator[str]:
 
 
 def _turned(run: Late) -> Iterator[str]:
-    """Work of a pass for whose exchange the rank waits, though the pass beside it had one to start before that work."""
+    """Work for whose exchange the rank waits, though another pass, or part, had one to start before that work."""
     events = run.program.events
     for gap, call in ((gap, gap.before) for gap in run.waits if gap.before is not None):
         work = next((e for e in reversed(events[: call.number]) if e.op in COMPUTE and e.length), None)
         number = next((n for n, e in enumerate(events) if n > call.number and e.op in COLLECTIVES), None)
         if number is None or work is None or call.event.op not in COLLECTIVES or not is_given(call.event):
             continue
-        needed, made = {*events[number].inputs}, events[number]
-        for event in reversed(events[:number]):
-            if not made.length and needed & {*event.outputs}:
-                needed, made = needed | {*event.inputs}, event
-        if events[number].issued <= gap.start and made is not work:
-            title = f"the {COLLECTIVES[events[number].op].title} of layer {events[number].layer}"
+        needed, there = {*events[number].inputs}, 0
+        for event in (event for event in reversed(events[:number]) if needed & {*event.outputs}):
+            needed |= set() if event.length else {*event.inputs}
+            there = max(there, event.end or 0) if event.length else there
+        if events[number].issued <= gap.start and there <= (work.start or 0):
             run.gaps.insert(0, gap)
-            why = f"{operation(work)} comes before {title}, which can do without it"
-            yield f"{why}:\nlet the pass of the two begin that has something to send at once"
+            why = f"the {operation(events[number])}{line_of(events[number])} leaves at {units(events[number].issued):g}"
+            why += f", and could at {units(work.start or 0):g}, before {operation(work)}"
+            yield f"{why}:\nthen this rank has something to compute with during this wait"
 
 
 def _one_by_one(run: Late) -> Iterator[str]:
@@ -465,18 +465,19 @@ def _goes_back_late(run: Late) -> Iterator[str]:
 
 
 def _meanwhile(run: Late) -> Iterator[str]:
-    """Work that the rank could do in one of its longer waits; that wait is put first."""
-    # A shorter wait, in which the rank could do something, teaches more than a longer one.
-    long = [gap for gap in run.gaps[:LOOKED_AT] if 2 * gap.length >= run.gaps[0].length]
-    ready = ((gap, ready_meanwhile(run.trace, gap)) for gap in long)
-    could = [(gap, found.at.event) for gap, found in ready if found is not None]
-    # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
-    long_enough = run.over if not run.is_order else float("inf")
-    could = [one for one in could if one[1].op not in UPDATES or units(one[1].length) >= long_enough]
-    if could:
-        gap, event = max(could, key=lambda one: min(one[0].length, one[1].length))
-        run.gaps.insert(0, gap)
-        yield _could(run.rank, event)
+    """Work that the rank could do in one of its longer waits in a line, else anywhere; that wait is put first."""
+    for waits in [run.gaps] if run.is_order else [run.gaps, run.waits]:
+        # A shorter wait, in which the rank could do something, teaches more than a longer one.
+        long = [gap for gap in waits[:LOOKED_AT] if 2 * gap.length >= waits[0].length]
+        ready = ((gap, ready_meanwhile(run.trace, gap)) for gap in long)
+        could = [(gap, found.at.event) for gap, found in ready if found is not None]
+        # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
+        long_enough = run.over if not run.is_order else float("inf")
+        could = [one for one in could if one[1].op not in UPDATES or units(one[1].length) >= long_enough]
+        if could:
+            gap, event = max(could, key=lambda one: min(one[0].length, one[1].length))
+            run.gaps.insert(0, gap)
+            yield _could(run.rank, event)
 
 
 def _could(rank: int, event: Event) -> str:

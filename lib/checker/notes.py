@@ -448,6 +448,9 @@ def _fewer(peak: Peak) -> str:
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
         if peak.alone and kind == "weight gradient" and waiting:
             return WAITING
+        made = {one.value.place.batches for one in peak.top.alive if one.born and one.born.op == "forward"}
+        if kind == "activation" and len(made) == 1 < len(*made) and any(e.op == "add" for e in peak.program.events):
+            return f"{len(*made)} batches go forward together here, and then back: take fewer of them at a time"
         own = {some for some in batches if not any(other < some for other in batches)}  # an expert's are of more ranks
         if len(own) > 1:
             return f"{len(own)} batches are in flight here:\n{LESS[kind]}"

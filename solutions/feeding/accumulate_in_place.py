@@ -98,9 +98,10 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts, including examples that wait for their turn. Park a value in
-#   a variable while something else runs, and only the first goal counts.
+#   a variable while something else runs, and only the first goal counts. Messages call an example a batch.
 # - The examples are on the device already. Read one again, and it is copied again.
-# - Other sizes are tried as well, in which a device has another even number of examples.
+# - Other sizes are tried as well, in which a device has another even number of examples, `each`: let the number of
+#   microbatches follow from that.
 
 # %% [markdown]
 # ### Predict first

@@ -84,9 +84,9 @@ def seconds(devices: int, rows: int, shared: bool) -> float:
 counts = (2, 4, 8)
 draw_curves(
     {
-        "for each device alone": [(n, seconds(n, 1, shared=False)) for n in counts],
-        "once, for two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
-        "once, for one row": [(n, seconds(n, 1, shared=True)) for n in counts],
+        "each device alone": [(n, seconds(n, 1, shared=False)) for n in counts],
+        "two rows, once": [(n, seconds(n, 2, shared=True)) for n in counts],
+        "one row, once": [(n, seconds(n, 1, shared=True)) for n in counts],
     },
     across="devices a process",
     title="When a process has read everything, with 4 examples a row",

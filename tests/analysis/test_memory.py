@@ -8,6 +8,7 @@ from hypothesis import given
 from lib import Model, PuzzleError, Trace, simulate
 from lib.analysis import figures
 from lib.analysis.memory import PLACES, Holding, holdings, lean, rows, whereabouts
+from lib.schedules.given import given as given_helper
 from lib.schedules.steps import load
 from lib.trace.event import STORES, Program
 from lib.values.values import OptState, Weight
@@ -136,6 +137,30 @@ def test_the_table_says_where_to_delete() -> None:
     assert not any(row.idle for row in others)
     assert "kept for the next training step" in {row.fate for row in others}
     assert "handed in as final" in {row.fate for row in others}
+
+
+@given_helper
+def halves(model: Model) -> None:
+    for part in (0, 1):
+        model.activations["half", part] = model.activations[0].shard(part, 2)
+    model.activations[1] = model.forward(0, model.activations["half", 0], model.weights[0])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_nothing_can_be_deleted_within_the_call_that_uses_it_last(at_once: bool) -> None:
+    async def cuts(model: Model) -> None:
+        model.weights[0], model.opt_states[0] = model.load_weights(0)
+        model.activations[0] = model.get_activation(range(8))
+        halves(model)
+        if at_once:
+            del model.activations[0]
+        model.forward(0, model.activations["half", 1], model.weights[0])
+
+    trace = Trace.of(simulate(cuts, layers=1, batches=8))
+    first = figures.peak(trace)
+    assert first.index == max(n for n, e in enumerate(trace.programs[0].events) if e.op == "forward") - at_once
+    (data,) = (one for one in holdings(trace, first) if one.made and one.made.op == "get_activation")
+    assert data.state == ("needed" if at_once else "idle")
 
 
 def test_values_that_are_alike_share_a_row() -> None:

@@ -255,7 +255,8 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
         named_dims = {} if value is None else value.place.named
         dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
         if size < total and dims:
-            fix = f'ask for at most {counted(size, "part")}, or cut along something else: dim="{dims[0]}"'
+            fix = f"this rank has {size} batches here: take the number from model.BATCHES // model.RANKS,\n"
+            fix = f'{fix if size > 1 else "ask for at most 1 part, "}or cut along something else: dim="{dims[0]}"'
             if "experts" in named_dims:
                 fix = 'a rank with its own tokens has them for all experts: on the way to these cut along dim="experts"'
     elif what == "experts" and value is not None:

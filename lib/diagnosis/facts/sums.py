@@ -217,12 +217,14 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
     call = f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]"
-    held = provenance.in_turn(program, STORES.index("grad_weights"), -1 if grad.mark is None else grad.mark[1])
+    mine = provenance.through(grad, ("allreduce",))[1]
+    held = provenance.in_turn(program, STORES.index("grad_weights"), -1 if mine.mark is None else mine.mark[1])
     made = next((e for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer and lost & e.batches), None)
-    if made is not None and not summed and len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held)):
+    replaced = len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held))
+    call = "grad_weights[layer] = grad_weights[layer] + gradient" if replaced else call
+    if made is not None and not summed and replaced:
         why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
-        idea = f"{why}:\nadd it to what is there"
-        return line(program, "add", idea, f"{why}:\ngrad_weights[layer] = grad_weights[layer] + gradient")
+        return line(program, "add", f"{why}:\nadd it to what is there", f"{why}:\n{call}")
     if summed and lost:
         if (when := _summed_too_early(program, grad, lost)) is not None:
             return when

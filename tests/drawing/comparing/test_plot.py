@@ -88,6 +88,10 @@ def test_the_picture_has_a_line_a_name_and_the_crossing() -> None:
     assert [len(line.points) for line in lines] == [3, 3]
 
 
+def test_of_equal_curves_none_is_called_lowest() -> None:
+    assert draw_curves({"one": UP, "other": UP}, across="price").words.endswith(" the curves coincide.")
+
+
 def test_of_a_curve_alone_the_lowest_place_is_marked() -> None:
     picture = draw_curves({"peak": [(1, 3.0), (2, 1.5), (3, 2.0)]}, across="segments")
     assert "peak is lowest at 2, with 1.5" in picture.words

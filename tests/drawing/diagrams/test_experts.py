@@ -34,7 +34,7 @@ def test_what_leaves_a_rank_comes_home() -> None:
 def test_loads_and_what_is_dropped_are_told() -> None:
     assert {"expert 0: 896", "expert 2: 128", "512 choices"} <= set(texts(picture()))
     assert (
-        "Expert 0 has 640, and an even share would be 384. 512 choices of 2,048 are dropped."
+        "Expert 0 has 640, and an even share of what is left would be 384. 512 choices of 2,048 are dropped."
         in picture(capacity=160).words
     )
 
