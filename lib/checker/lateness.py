@@ -499,9 +499,9 @@ def _somehow(run: Late) -> Iterator[str]:
     for program in () if run.is_order else run.trace.programs:
         came: dict[tuple[str, frozenset[int]], int] = {}
         for number, event in enumerate(program.events):
-            if event.op == "receive" or (event.op in COMPUTE and event.length):
+            if event.outputs and (event.op == "receive" or (event.op in COMPUTE and event.length)):
                 came.setdefault((program.values_of(event.outputs)[-1].kind, event.batches), number)
-            brought = program.values_of(event.inputs)[0].kind if event.op == "pass_to" else ""
+            brought = program.values_of(event.inputs)[0].kind if event.op == "pass_to" and event.inputs else ""
             busy = program.events[came.pop((brought, event.batches), number) : number]
             if other := next((one for one in busy if one.length and event.batches.isdisjoint(one.batches)), None):
                 why = f"rank {program.rank} goes on to {these('batch', other.batches)}{line_of(other)} before it has "

@@ -188,7 +188,8 @@ def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, s
     began = [(value.layer, value.elements()) for value in program.values_of(loads)]
     unread = [event for event in calls if event.op in COLLECTIVES and read.isdisjoint(event.outputs)]
     vain = [event for event in unread if final.isdisjoint(event.outputs)]
-    if found := vain or [e for e in unread if (e.layer, program.values_of(e.inputs)[0].elements()) in began]:
+    brought = [(e, program.values_of(e.inputs)[0]) for e in unread if e.inputs]
+    if found := vain or [e for e, value in brought if (e.layer, value.elements()) in began]:
         why = "nothing reads" if vain else "a rank hands in what it began with, and not"
         which = f"{counted(len(found), 'collective')}, such as {operation(found[0])}{line_of(found[0])}"
         yield found[0], f"{why} the result of {which}:\nleave out such calls"

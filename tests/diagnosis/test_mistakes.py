@@ -3,6 +3,7 @@
 import html
 import inspect
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -158,3 +159,21 @@ def test_every_error_that_a_student_can_meet_occurs() -> None:
         met |= set() if found.wrong is None else {type(found.wrong)}
         met |= {NotSolved} if found.models is not None and not found.models else set()
     assert {cls for cls in tree if not issubclass(cls, TraceError)} - {PuzzleError} <= met
+
+
+TALK = """
+    if model.rank + 1 < model.RANKS:
+        await model.pass_to(model.rank + 1, "a text, and no value")
+    if model.rank:
+        await model.receive(model.rank - 1)
+"""
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.message.startswith("Correct, but")])
+def test_ranks_that_talk_besides_are_told_why_a_goal_is_missed(name: str) -> None:
+    """A message of text has no inputs and no outputs, and gives no advice anything to stumble over."""
+    case = CASES[name]
+    head = re.search(rf"^async def {case.puzzle}\(model.*:$", case.source, re.MULTILINE)
+    if head is not None and case.puzzle is not None:
+        at = head.end()
+        assert run(replace(case, code=case.source[:at] + TALK + case.source[at:])).text
