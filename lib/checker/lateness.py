@@ -34,7 +34,7 @@ START_EARLIER = (
 """How to spend less time in collectives."""
 TAKE_TURNS = (
     "let passes of different microbatches take turns, each up to its next exchange: while what the\n"
-    "one has sent is on its way, the other computes. They do? Then run alone what another place waits for"
+    "one has sent is on its way, the other computes. They do? Then run first and alone what another place waits for"
 )
 """The same where only given code calls them."""
 ISSUE_EARLIER = (

@@ -119,9 +119,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal has room for both microbatches at once. Whole gradients that wait, or guests that stay from forward to
-# backward, are too much for either goal. The second needs sums of shards. (The limits come close to what you predict,
-# so guess first.)
+# The first goal has room for both microbatches at once, if you reduce-scatter each gradient right after its backward.
+# Whole gradients that wait, or guests that stay from forward to backward, are too much for either goal. The second
+# needs sums of shards. (The limits come close to what you predict, so guess first.)
 
 # %%
 goal("fsdp")

@@ -424,7 +424,7 @@ for data, domain in ((1, 4), (2, 2), (4, 1)):
 # %% [markdown]
 # Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
 # many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
-# the rest is data** [@anemoi_training, "Parallelisation"]. With two ranks along `domain` each has one neighbour and not
+# the rest is data** [@anemoi_training]. With two ranks along `domain` each has one neighbour and not
 # two, and a halo of half as many images.
 #
 # ## One sum or two?
@@ -502,6 +502,7 @@ for layer in (smaller, LAYERS[0]):
 # wait for halos and hardly any for a sum. All images are processed at once, 32 on each rank. With one image at a time,
 # as in AIFS, the halo is a single row of one image, and α is most of its price. Weights are small here, as they are in
 # convolutions. And the loss is a sum, so nothing is ever divided.
+# An update takes as long for a shard as for a whole weight.
 
 # %% [markdown]
 # ## Questions to think about

@@ -165,7 +165,7 @@ for rank in (0, 3):
 #
 # Backward takes as long as forward. An all-reduce of the gradient of a weight takes 0.1575, and that of the means of all
 # images 0.1389. The rank with the most rows has the most to do, and the others wait for it. So rank
-# 3 itself should never wait.
+# 3 itself should never wait for a mean.
 #
 # **Given:** the weights, whole on every rank, `my_rows` above, and helpers for layers 0, 1 and 3. Their keys are
 # `[layer, i]`, where `i` counts the portions of images that you take one after the other:
@@ -318,9 +318,9 @@ if out:
         print(f"{name:<22}{busiest(run):>10.4f}{end(run) - busiest(run):>10.4f}")
 
 # %% [markdown]
-# However uneven the parts are, the busiest rank only waits for the last sum. What differs is how much that rank has to
-# compute. And with 16 ranks there is little to compute, while the sums take 30 messages each, one after the other: 0.6
-# for next to nothing. A mean costs no bytes, it costs messages:
+# Once you have reached the third goal, the busiest of four ranks only waits for the last sum, however uneven the parts
+# are. What differs is how much that rank has to compute. And with 16 ranks there is little to compute, while the sums
+# take 30 messages each, one after the other: 0.6 for next to nothing. A mean costs no bytes, it costs messages:
 
 # %%
 RANKS = (2, 4, 8, 16, 32)

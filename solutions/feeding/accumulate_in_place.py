@@ -107,8 +107,9 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=COSTS))
 # ### Predict first
 #
 # Suppose you take two microbatches of 4 examples each, and delete everything as early as you can. When is the step
-# over, and what does a device hold at its peak? (A weight has 262,144 elements, an example half of that.) Then guess:
-# with 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
+# over, and what does a device hold at its peak? (A weight has 262,144 elements, an example half of that. Forward and
+# backward of a layer take 1 each for an example, an update 0.5, an all-reduce 0.3.) Then guess: with 1, 2, 4 or 8
+# microbatches, which has the lowest peak, and what stops it from going lower?
 
 # %%
 guess = predict("accumulate_in_place", end=..., memory=...)
@@ -219,8 +220,9 @@ Model.check(out, puzzle="accumulate_in_place")
 # waiting  = (n - 2·s)·A                    examples of later slices, at the worst moment
 # ```
 #
-# With *s* = 1 the waiting examples are the larger part, and they are why the peak does not go lower still. On a GPU
-# small slices also run less efficiently: a matrix multiplication needs some thousand rows to keep it busy.
+# The first line does not depend on *s*. And with *s* = 1 more examples wait (6·*A*) than are at work (5·*A*), so the peak
+# does not go much lower. On a GPU small slices also run less efficiently: a matrix multiplication needs some thousand
+# rows to keep it busy.
 #
 # </details>
 #
@@ -300,8 +302,8 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # Time: the second device of a process would begin after 2 examples instead of 16, at 0.25 instead of 2.0, and the step
-# would end at 67.45. And memory: no example waits on the device. A loader that knows the number of microbatches can do
-# that; many do not, and hand over the whole batch of a step at once.
+# would end at 67.45. And memory: hardly an example waits on the device. A loader that knows the number of microbatches
+# can do that; many do not, and hand over the whole batch of a step at once.
 #
 # </details>
 #

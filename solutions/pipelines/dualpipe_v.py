@@ -188,9 +188,9 @@ draw(
 # |---|---|---|---|---|---|---|
 # | 4 | place 2, expert 2 | 16, so 8 in each pipeline | 1 + 1 | 2 + 2 | 1 | 0 |
 #
-# The phases are written as in puzzle $number_zb_v, with `B` for a whole backward. New are pairs: for `"Fd+Bu"` your
-# `together` is awaited with both passes, in this order. When one of the two has no microbatch left, the other one runs
-# alone.
+# The phases are written as in puzzle $number_zb_v, with `B` for a whole backward: `(3, "Fd Bu")` is three times these
+# two. New are pairs: for `"Fd+Bu"` your `together` is awaited with both passes, in this order. When one of the two has
+# no microbatch left, the other one runs alone.
 #
 # **Given:** all of the above, and the place of this rank: `place` of `places` along the pipeline, which has `batches`
 # microbatches.

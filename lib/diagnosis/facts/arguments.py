@@ -265,7 +265,7 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         if len(taken) == share and batches == min(wrong):
             yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
         row = f'model.coord["data"],\nhere {mesh.coordinates(program.rank)["data"]}, and not from model.rank'
-        yield f"the {rows} rows along data share {batches} batches, {share} for each: which, follows from {row}"
+        yield f"the {rows} places along data share {batches} batches, {share} for each: which, follows from {row}"
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"

@@ -289,7 +289,7 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
         fix = f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has "
-        fix += "there.\nHas the last member no rows? Leave it out" if (count, place) == (1, members - 2) else "there"
+        fix += "there" + ".\nWere its rows cut for this place? Has each neighbour some?" * (count == 1 < wanted)
         return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"
