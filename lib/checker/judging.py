@@ -140,12 +140,13 @@ def _against(
     fixes.keep()  # what fix() shows from here on is a note's
     # The easiest goal that is missed: a student is told of one next step, and not of all that lies ahead.
     missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
+    asks = () if record is None else record.asks
     if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
         said.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if missed is not None and end > missed.time:
-        said.append(lateness.over_time(timed, end, missed.name, missed.time, () if record is None else record.asks))
+        said.append(lateness.over_time(timed, end, missed.name, missed.time, asks))
     if missed is not None and memory > missed.memory:
-        said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory))
+        said.append(notes.over_memory(timed, figures.peak(timed), missed.name, missed.memory, asks))
     if record is None:
         return over, said
     said += [odd] if (odd := notes.other_layer(timed)) is not None else []

@@ -46,6 +46,7 @@ FORGET = (
 ONE_BY_ONE = "take one batch at a time, forward and all the way back, so that only its activations are there"
 AGAIN = "of what came from other ranks keep no more than your own part, and get the rest again for backward"
 WAITING = "sums of gradients wait for the batches that are still to come: take more batches through a layer together"
+SHARE = "each rank holds whole weights and optimizer states: keep a shard of each, and gather a weight when it is used"
 LOAD_LESS = (
     "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
     "a shard of each, or some of the layers"
@@ -276,8 +277,8 @@ class Peak:
     """The peak of a run, `over` elements above the limit of a goal: the operation that starts then, and what is in the
     stores of the rank."""
 
-    def __init__(self, trace: Trace, top: figures.Peak, name: str, limit: float) -> None:
-        self.trace, self.top, self.name, self.limit = trace, top, name, limit
+    def __init__(self, trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str]) -> None:
+        self.trace, self.top, self.name, self.limit, self.asks = trace, top, name, limit, asks
         self.program, self.alone = trace.programs[top.rank], len(trace.programs) == 1
         self.now, self.over = self.program.events[top.index], float(top.elements) - limit
         self.held = held_at(stays_of(trace)[top.rank], top.index)
@@ -289,9 +290,9 @@ class Peak:
         return remark(what, got=f"{when};{got}", where=here or place_of(self.now), fix=fix)
 
 
-def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
+def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str] = ()) -> str:
     """Say why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
-    peak = Peak(trace, top, name, limit)
+    peak = Peak(trace, top, name, limit, asks)
     here = place_of(peak.now)
     causes = (_most,) if here is not None and here.file == ORDER else (_spare, _unused, _whole, _loose, _most)
     return next(told for cause in causes for told in cause(peak))
@@ -451,6 +452,9 @@ def _fewer(peak: Peak) -> str:
             return WAITING
         made = {one.value.place.batches for one in peak.top.alive if one.born and one.born.op == "forward"}
         if kind == "activation" and len(made) == 1 < len(*made) and any(e.op == "add" for e in peak.program.events):
+            whole = sum(float(v.elements()) for v in alive if isinstance(v, Weight | OptState) and v.is_complete())
+            if "allgather" in peak.asks and whole * (1 - 1 / peak.trace.ranks) >= peak.over:
+                return SHARE
             return f"{len(*made)} batches go forward together here, and then back: take fewer of them at a time"
         own = {some for some in batches if not any(other < some for other in batches)}  # an expert's are of more ranks
         if len(own) > 1:

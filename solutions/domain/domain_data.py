@@ -403,9 +403,10 @@ if out:
         print(f"{shape}{computing:>11.3f}{waiting:>9.3f}{most_sent(run):>9,.0f}")
 
 # %% [markdown]
-# More ranks along `domain` cost halos; more along `data` need more images. But most of the waiting has another cause:
-# gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that should hide it takes 0.75. On 16
-# ranks, cutting every weight into 16 shards no longer pays. Question 4 has something better.
+# More ranks along `domain` cost halos; more along `data` need more images. But with the shards of the third goal most of
+# the waiting has another cause: gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that
+# should hide it takes 0.75. On 16 ranks, cutting every weight into 16 shards no longer pays. Question 4 has something
+# better.
 #
 # ## What each shape costs
 #

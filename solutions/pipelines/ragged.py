@@ -93,14 +93,15 @@ except PuzzleError as error:
 #
 # <details><summary>Answer</summary>
 #
-# In the hole a rank waits for a *forward* that is on its way round, and every rank on that way is free to do its
-# part. Now read the message. Rank 0 is at `5F6`: it waits for microbatch 6 to come round. Rank 4 would send it on with
+# In the hole a rank waits for a *forward* that is on its way round. The ranks on that way are busy with the first group,
+# but none of them waits for this rank. Now read the message. Rank 0 is at `5F6`: it waits for microbatch 6 to come round. Rank 4 would send it on with
 # `4F6`, but its list has a backward before that, `4B0`. And `4B0` needs `5B0` of rank 0, which comes right after `5F6`
 # in the list of rank 0. So each waits for the other. With larger groups `4F6` is long done when the turns begin.
 #
 # </details>
 #
-# So a short group is bad, and the shorter the worse. How would you cut 7 into groups, then? Or 9, or 11?
+# So a short group is bad. Not every one closes a circle: a single microbatch left over gets through, as its `4F5` stands
+# before `4B0`. But each makes a hole. How would you cut 7 into groups, then? Or 9, or 11?
 
 # %% [markdown]
 # ## The puzzle
@@ -111,9 +112,10 @@ except PuzzleError as error:
 #
 # **Given:** `shuffled` from above.
 #
-# **To do:** the groups: consecutive ranges that together contain every microbatch exactly once. How short may a group
-# be before the circle above closes? Cut so that none is shorter, where that is possible, for any number of
-# microbatches: your function is tried with others, too. Give the groups to `shuffled`.
+# **To do:** the groups: consecutive ranges that together contain every microbatch exactly once. How many microbatches
+# does a group need, so that the first is back from its round when the last has left? Let no group have fewer, where
+# that is possible, for any number of microbatches: your function is tried with others, too. Give the groups to
+# `shuffled`.
 #
 # **Rules**
 #
@@ -126,7 +128,7 @@ except PuzzleError as error:
 # ### Predict first
 #
 # 5 microbatches end at 50.2, and each further one adds 6 of work to every rank. With a short last group 11 end at
-# 102. When can they end, at best?
+# 102. With groups of your own, and memory for the last goal, when do they end?
 
 # %%
 guess = predict("ragged", end=...)
@@ -236,7 +238,8 @@ if out:
 # microbatch is nearly back from its round when its rank has nothing else to do. PyTorch's `ScheduleInterleaved1F1B`
 # computes exactly your first line, `max(1, n_microbatches // pp_group_size)`, and then asks that this number of
 # groups divides the microbatches. You do not need that. We tried all sizes from 2 to 8 ranks with up to four times as
-# many microbatches, 140 in all: with a short last group 30 of them deadlock, with groups like these none.
+# many microbatches, 140 in all: with a short last group 30 of them deadlock, those with 2 to *R* - 3 microbatches left
+# over; with groups like these none.
 #
 # </details>
 
