@@ -267,7 +267,8 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts. Park a value in a variable while something else runs, and
-#   only the first goal counts. You may keep pending operations in a dict of your own.
+#   only the first goal counts. You may keep pending operations in a dict of your own, but what you await from it goes
+#   into a store: `weights[layer, "full"] = await ...`.
 # - Collectives without a `group` go over all ranks. Those along an axis and those over all share a rank's link.
 # - `set_final_weight` gets the whole weight, or this rank's shard, as you loaded it.
 # - The same function has to be right on any mesh with these two axes: three data ranks, a single one, a domain of one
@@ -277,7 +278,7 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # ### Predict first
 #
 # Keep whole weights on every rank, await everything where you call it, give back every halo, and sum each gradient over
-# all four ranks at once. When is the step over, and how many collectives does a rank call?
+# all four ranks at once. When is the step over, and how many collectives does a rank call? (A halo exchange is one.)
 
 # %%
 guess = predict("domain_data", end=..., collectives=...)

@@ -113,9 +113,9 @@ except PuzzleError as error:
 # **Given:** `shuffled` from above.
 #
 # **To do:** the groups: consecutive ranges that together contain every microbatch exactly once. How many microbatches
-# does a group need, so that the first is back from its round when the last has left? Let no group have fewer, where
-# that is possible, for any number of microbatches: your function is tried with others, too. Give the groups to
-# `shuffled`.
+# does a group need, so that the first is back from its round when the last has left, if messages take no time? Let no
+# group have fewer, where that is possible, for any number of microbatches: your function is tried with others, too.
+# Give the groups to `shuffled`.
 #
 # **Rules**
 #
