@@ -134,8 +134,8 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     for name, bar in bars:
         y = _bar(scene, name, bar, ROOM / most, y + 2) + 3
     y = _table(scene, review, y + 4)
-    if any(share.idle for share in mine) and review.lean < review.peak.elements:
-        y = scene.paragraph(LEFT, y + 10, review.leaner(), WIDTH - LEFT - 24, 17, ALARM, bold=True) - 6
+    if any(share.idle for share in mine) and (words := review.leaner()):
+        y = scene.paragraph(LEFT, y + 10, words, WIDTH - LEFT - 24, 17, ALARM, bold=True) - 6
     return y
 
 

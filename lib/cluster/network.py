@@ -27,8 +27,14 @@ Share = Fraction | int
 Shares = Mapping[Hashable, Share]
 """The links that a flow passes, and what it needs of each: more than 0, at most 1."""
 Then = Callable[[], object]
-Timed = Any
-"""What takes part in a communication: an event. It is asked when it is `issued`, and told its `start` and `length`."""
+
+
+class Timed(Protocol):
+    """Something that takes part in a communication: an event. It is asked for when it is `issued`."""
+
+    issued: int
+    start: int | None
+    length: int
 
 
 class Routes(Protocol):

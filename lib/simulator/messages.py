@@ -36,6 +36,10 @@ what it brings, come later; BLOCKING is None until it is awaited. A list is made
 class AsEvent:
     """A Call with the attributes of an Event: what a message tells, and the network sets."""
 
+    issued: int
+    start: int | None
+    length: int
+
     def __init__(self, call: Call) -> None:
         self.__dict__["call"] = call
 

@@ -16,7 +16,21 @@ from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleE
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Call, Parcel
-from lib.trace.event import BLOCKING, LAYER, LENGTH, OP, OUTPUTS, SOURCE, START, Event, Move, Program, Source, place_at
+from lib.trace.event import (
+    BLOCKING,
+    LAYER,
+    LENGTH,
+    NO_BATCHES,
+    OP,
+    OUTPUTS,
+    SOURCE,
+    START,
+    Event,
+    Move,
+    Program,
+    Source,
+    place_at,
+)
 from lib.values import facts
 from lib.values.placement import keep
 from lib.values.values import KINDS, Value, made, set_home, set_number
@@ -99,7 +113,7 @@ class Recorder(Program):
             if type(rows[number]) is tuple:
                 op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 outputs = (first,) if count == 1 else tuple(range(first, first + count))
-                batches = values[first].place.batches if count else frozenset[int]()
+                batches = values[first].place.batches if count else NO_BATCHES
                 known = type(code) is CodeType
                 source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
                 rows[number] = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)

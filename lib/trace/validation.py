@@ -324,7 +324,7 @@ class _Reader:
         self.within(lambda i: f"{where}[{i}] layer", layers, -1, MAX_COUNT)
         every = [*zip(rows, layers, strict=True)]
         # Each different one once, in the order of the file: an error names the first that is wrong.
-        for number, pair in [(number, pair) for number, pair in enumerate(every) if pair not in self.known]:
+        for number, pair in enumerate(every):  # not every.index(pair): a rank may have as many values as events
             if pair not in self.known:
                 self.known[pair] = None if pair[0] < 0 else self.value(where, number, *pair)
         return [*map(self.known.__getitem__, every)]

@@ -237,8 +237,8 @@ class Review(Answer):
                 yield f"{'':>16}{row.advice}"
         if rest := table[ROWS:]:
             yield f"  {amount(sum(row.elements for row in rest)):>12}  in {len(rest)} more rows"
-        if any(row.idle for row in table) and self.lean < self.peak.elements:
-            yield self.leaner()
+        if any(row.idle for row in table) and (words := self.leaner()):
+            yield words
 
     def at_the_peak(self) -> str:
         """Name the rank that holds the most, how much, and when."""
@@ -247,8 +247,10 @@ class Review(Answer):
         return f"{held}, at time {units(self.peak.time):.10g}, when {operation(event)} begins"
 
     def leaner(self) -> str:
-        """Say what the peak could be."""
+        """Say what the peak could be; nothing where it could be no lower."""
         less, now = f"{amount(self.lean)} elements", amount(self.peak.elements)
+        if self.lean >= self.peak.elements:
+            return ""
         return f"If every value were deleted after its last use, the peak would be {less} instead of {now}."
 
 
