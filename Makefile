@@ -19,7 +19,7 @@ PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorde
 # The page's kernel runs all solved notebooks at every commit (tests/tools/test_browser_kernel.py); Jupyter's those of which
 # each chapter has one, and all for `make test-all`.
 JUPYTER      = $(if $(ONLY)$(filter thorough,$(TESTS)),solutions,$(sort $(wildcard solutions/00_*.ipynb solutions/*/01_*.ipynb)))
-NBVAL       := -p lib.suite.notebooks.kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
+NBVAL       := -p tools.notebooks.kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
 # Pythons to try, first that runs and is new enough wins. `make setup PYTHON=/path/to/python` skips the search.
 PYTHON      ?=

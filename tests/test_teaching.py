@@ -15,19 +15,19 @@ from typer.testing import CliRunner
 
 from lib import PUZZLES
 from lib.suite.cli.app import app
+from lib.suite.course.exports import ASKED as ASKED_OF_THE_CLASS
+from lib.suite.course.exports import STUDENTS, write_class
 from lib.suite.grade.assignment import KEYS, Config, read_config
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import PLATFORMS, collect
 from lib.suite.grade.patterns import similar
 from lib.suite.grade.results import COLUMNS
 from lib.suite.isolation.isolation import FEATURES
-from lib.suite.notebooks.exports import ASKED as ASKED_OF_THE_CLASS
-from lib.suite.notebooks.exports import STUDENTS, write_class
-from lib.suite.notebooks.shared_cells import LISTEN, MARKED, teaching
 from lib.suite.submissions.locations import reference
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample
 from tests.support.said import Said
+from tools.notebooks.shared_cells import LISTEN, MARKED, teaching
 
 pytestmark = pytest.mark.usefixtures("warm")
 

@@ -32,7 +32,7 @@ class Puzzle:
     that a student sees: chapter 6's third puzzle is 6.3. `needs` are the ids of the
     puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
     question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
-    backpropagation, as `lib.suite.notebooks.verify` estimates it; `discuss` (Markdown) is an open question for a
+    backpropagation, as `tools.notebooks.verify` estimates it; `discuss` (Markdown) is an open question for a
     class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
     path. One that is `part_of` another has its gap in that one's notebook.
 

@@ -11,7 +11,7 @@ from tests.diagnosis.corpus import Case, cases
 pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
 
-from lib.suite.notebooks.kernels import execute  # before nbformat: see lib.suite.notebooks
+from tools.notebooks.kernels import execute  # before nbformat: see tools.notebooks
 
 import nbformat.v4 as v4  # isort: skip
 

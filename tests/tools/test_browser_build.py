@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lib import PUZZLES
-from lib.suite.notebooks.exports import package
+from lib.suite.course.exports import package
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebooks_below
 from tools.browser import build, compiled

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lib.suite.notebooks.exports import GALLERY, package
+from lib.suite.course.exports import GALLERY, package
 from lib.suite.submissions.locations import notebooks_below
 from tests.support.outputs import joined
 from tools.browser import chalk_standin, kernel

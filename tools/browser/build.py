@@ -26,12 +26,12 @@ from typing import Any, Final
 
 from lib import Model
 from lib.files import ROOT, zipped
-from lib.suite.notebooks.exports import GALLERY, chosen, package, read_notebook
-from lib.suite.notebooks.shared_cells import pinned, reading_order
+from lib.suite.course.exports import GALLERY, chosen, package, pinned, read_notebook
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebook_in
 from lib.values.operations import signatures
 from tools.browser import chalk_standin, compiled, kernel
+from tools.notebooks.shared_cells import reading_order
 
 PAGE: Final = Path(__file__).with_name("page")
 MODULES: Final = PAGE / "node_modules"

@@ -128,10 +128,10 @@ def build(
     force: Annotated[bool, option("Overwrite notebooks that somebody has worked in.", "--force")] = False,
 ) -> None:
     """Make the notebooks in puzzles/ and solutions/ from their sources, and remove those of an old number."""
-    from lib.suite.notebooks import build as notebooks
-
     if not is_checkout():
         fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
+    from tools.notebooks import build as notebooks  # no part of the package
+
     left = notebooks.left_behind(home())
     if check and left:
         fail("Puzzles have other numbers now; run `puzzles build`:\n" + "\n".join(left))
@@ -175,8 +175,8 @@ def export(
     """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
     or the autograder that Gradescope runs; or as pages for a browser, in which nothing is installed."""
     from lib.suite.cli.grading.command import autograder
+    from lib.suite.course.exports import chosen, export_colab, export_nbgrader
     from lib.suite.grade.assignment import AssignmentError, Config
-    from lib.suite.notebooks.exports import chosen, export_colab, export_nbgrader
 
     if colab + nbgrader + gradescope + (browser is not None) != 1:
         raise typer.BadParameter("say what to export to: --colab, --nbgrader, --gradescope or --browser FOLDER")
@@ -227,7 +227,7 @@ def lab(context: typer.Context) -> None:
 # It opens at the map, with the `puzzles` command in reach, without its news. All of it is said to this one JupyterLab,
 # by variables and options: nobody's own settings are changed.
 
-CONFIG = Path(__file__).parents[1] / "notebooks" / "lab_config"
+CONFIG = Path(__file__).with_name("lab_config")
 """Settings of JupyterLab's that no option has: the question whether it may show news is not asked."""
 
 

@@ -159,11 +159,14 @@ def check(
     """
     if what is not None:
         return _tell(outcome(what, puzzle=puzzle, limit=limit))
+    from lib.suite.submissions.locations import home, is_checkout
+
+    if not is_checkout():
+        fail("All puzzles are checked in a checkout of the repository; this is an installed copy: say what to check.")
     from rich.table import Table
     from rich.text import Text
 
-    from lib.suite.notebooks.verify import CHECKS, verify
-    from lib.suite.submissions.locations import home
+    from tools.notebooks.verify import CHECKS, verify  # no part of the package
 
     with console().status("Running every notebook, solved and unsolved"):
         findings = verify(home(), stored=stored)
@@ -295,7 +298,7 @@ def demo(
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
     if made_up:
-        from lib.suite.notebooks.exports import ASKED, STUDENTS, write_class
+        from lib.suite.course.exports import ASKED, STUDENTS, write_class
 
         folder, people = output or Path("class"), students or len(STUDENTS)
         files = write_class(folder, students)

@@ -138,7 +138,7 @@ def code_cells(name: str, text: str) -> list[str]:
 
 def without_package(text: str) -> str:
     """Return a text with empty lines for the package that a notebook for Colab brings along
-    (`lib.suite.notebooks.exports`): for packed bytes, line after line, if they are more than anybody writes. Nothing
+    (`lib.suite.course.exports`): for packed bytes, line after line, if they are more than anybody writes. Nothing
     can hide there: what is left out of the text is not run either."""
     if len(text) <= MOST_CODE:
         return text

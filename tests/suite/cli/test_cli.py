@@ -161,7 +161,7 @@ def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lib.suite.notebooks import build as notebooks
+    from tools.notebooks import build as notebooks
 
     files = {"puzzles/basics/01_basic.ipynb": '{"cells": []}\n'}
     monkeypatch.setattr(notebooks, "build", lambda root: files)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]

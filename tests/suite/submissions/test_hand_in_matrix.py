@@ -24,11 +24,11 @@ from lib.puzzles.records import PUZZLES
 from lib.suite.cli.app import app
 from lib.suite.cli.entries import chosen, entries_of
 from lib.suite.cli.learner import Watcher
+from lib.suite.course.exports import edition, instructors, set_up, together
 from lib.suite.course.subject import attempt, subjects
 from lib.suite.grade.assignment import Config
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.notebooks.exports import edition, instructors, set_up, together
 from lib.suite.submissions.gap import find
 from lib.suite.submissions.locations import notebook_in, reference
 from lib.suite.submissions.source import Source
@@ -229,7 +229,7 @@ def by_grade(path: Path) -> str:
 
 
 def of_pytest(path: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "lib.suite.notebooks", f"--rootdir={path.parent}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.notebooks", f"--rootdir={path.parent}"]
     command += ["-c", os.devnull, *options, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=child_environment(PUZZLES_PROGRESS="off"))
     return "passed" if done.returncode == 0 else "unsolved" if "is not solved" in done.stdout else done.stdout

@@ -101,7 +101,7 @@ def test_nbval_fails_in_the_cell_of_the_cause_whatever_outputs_were_saved(tmp_pa
     slow = f"    for _ in range(4):\n        model.forward(0, activations[0], weights[0])\n{ANSWER}"
     marked = in_the_gap(slow)
     handed_in(tmp_path, "missed", lambda source: f"# NBVAL_CHECK_OUTPUT\n{marked(source)}", CORRECT, 1)
-    plugins = ("lib.suite.grade.pytest_plugin", "lib.suite.notebooks.kernels", "no:cacheprovider", "no:asyncio")
+    plugins = ("lib.suite.grade.pytest_plugin", "tools.notebooks.kernels", "no:cacheprovider", "no:asyncio")
     options = [word for plugin in plugins for word in ("-p", plugin)]
     nbval = ["--nbval-lax", "--nbval-current-env", "--color=no", "-q", "-rf"]
     ran = subprocess.run(

@@ -14,11 +14,12 @@ import pytest
 
 from lib import PUZZLES
 from lib.puzzles.records import Chapter, chapters, core_of, minutes_of_core
-from lib.suite.notebooks import shared_cells
-from lib.suite.notebooks.shared_cells import badge, expand, pinned, reading_order, requirement, works
+from lib.suite.course.exports import pinned
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebook_in
 from tests.support.said import Said
+from tools.notebooks import shared_cells
+from tools.notebooks.shared_cells import badge, expand, reading_order, requirement, works
 
 ROOT = Path(__file__).parents[3]
 ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"

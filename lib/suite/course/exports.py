@@ -27,6 +27,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,6 @@ from lib.files import ROOT, packaged, ready, write_whole, zipped
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
 from lib.suite.course.solutions import FOLDER, answer
-from lib.suite.notebooks.shared_cells import pinned
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import home, is_checkout, notebook_in, reference
@@ -54,7 +54,8 @@ ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".ht
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
     *("lib/schedules/formats/kineto.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
-    *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation", "notebooks")),
+    *("lib/suite/course/example_class.toml", "lib/suite/course/exports.py"),
+    *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py",)  # what is there all the same: it says that the rest is not
@@ -74,6 +75,10 @@ c.ExecutePreprocessor.timeout = 120
 """The settings of a course, where it has none."""
 
 
+EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
+"""What other packages of an environment need too: whatever version is there stays."""
+
+
 def chosen(names: Sequence[str]) -> list[Path]:
     """Return the students' notebooks called by a puzzle's id, by "introduction" or by a path; without names every one.
 
@@ -87,7 +92,7 @@ def chosen(names: Sequence[str]) -> list[Path]:
         paths.append(Path(name) if name.endswith(".ipynb") else notebook_in(folder, name))
     paths = [*dict.fromkeys(paths)]
     if is_checkout():
-        from lib.suite.notebooks.build import worked_on
+        from tools.notebooks.build import worked_on
 
         mine = [path.relative_to(home()).as_posix() for path in paths if folder in path.parents]
         if solved := worked_on(mine, home()):
@@ -147,6 +152,27 @@ def set_up() -> str:
     """Return the text of the set-up cell that carries the package. The same package gives the same text."""
     part = (home() / "solutions" / "parts" / "setup_carried.py").read_text("utf-8").partition("\n")[2].rstrip("\n")
     return part.replace("$requirements", " ".join(pinned(ROOT))).replace("$package", in_text(package()))
+
+
+def pinned(root: Path) -> list[str]:
+    """Return the packages that only the drawings need, in the versions of constraints.txt, else in those here."""
+
+    def plain(requirement: str) -> str:
+        """The name in a requirement, as indexes spell it."""
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
+
+    needed, waiting = set[str](), ["chalk-diagrams"]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed and name not in EVERYWHERE:
+            needed.add(name)
+            waiting += [plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
+    if not (root / "constraints.txt").is_file():  # an installed wheel
+        return [f"{name}=={version(name)}" for name in sorted(needed)]
+    lines = (root / "constraints.txt").read_text("utf-8").splitlines()
+    versions = {plain(line.partition("==")[0]): line for line in lines if "==" in line}
+    return [versions[name] for name in sorted(needed)]
 
 
 def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
@@ -327,7 +353,7 @@ def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = N
 # hand in stands in example_class.toml and is made of what ships. The same bytes every time.
 
 ASKED: Final = ("ddp", "fsdp", "gpipe")  # the puzzles of the exercise
-_CLASS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.notebooks", "example_class.toml"))
+_CLASS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.course", "example_class.toml"))
 STUDENTS: Final[dict[str, list[dict[str, Any]]]] = _CLASS["students"]  # who there is, and the files of each
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from lib import PUZZLES
 from lib.puzzles.records import of_one_notebook
-from lib.suite.notebooks.exports import chosen, export_nbgrader
+from lib.suite.course.exports import chosen, export_nbgrader
 from lib.suite.submissions.gap import BuildError
-from tests.suite.notebooks.test_graded import failed_cells
+from tests.suite.course.test_graded import failed_cells
 
 ANSWERS = re.compile(r" *### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)
 STUB = '    raise NotSolved("this puzzle")\n'

@@ -3,7 +3,7 @@
 Notebooks are built in kernels that are started anew, which spend most of their time on importing ipykernel, chalk, lib
 and drawing. What only looks whether all is as it was may have warm ones, where a process can be copied:
 
-    pytest -p lib.suite.notebooks.kernels --nbval solutions
+    pytest -p tools.notebooks.kernels --nbval solutions
 """
 
 from __future__ import annotations

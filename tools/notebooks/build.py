@@ -18,19 +18,19 @@ from typing import Any, cast
 from lib.extras import install
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, chapters
-from lib.suite.notebooks.shared_cells import expand, glossary_page, puzzles_page, reading_order, teaching
 from lib.suite.submissions import locations
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import PAGES, named, notebook_in, notebooks_below, place_of, source_of
 from lib.suite.submissions.needed import parts_of
 from lib.suite.submissions.statements import Statement, statements
+from tools.notebooks.shared_cells import expand, glossary_page, puzzles_page, reading_order, teaching
 
 try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]
     import nbformat
 
-    from lib.suite.notebooks.kernels import execute, tidied
+    from tools.notebooks.kernels import execute, tidied
 except ImportError as missing:
     raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lib.puzzles.records import PUZZLES
-from lib.suite.notebooks.exports import DOORS, ELSEWHERE, in_text, package, set_up
+from lib.suite.course.exports import DOORS, ELSEWHERE, in_text, package, set_up
 from lib.suite.submissions.locations import reference, source_of
 from tests.support.profiles import THOROUGH
 

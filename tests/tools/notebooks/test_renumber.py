@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lib import PUZZLES
 from lib.files import ROOT, child_environment, ready
-from lib.suite.notebooks.build import left_behind
 from lib.suite.submissions.locations import source_of
+from tools.notebooks.build import left_behind
 
 RECORD = """
 [between]
@@ -29,7 +29,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from lib import PUZZLES
-from lib.suite.notebooks import build, kernels, verify
+from tools.notebooks import build, kernels, verify
 
 build.execute = lambda notebooks: list(notebooks.values())  # what they put out is not asked here
 root = Path.cwd()

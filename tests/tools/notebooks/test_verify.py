@@ -12,13 +12,13 @@ import pytest
 from lib import PUZZLES
 from lib.puzzles.goals import Goal, Hidden
 from lib.puzzles.puzzle import Puzzle
-from lib.suite.notebooks import build as notebooks
-from lib.suite.notebooks import verify
-from lib.suite.notebooks.build import Source, read_sources
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import reference
 from tests.support.said import Said
+from tools.notebooks import build as notebooks
+from tools.notebooks import verify
+from tools.notebooks.build import Source, read_sources
 
 ANSWER = """\
     for layer in reversed(range(model.LAYERS)):

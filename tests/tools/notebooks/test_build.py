@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from lib.suite.notebooks import build as notebooks
-from lib.suite.notebooks import kernels
-from lib.suite.notebooks.build import demonstrated
 from lib.suite.submissions.gap import BuildError
 from tests.support.said import Said
+from tools.notebooks import build as notebooks
+from tools.notebooks import kernels
+from tools.notebooks.build import demonstrated
 
 TITLE = "# %% [markdown]\n# # 1. One device\n\n"
 SOURCE = (
@@ -166,7 +166,7 @@ def rejected(**output: Any) -> str:
     """What is said of an output that no two machines share."""
     with pytest.raises(BuildError) as caught:
         kernels.reject(output, "here")
-    return str(caught.value).replace(str(Path(notebooks.__file__).parents[3]), "PATH")
+    return str(caught.value).replace(str(Path(notebooks.__file__).parents[2]), "PATH")
 
 
 test_a_bad_source_stops_the_build = Said(__file__, "sources").test(lambda: globals())

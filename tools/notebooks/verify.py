@@ -19,17 +19,17 @@ from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.puzzles.puzzle import HINTS, Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook
 from lib.simulator.simulator import Unsolved, simulate
+from lib.suite.course.exports import read_notebook
 from lib.suite.course.solutions import FOLDER, alternatives, description
-from lib.suite.notebooks.build import Source, build, read_sources, stale, without_demonstrations
-from lib.suite.notebooks.exports import read_notebook
-from lib.suite.notebooks.kernels import execute
-from lib.suite.notebooks.shared_cells import LISTEN
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function
 from lib.suite.submissions.locations import PAGES, notebook_in, place_of, source_of
 from lib.suite.submissions.table import ask_here
 from lib.trace.trace import Trace
+from tools.notebooks.build import Source, build, read_sources, stale, without_demonstrations
+from tools.notebooks.kernels import execute
+from tools.notebooks.shared_cells import LISTEN
 
 CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives", "teaching")
 LITTER = ("__pycache__", ".ipynb_checkpoints")

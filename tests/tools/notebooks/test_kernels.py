@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lib.suite.notebooks import kernels
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
+from tools.notebooks import kernels
 
 MISSING = """
 import sys

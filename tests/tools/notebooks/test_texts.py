@@ -17,12 +17,12 @@ from lib.analysis.figures import traffic
 from lib.errors.wording import amount
 from lib.schedules.data_parallel import checkpointed, zero
 from lib.suite.course.solutions import answer
-from lib.suite.notebooks.build import Source, read_sources
-from lib.suite.notebooks.shared_cells import LIST, cited
 from lib.suite.submissions.gap import parse
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import home, notebook_in, reference
 from tests.support.puzzles import SCHEDULES, way
+from tools.notebooks.build import Source, read_sources
+from tools.notebooks.shared_cells import LIST, cited
 
 FORMULA = re.compile(r"^# (?:[a-z ]+ {3,})?(time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
 SIZES = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text("utf-8"))

@@ -19,7 +19,6 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 from lib.puzzles import records
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, by_chapter, chapters, core_of, minutes_of, minutes_of_core
+from lib.suite.course.exports import pinned
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
 
@@ -42,8 +42,6 @@ HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
 OF_RECORD = ("id", "title", "heading", "ranks")
 WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table", "words")  # the words of parts
-EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
-"""What other packages of an environment need too: whatever version is there stays."""
 
 
 def expand(text: str, name: str, root: Path) -> str:
@@ -225,27 +223,6 @@ def badge(root: Path, place: str) -> str:
 
 def _project(root: Path) -> dict[str, Any]:
     return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-
-
-def pinned(root: Path) -> list[str]:
-    """Return the packages that only the drawings need, in the versions of constraints.txt, else in those here."""
-
-    def plain(requirement: str) -> str:
-        """The name in a requirement, as indexes spell it."""
-        name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
-
-    needed, waiting = set[str](), ["chalk-diagrams"]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed and name not in EVERYWHERE:
-            needed.add(name)
-            waiting += [plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
-    if not (root / "constraints.txt").is_file():  # an installed wheel
-        return [f"{name}=={version(name)}" for name in sorted(needed)]
-    lines = (root / "constraints.txt").read_text("utf-8").splitlines()
-    versions = {plain(line.partition("==")[0]): line for line in lines if "==" in line}
-    return [versions[name] for name in sorted(needed)]
 
 
 # -- pages ----------------------------------------------------------------------------------------------------------

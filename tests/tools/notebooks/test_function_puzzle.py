@@ -69,7 +69,7 @@ OTHER = '"""Counts down.\n\nFor those who like to."""\n\n\ndef rank_of(places, s
 COMMANDS = """
 import gc, json, os, subprocess, sys
 import jupytext, nbclient
-import drawing, lib.suite.notebooks.verify, lib.suite.submissions.function_check
+import drawing, tools.notebooks.verify, lib.suite.submissions.function_check
 from lib.suite.cli.app import app
 
 gc.freeze()

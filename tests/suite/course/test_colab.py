@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from lib import PUZZLES
-from lib.suite.notebooks.build import Source, read_sources
-from lib.suite.notebooks.exports import edition, export_colab, together
+from lib.suite.course.exports import edition, export_colab, together
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
 from tests.support.said import Said
+from tools.notebooks.build import Source, read_sources
 
 ROOT = Path(__file__).parents[3]
 RUNNER = """\
