@@ -17,7 +17,7 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import GIVEN, ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.goals import Goal
-from lib.trace.event import STORE, Event, Program, line_of, place_of
+from lib.trace.event import STORE, STORES, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, is_for_update, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
@@ -78,14 +78,15 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
     what += "take memory too" + (", and only the first goal counts for such a run" if judged else "")
     fix = "keep them in a store, where you see them and can delete them"
     few: dict[object, tuple[int, figures.Alive]] = {}  # of ten thousand values most are of one line
-    for rank, alive in hidden:
-        few.setdefault((alive.born and alive.born.source, alive.value.kind), (rank, alive))
-    if found := {key: store for rank, alive in few.values() for key, store in _variable(run.programs[rank], alive)}:
-        names = [f"{name} (line {line})" for name, line in found][:SHOWN]
-        got += f"\nin {', '.join(names)}{', ...' if len(found) > SHOWN else ''}"
-        ((name, _), store), *_ = found.items()
-        fix = f"{name} is a variable: put what it holds into a store, {store}[...], where you see it and can delete it"
-    where = places([(rank, alive.born) for rank, alive in hidden])
+    keys = [(rank, alive, (alive.born and alive.born.source, alive.value.kind)) for rank, alive in hidden]
+    for rank, alive, key in keys:
+        few.setdefault(key, (rank, alive))
+    found = {key: kept for key, (rank, alive) in few.items() if (kept := _variable(run.programs[rank], alive))}
+    where = places([(rank, found[key][1] if key in found else alive.born) for rank, alive, key in keys])
+    if found:
+        names = [*dict.fromkeys(f"{name} ({line_of(event)[4:]})" for name, event, _ in found.values())]
+        got += f"\nin {', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
+        fix = f"{next(iter(found.values()))[2]}, where you see it and can delete it"
     programs = [(rank, run.programs[rank], alive.value) for rank, alive in few.values()]
     uses = [(rank, event) for rank, p, value in programs for event in p.events if value in p.values_of(event.inputs)]
     if not found and (popped := [one for one in places(uses) if ".pop(" in one[1].text]):
@@ -93,25 +94,30 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
     return remark(what, got=got, where=where, fix=fix)
 
 
-def _variable(program: Program, alive: figures.Alive) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield the variable in which a value is kept, and its line; and the store for such values."""
-    if alive.born is None:
-        return
-    number = next(number for number, event in enumerate(program.events) if event is alive.born)
-    waits = (event for event in program.events if event.op == "wait" and event.arg[:1] == (number,))
-    place = place_of(next(waits, alive.born))  # the result of what was started is kept where that is awaited
-    said = None if place is None or place.file in GIVEN else re.match(r"(\w+)\.append\(|([^=]+?) [+]?= ", place.text)
-    if place is None or said is None:
-        return
-    outputs = [program.values[number] for number in alive.born.outputs]
-    at = next((at for at, value in enumerate(outputs) if value is alive.value), 0)
-    parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2])
-    part = parts[at] if len(parts) == len(outputs) > 1 else parts[0]
-    name = re.match(r"(\w+)(?![\w.])", part)
+def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] | None:
+    """Return the variable in which a value is kept, an event in whose line it stands, and what to do."""
+    born, place, store = alive.born, place_of(alive.born), STORE[type(alive.value)]
+    if born is None or place is None or place.file in GIVEN:
+        return None
+    said = re.match(r"(\w+)\.append\(|([^=]+?) [+]?= ", place.text)
+    at = next((at for at, number in enumerate(born.outputs) if program.values[number] is alive.value), 0)
+    parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2]) if said else [""]
+    name = re.match(r"(\w+)(?![\w.])", part := parts[at] if len(parts) == len(born.outputs) > 1 else parts[0])
+    fix = f"{{}} is a variable: put what it holds into a store, {store}[...]"
+    if born.op in COMMUNICATION and "await" not in place.text:  # what an await gives is in a variable of another line
+        calls = [event for event in program.events if event.op == born.op]
+        uses = [event for event in program.events if born.outputs[at] in event.inputs]
+        began, texts = ([there.text for there in map(place_of, some) if there] for some in (calls, uses))
+        known = {*re.findall(r"\w+", " ".join(began)), *STORES}
+        named = [{*re.findall(r"(?<![.\w])[a-zA-Z_]\w*(?=[,).])", text)} - known for text in texts]
+        if len(one := [*set[str].intersection(*named)] if named else []) == 1:
+            return one[0], uses[0], fix.format(one[0])
+        fix = f"a variable keeps what you await from {{}}:\nput it into a store, {store}[...] = await ..."
     # Where a store had it first, by whatever name, its line does not say which variable took it over.
-    stored = any(value == alive.born.outputs[at] and change > 0 for _, _, value, change in program.moves)
-    if name is not None and len(parts) in (1, len(outputs)) and not (stored and "[" in part):
-        yield (name[0], place.line), STORE[type(alive.value)]
+    stored = any(value == born.outputs[at] and change > 0 for _, _, value, change in program.moves)
+    if name is None or len(parts) not in (1, len(born.outputs)) or (stored and "[" in part):
+        return None
+    return name[0], born, fix.format(name[0])
 
 
 def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -> tuple[str, Event] | None:
