@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, Place, lines_calling
-from lib.errors.wording import plural, these
+from lib.errors.wording import these
 from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
@@ -41,11 +41,6 @@ SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
 
 Where = list[tuple[int | None, Place]]
-
-
-def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
-    """ ", and 2 more values like it"; nothing where there is one."""
-    return "" if len(found) == 1 else f"{link} {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 def maker_of(program: Program, number: int) -> Event | None:

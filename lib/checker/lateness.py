@@ -15,13 +15,14 @@ from lib.analysis.event_words import operation
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
-from lib.checker.faults import Where, maker_of, more, places, remark
+from lib.checker.faults import Where, maker_of, places, remark
 from lib.checker.notes import STAYS, gathered_elsewhere, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
-from lib.errors.wording import counted, exact, plural, these, with_article
+from lib.errors.wording import counted, exact, more, plural, these, with_article
 from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import is_for_update
+from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
@@ -87,6 +88,12 @@ class Late:
         what = f'for "{self.name}" the run is {over} {plural("time unit", float(over))} too long'
         return remark(what, got=got, where=where, fix=fix)
 
+    def saved(self, calls: Sequence[Event]) -> float:
+        """Return how many time units earlier the run would end if such operations took no time."""
+        free = {(event.op, event.layer, event.batches, event.group) for event in calls}
+        faster = retime(self.trace, self.trace.costs, lambda _, e: (e.op, e.layer, e.batches, e.group) not in free)
+        return figures.end(self.trace) - figures.end(faster)
+
     @cached_property
     def gaps(self) -> list[Gap]:
         return [gap for gap in self.waits if self.is_order or _waits_at(self.program, gap) == self.spot]
@@ -122,8 +129,7 @@ def _done_again(run: Late) -> Iterator[str]:
 
 
 def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
-    """Return the computations that were done several times, as (operation, layer, batch) with who did them, and those
-    that nobody uses."""
+    """Return what was computed several times, as (operation, layer, batch) with who did it, and what nothing uses."""
     done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
     vain: list[tuple[int, Event]] = []
     for program in trace.programs:
@@ -159,8 +165,7 @@ def _states_travel(run: Late) -> Iterator[str]:
 
 
 def _uneven(run: Late) -> Iterator[str]:
-    """One rank that computes for longer than the whole run may take; or than another, where only the stages are the
-    student's, and no line is."""
+    """One rank that computes longer than a whole run may take; or than another, where no line is the student's."""
     busy, placed = run.busy, run.spot is None and run.waiting > 0
     most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > (busy[least] if placed else ticks(run.limit)) >= busy[least]:
@@ -326,8 +331,7 @@ def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
 
 
 def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap] | None = None) -> Iterator[str]:
-    """Work that comes before a collective for which the rank waits, and is not needed for it: after the call it would
-    hide that."""
+    """Work before a collective for which the rank waits, which can do without it: after the call it would hide that."""
     program = program or run.program
     for gap in run.gaps if waited is None else waited:
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
@@ -442,8 +446,7 @@ def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap]
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
-    """A pipeline in which a rank takes as many batches forward as the next one before it goes back, and not all of its
-    batches; or all ranks do."""
+    """A pipeline in which a rank takes some batches forward, as many as the next, before it goes back; or all do."""
 
     def forwards(events: Iterable[Event]) -> int:
         layers = [event.layer for event in events if event.op == "forward"]
@@ -490,8 +493,10 @@ def _together(run: Late) -> Iterator[str]:
     if passed and all(len(e.batches) > 1 and len(p.values_of(e.inputs)) == 1 for p, e in passed):
         _, first = min(passed, key=lambda one: (one[1].issued, one[0].rank))
         why = f"{these('batch', first.batches)} travel together, so rank {first.peer} begins only after "
-        why += f"{units(first.issued):g}: pass each batch on"
-        yield f"{why}\nas soon as it is ready, and the ranks work at the same time"
+        why += (
+            f"{units(first.issued):g}: pass each batch on\nas soon as it is ready, and the ranks work at the same time"
+        )
+        yield why
 
 
 def _somehow(run: Late) -> Iterator[str]:
@@ -520,36 +525,44 @@ def _on_the_path(run: Late) -> Iterator[str]:
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
-    first, back = calls[0], [n for n, event in enumerate(run.program.events) if event.op in BY_INPUT]
-    early = [event for event in run.program.events[: max(back, default=0)] if event.op in UPDATES]
-    if not run.is_order and early and units(sum(event.length for event in early) + 1) >= run.over:
-        why = (
-            f"{operation(early[0])}{line_of(early[0])} comes before the last backward, and the last sum waits for that"
-        )
-        yield f"{why}:\nfirst all backwards, then the updates"
+    first = calls[0]
     if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
         why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
         yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
-    gathers = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
-    often = Counter(gathers).most_common(1)
-    twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
-    if not run.is_order and often and often[0][1] > 2 and first.op == "allgather" and len(gathers) > twice:
-        (rank, layer, _), times = often[0]
+    every = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
+    ((rank, layer, _), times), *_ = [*Counter(every).most_common(1), ((0, 0, ()), 0)]
+    twice = 2 * len({layer for _, layer, _ in every})  # forward and backward, say
+    if not run.is_order and times > 2 and first.op == "allgather" and len(every) > twice:
         why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
         yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
-    which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
     for rank, number, call in () if run.is_order else steps:
         before = run.trace.programs[rank].events[max(0, number - 1)]
         if before.op == "receive" and (before.start or 0) > before.issued and call.op == "allgather":
             why = f"rank {rank} waits in receive{line_of(before)}, and then calls {operation(call)}{line_of(call)}"
             yield f"{why}:\ncall that before, while the message is still on its way"
     if run.is_order:  # nothing hides the first one
-        first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
-    fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
-    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else fix
-    longest = first if run.is_order else max(calls, key=lambda event: event.length)
-    which += f"{in_units(total)}, such as {operation(longest)}{line_of(longest)}"
-    yield f"{which}:\n{fix}"
+        named = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
+        fix = ISSUE_EARLIER if named.op == "allgather" else REDUCE_EARLIER
+    else:  # nor what comes before all work, or is in a helper
+        began = min((e.start or 0 for e in run.program.events if e.op in COMPUTE and e.length), default=0)
+        calls = [call for call in calls if call.issued > began and not _lent(call) and run.saved([call])]
+        named = max(calls, key=lambda event: event.length, default=None)
+        run.gaps.sort(key=lambda gap: gap.before is None or gap.before.event is not named)
+        fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
+    if named is not None:
+        which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
+        which += f"{in_units(sum(call.length for call in calls))}, such as {operation(named)}{line_of(named)}"
+        yield f"{which}:\n{fix}"
+
+
+def _updates_between(run: Late) -> Iterator[str]:
+    """Updates that delay the last backward, and with it the last sum: a good part of what the run is too long."""
+    back = max((n for n, event in enumerate(run.program.events) if event.op in BY_INPUT), default=0)
+    early = [event for event in run.program.events[:back] if event.op in UPDATES]
+    if early and not run.is_order and 3 * run.saved(early) >= run.over:
+        got = f"rank {run.rank} does {counted(len(early), 'update')} before its last backward"
+        fix = "first all backwards, then the updates: the last sum waits for the last backward"
+        yield run.told(got, places([(run.rank, event) for event in early]), fix)
 
 
 def _late_on_the_path(run: Late) -> Iterator[str]:
@@ -725,7 +738,7 @@ OF_ORDERS: Fixes = (
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _borrowed, _nobody_waits),
-    *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path),
+    *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path, _updates_between),
     partial(_long_wait, of_code=IN_GENERAL, of_order=()),
 )
 """From work that nobody needs to waits: of a run the first is told that it has. The last one always tells."""

@@ -71,8 +71,7 @@ def is_given(event: Event | None) -> bool:
 
 
 def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool) -> str:
-    """Say which values are in no store, and in which variables. `judged`: there are several goals, and only the first
-    counts for such a run."""
+    """Say which values are in no store, and in which variables. `judged`: of several goals only the first counts."""
     kinds = Counter(alive.value.kind for _, alive in hidden)
     got, what = ", ".join(counted(kinds[kind], kind) for kind in kinds), "values kept outside the five stores "
     what += "take memory too" + (", and only the first goal counts for such a run" if judged else "")
@@ -188,9 +187,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 
 def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, str]]:
     """Yield the first of the collectives that bring what nothing reads, or more than is handed in, and what to do."""
-    final, read = (
-        {n for e in program.events if (e.op in HANDS_IN) is ends for n in e.inputs} for ends in (True, False)
-    )
+    final, read = ({n for e in program.events if (e.op in HANDS_IN) is end for n in e.inputs} for end in (True, False))
     loads = [number for event in program.events if event.op in LOADS for number in event.outputs[:1] if number in read]
     began = [(value.layer, value.elements()) for value in program.values_of(loads)]
     unread = [event for event in calls if event.op in COLLECTIVES and read.isdisjoint(event.outputs)]
@@ -280,8 +277,7 @@ def undivided(trace: Trace, domain: bool) -> str | None:
 
 
 class Peak:
-    """The peak of a run, `over` elements above the limit of a goal: the operation that starts then, and what is in the
-    stores of the rank."""
+    """The peak of a run, `over` elements above a goal's limit: what starts then, and what stores hold on its rank."""
 
     def __init__(self, trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str]) -> None:
         self.trace, self.top, self.name, self.limit, self.asks = trace, top, name, limit, asks
@@ -305,13 +301,12 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: 
 
 
 def _unused(peak: Peak) -> Iterator[str]:
-    """What was alive without being used then or later, biggest first, with its last use."""
+    """What was alive and not used then or later, but for results, which stay: biggest first, with its last use."""
     program, lives = peak.program, peak.trace.lifetimes()[peak.top.rank]
     last, unused = lives.last, list[tuple[Value, Event | None]]()
     never = {id(value) for value, made, end in zip(lives.values, lives.maker, last, strict=True) if end <= made}
     for number, value in enumerate(program.values):
-        trained = value is not None and bool(value.updates)  # a result, which is there to stay
-        if value is not None and not trained and number in peak.held and last[number] < peak.top.index:
+        if value is not None and not value.updates and number in peak.held and last[number] < peak.top.index:
             unused.append((value, program.events[last[number]] if last[number] >= 0 else maker_of(program, number)))
     if not unused:
         return
@@ -327,10 +322,8 @@ def _unused(peak: Peak) -> Iterator[str]:
 
 def _spare(peak: Peak) -> Iterator[str]:
     """A whole value in a store of which nothing but a shard is used from then on, with its last use."""
-    events, index = peak.program.events, peak.top.index
-    for number, value in enumerate(peak.program.values):
-        if value is None or number not in peak.held or not value.is_complete():
-            continue
+    events, index, values = peak.program.events, peak.top.index, peak.program.values
+    for number, value in ((n, one) for n in sorted(peak.held) if (one := values[n]) is not None and one.is_complete()):
         if {event.op for event in events[index:] if number in event.inputs} == {"shard"}:
             used = next((event for event in reversed(events[:index]) if number in event.inputs), None)
             got = f"\nof the {value} only a shard is used from here on{_by('last needed by', used)}"
@@ -435,8 +428,7 @@ def _lines(values: Uses, words: str, never: Set[int] = frozenset()) -> str:
 
 def _by(words: str, event: Event | None) -> str:
     """ ", last needed by forward in line 12"; nothing where the line is not known."""
-    line = line_of(event)
-    return f", {words} {event.op}{line}" if event is not None and line else ""
+    return f", {words} {event.op}{line}" if event is not None and (line := line_of(event)) else ""
 
 
 def _fewer(peak: Peak) -> str:
