@@ -9,8 +9,8 @@ from math import inf
 
 from lib.analysis import figures
 from lib.analysis.event_words import operation
-from lib.analysis.memory import guests
-from lib.checker.faults import SHOWN, maker_of, places, remark
+from lib.analysis.memory import guests, holdings
+from lib.checker.faults import SHOWN, places, remark
 from lib.cluster.costs import units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -302,12 +302,8 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: 
 
 def _unused(peak: Peak) -> Iterator[str]:
     """What was alive and not used then or later, but for results, which stay: biggest first, with its last use."""
-    program, lives = peak.program, peak.trace.lifetimes()[peak.top.rank]
-    last, unused = lives.last, list[tuple[Value, Event | None]]()
-    never = {id(value) for value, made, end in zip(lives.values, lives.maker, last, strict=True) if end <= made}
-    for number, value in enumerate(program.values):
-        if value is not None and not value.updates and number in peak.held and last[number] < peak.top.index:
-            unused.append((value, program.events[last[number]] if last[number] >= 0 else maker_of(program, number)))
+    idle = [one for one in holdings(peak.trace, peak.top) if one.state == "idle" and not one.hidden]
+    unused, never = [(one.value, one.used or one.made) for one in idle], {id(one.value) for one in idle if not one.used}
     if not unused:
         return
     passing = next((type(value) for value, _ in unused if not isinstance(value, OptState)), None)
