@@ -82,10 +82,8 @@ class _Fault(NamedTuple):
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
-    """Return what is wrong with the final weights; the same fault of several layers is told once.
-
-    `pretend`: it is a sandbox, where a made-up gradient will do.
-    """
+    """Return what is wrong with the final weights; the same fault of several layers is told once. `pretend`: it is a
+    sandbox, where a made-up gradient will do."""
     faults: dict[_Fault, list[int]] = {}
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
@@ -247,9 +245,7 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
 
 def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     """Return what which rank is not ready for the next step with; the same on several ranks and layers is told once.
-
-    `pretend`: it is a sandbox, where a made-up gradient will do.
-    """
+    `pretend` as in `finals`."""
     lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
     run = rebuilt.run
     kept = by_twin(run, lambda rank: _kept(run.programs[rank], stays_of(run)[rank]))

@@ -55,8 +55,7 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
 @without_collector()
 def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
     """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
-    # As it is and not as data, which takes a third longer: only its author is deceived by a run at a hidden size.
-    # The grader runs hidden sizes in processes of its own, and judges what comes out of them.
+    # As it is and not as data, which takes a third longer: only its author is deceived, as the grader judges data.
     try:
         faults, rebuilt = _rebuilt(trace_of(models, ""), record, False, timed=False)  # a tenth, and no rule asks when
         return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
@@ -86,8 +85,7 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
     # Exact up to here: fractions of elements are for sums, and a goal is compared with what is printed.
     memory = float(top.elements)
-    notes: list[str] = []
-    counting = len(goals)
+    counting, notes = len(goals), list[str]()
     if record is not None or any(not goal.allows(end, memory) for goal in goals):
         counting, notes = _against(trace, timed, record, goals, (end, memory, sent), None if faults else rebuilt)
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.

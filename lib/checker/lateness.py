@@ -134,8 +134,8 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
     vain: list[tuple[int, Event]] = []
     for program in trace.programs:
         used = {number for event in program.events for number in event.inputs}
-        sums = [event.outputs for event in program.events if event.op == "allreduce"]
-        summed = {number for number in chain(*sums) if isinstance(program.values[number], Activation)}
+        sums = (n for e in program.events if e.op == "allreduce" for n in e.outputs)
+        summed = {n for n in sums if isinstance(program.values[n], Activation)}
         for event in program.events:
             if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch:
                 continue
@@ -197,7 +197,7 @@ def _bare(run: Late) -> Iterator[str]:
     asked = chain(vain, _cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
-    late = chain(_in_the_way(run, program, found), _called_late(run, program, found), _beside(run, found))
+    late = chain(_called_late(run, program, found), _in_the_way(run, program, found), _beside(run, found))
     earlier = chain(late, [START_EARLIER]) if own else [TAKE_TURNS]
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
@@ -210,7 +210,9 @@ def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
     """Work that a rank could do during one of its calls."""
     found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
     if ready := [(call, one.at) for call, one in found if call and one]:
-        call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
+        call, work = min(
+            ready, key=lambda pair: (-min(at.event.length for at in pair), pair[1].number - pair[0].number)
+        )
         words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
         yield f"{words}:\ncall it before that, and await it after"
 
@@ -224,8 +226,10 @@ def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
         why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
     for number, whole in sums.items():
-        used = {(e.op, program.values_of(e.outputs)[0].elements()) for e in events if number in e.inputs and e.outputs}
-        if used == {("shard", program.values_of([number])[0].elements() / len(whole.group))}:
+        uses = [event for event in events if number in event.inputs and event.outputs]
+        cuts = {"shard"} if "scatterreduce" in run.asks else {"shard", *UPDATES}
+        sizes = {(e.op in cuts, program.values_of(e.outputs)[0].elements()) for e in uses}
+        if sizes == {(True, program.values_of([number])[0].elements() / len(whole.group))}:
             why = f"of the sum that the all-reduce{line_of(whole)} brings, this rank uses only a shard"
             yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
 
@@ -286,13 +290,12 @@ def _borrowed(run: Late) -> Iterator[str]:
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
-    if run.waiting:
-        return
     sent = max(([e for e in p.events if e.op in MESSAGES] for p in run.trace.programs), key=len)
     fix = "let the ranks compute less, or share the work more evenly"
     if (spent := sum(event.length for event in sent)) >= ticks(run.over):
         fix = f"the {len(sent)} messages of a rank take {in_units(spent)}: what all ranks need, one collective brings"
-    yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
+    if not run.waiting:
+        yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
 
 
 # -- waits --------------------------------------------------------------------------------------------------------
@@ -338,9 +341,14 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
             continue
         needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
         title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+        again = next((e for e in reversed(before) if (e.op, e.inputs) == (call.op, call.inputs)), call)
+        since = takewhile(lambda e, again=again: {*again.outputs}.isdisjoint(e.inputs), reversed(before))
+        if again is not call and not any(event.op in COMPUTE and event.length for event in since):
+            why = f"what the {title} brings was there until just before, by the one{line_of(again)}"
+            yield f"{why}:\nkeep it, instead of gathering it again"
         updated = units(sum(event.length for event in before if event.op in UPDATES))
         for event in reversed(before):
-            if waited is not None and (made or event.blocking):
+            if waited is not None and (made or (event.blocking and not is_given(event))):
                 break
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
@@ -525,14 +533,13 @@ def _on_the_path(run: Late) -> Iterator[str]:
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
-    first = calls[0]
-    if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
+    if len(calls) == 1 and (first := calls[0]).op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
         why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
         yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
     every = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
     ((rank, layer, _), times), *_ = [*Counter(every).most_common(1), ((0, 0, ()), 0)]
     twice = 2 * len({layer for _, layer, _ in every})  # forward and backward, say
-    if not run.is_order and times > 2 and first.op == "allgather" and len(every) > twice:
+    if not run.is_order and times > 2 and calls[0].op == "allgather" and len(every) > twice:
         why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
         yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
     for rank, number, call in () if run.is_order else steps:

@@ -439,6 +439,9 @@ def _fewer(peak: Peak) -> str:
         sizes.pop("weight", None)
     sizes = sizes or _sizes(alive)
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
+    working = {id(peak.program.values[number]) for number in peak.now.inputs}
+    if sum(float(value.elements()) for value in alive if id(value) in visiting - working) >= peak.over:
+        kind = "weight"  # no other can be had again so easily
     batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
     if not peak.alone or len(batches) < 2 or any(some != batches[0] for some in batches):
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
@@ -446,7 +449,8 @@ def _fewer(peak: Peak) -> str:
             return WAITING
         made = {one.value.place.batches for one in peak.top.alive if one.born and one.born.op == "forward"}
         if kind == "activation" and len(made) == 1 < len(*made) and any(e.op == "add" for e in peak.program.events):
-            whole = sum(float(v.elements()) for v in alive if isinstance(v, Weight | OptState) and v.is_complete())
+            states = (v for v in alive if isinstance(v, Weight | OptState) and id(v) not in visiting)
+            whole = sum(float(value.elements()) for value in states if value.is_complete())
             if "allgather" in peak.asks and whole * (1 - 1 / peak.trace.ranks) >= peak.over:
                 return SHARE
             return f"{len(*made)} batches go forward together here, and then back: take fewer of them at a time"

@@ -168,12 +168,13 @@ def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
 
 def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
     """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards between them."""
-    if (mesh := program.world.mesh) is None:
+    if (mesh := program.world.mesh) is None or (own := _first_load(program, program.rank, layer)) is None:
         return None
     for axis in mesh.axes:
         ranks = mesh.group(program.rank, axis)
-        shards = [_loaded(program, rank, layer) for rank in ranks]
-        if len(ranks) > 1 and None not in shards and len(set(shards)) == (1 if alike else len(ranks)):
+        shards = {_loaded(program, rank, layer) for rank in ranks}
+        found = len(shards) == 1 if alike else len(shards) == len(ranks) == own.place.total
+        if len(ranks) > 1 and None not in shards and found:
             return axis, ranks
     return None
 
