@@ -327,10 +327,12 @@ def _spare(peak: Peak) -> Iterator[str]:
 
 
 def _whole(peak: Peak) -> Iterator[str]:
-    """Whole activations that wait in a store, in a run that gathers rows: a rank could keep its rows of each."""
-    mine, idle = peak.program, peak.held - {*peak.now.inputs}
-    gathers = [(one, e.group) for e in mine.events if e.op == "allgather" for one in mine.values_of(e.inputs)]
-    group = next((group for one, group in gathers if (part := one.place.part("rows")) and not part.whole), ())
+    """Whole activations that wait in a store, in a run that gathers rows, or has to: a rank could keep its rows."""
+    mine, idle, sums = peak.program, peak.held - {*peak.now.inputs}, "allreduce" if "allgather" in peak.asks else ""
+    calls = ((one, event) for event in mine.events for one in mine.values_of(event.inputs))
+    rows = ((e, isinstance(one, Activation), part.whole) for one, e in calls if (part := one.place.part("rows")))
+    cut = (e.group for e, kept, whole in rows if (kept if e.op == sums else e.op == "allgather" and not whole))
+    group = next(cut, ())
     later = {n: e for e in reversed(mine.events[peak.top.index :]) for n in idle.intersection(e.inputs)}
     waiting = [(v, e) for n, e in later.items() if isinstance(v := mine.values[n], Activation) and v.is_complete()]
     if group and _total(waiting) * (len(group) - 1) >= peak.over * len(group):
