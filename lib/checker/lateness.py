@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property, partial
-from itertools import chain, groupby, pairwise, takewhile
+from itertools import chain, groupby, pairwise, permutations, takewhile
 from typing import Any
 
 from lib.analysis import figures
@@ -94,6 +95,13 @@ class Late:
         faster = retime(self.trace, self.trace.costs, lambda _, e: (e.op, e.layer, e.batches, e.group) not in free)
         return figures.end(self.trace) - figures.end(faster)
 
+    def with_layers(self, less: int, more: int) -> int:
+        """Return when the run would end, in ticks, if one rank computed a layer less and another one more."""
+        layers = [max(1, len({e.layer for e in p.events if e.op == "forward"})) for p in self.trace.programs]
+        scales = [1 + Fraction((rank == more) - (rank == less), count) for rank, count in enumerate(layers)]
+        costs = self.trace.costs
+        return figures.makespan(retime(self.trace, costs, lambda rank, e: scales[rank] if e.op in COMPUTE else 1))
+
     @cached_property
     def gaps(self) -> list[Gap]:
         return [gap for gap in self.waits if self.is_order or _waits_at(self.program, gap) == self.spot]
@@ -169,11 +177,16 @@ def _uneven(run: Late) -> Iterator[str]:
     busy, placed = run.busy, run.spot is None and run.waiting > 0
     most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > (busy[least] if placed else ticks(run.limit)) >= busy[least]:
+        fix = "share the work more evenly, before you hide what ranks wait for"
+        if placed:  # the busiest need not be in the way, nor the idlest have time: what if a layer moved?
+            ends = {pair: run.with_layers(*pair) for pair in permutations(range(run.trace.ranks), 2)}
+            best = min(ends, key=lambda pair: (ends[pair], -busy[pair[0]]))
+            fix = "to move one layer to another rank makes it no faster: which rank should have another stage?"
+            if ends[best] < figures.makespan(run.trace):
+                (most, least), fix = best, "give rank {} less to do and rank {} more, or another stage".format(*best)
         longest = max((e for e in run.trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
         got = f"computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}; the longest is "
         got = f"rank {most} {'' if placed else 'alone '}{got}{operation(longest)}"
-        fix = "share the work more evenly, before you hide what ranks wait for"
-        fix = f"give rank {most} less to do, or another stage of the pipeline" if placed else fix
         yield run.told(got, places([(most, longest)]), fix)
 
 
