@@ -133,6 +133,8 @@ def _done_again(run: Late) -> Iterator[str]:
     got += f", the last one {in_units(soon)} later" if alone else f", on {these('rank', {rank for rank, _ in found})}"
     fix = "give each rank work that no other rank does: its own batches, or its own part of them, or its own layers"
     fix = "keep what that gave, instead of computing it again" if alone else fix
+    halves = "a whole backward does both halves: what is left after the input half is backward_weight"
+    fix = fix if len({event.op for _, event in found}) == 1 else halves
     yield run.told(got + more(again, "computation", "; and"), places(found), fix)
 
 
@@ -150,13 +152,15 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
             if used.isdisjoint(event.outputs):
                 vain.append((program.rank, event))
             if event.length and summed.isdisjoint(event.inputs):  # an activation that is summed is the same everywhere
-                ends = [value.place for value in program.values_of((*event.inputs[-1:], *event.outputs[:1]))]
+                gives = event.outputs[-1:] if event.op in BY_INPUT else event.outputs[:1]
+                ends = [value.place for value in program.values_of((*event.inputs[-1:], *gives))]
                 parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
                 # Of one layer and batch ranks may do different parts; only the same part twice is work done twice.
                 part = tuple([part for pairs in parts for role, part in pairs if role != "batch"])
+                op = "" if event.op in BY_INPUT else event.op  # a whole backward does the input half, too
                 for batch in event.batches:
-                    done[event.op, event.layer, batch, part].append((program.rank, event))
-    return [(key[:3], found) for key, found in done.items() if len(found) > 1], vain
+                    done[op, event.layer, batch, part].append((program.rank, event))
+    return [((f[0][1].op, *key[1:3]), f) for key, f in done.items() if len(f) > 1], vain
 
 
 def _apart(found: list[tuple[int, Event]]) -> int:
