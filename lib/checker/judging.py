@@ -162,10 +162,7 @@ def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
 def forgotten(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool = False) -> Iterator[str]:
     """Yield what a verdict says of things that were forgotten in a run without being wrong: values `hidden` outside the
     stores, values in the store of another kind, messages that nobody received, communication that nobody awaited. A run
-    that failed has forgotten nothing else: it did not come so far.
-
-    `judged`: there are several goals, of which only the first counts for a run that has hidden values.
-    """
+    that failed has forgotten nothing else. `judged`: of several goals only the first counts with hidden values."""
     if hidden:
         from lib.checker import notes  # here and not above: few runs need it
 

@@ -596,14 +596,15 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         return
     path = critical_path(run.trace).chain
     tail = takewhile(lambda step: step.at.event.op not in BY_INPUT, path)
-    sums = [step.at for step in tail if step.at.event.op in BUCKETED]
+    sums = [step.at for step in tail if step.at.event.op in (*BUCKETED, "scatterreduce")]
     sent = [at for at, *_, how, _ in path if how == "own" and at.event.op == "pass_to" and at.event.blocking]
     summed, passed = (sum(at.event.length for at in calls) for calls in (sums, sent))
     for at in reversed(sums if units(summed) >= run.over else []):
         waited = [gap for gap in gaps(run.trace) if gap.before is not None and gap.before[:2] == at[:2]]
         ready = (ready_meanwhile(run.trace, gap) for gap in waited)
         found = (one.at.event for one in ready if one is not None)
-        could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(e.length) >= run.over)
+        updates = sum(event.length for event in run.trace.programs[at.rank].events if event.op in UPDATES)
+        could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(updates) >= run.over)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
             got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
             yield run.told(got, places([(at.rank, at.event)]), fix)

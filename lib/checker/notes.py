@@ -105,11 +105,14 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
     fix = f"{{}} is a variable: put what it holds into a store, {store}[...]"
     if born.op in COMMUNICATION and "await" not in place.text:  # what an await gives is in a variable of another line
         calls = [event for event in program.events if event.op == born.op]
-        uses = [event for event in program.events if born.outputs[at] in event.inputs]
+        numbers = [n for n, event in enumerate(program.events) if born.outputs[at] in event.inputs]
+        uses = [program.events[n] for n in numbers]
         began, texts = ([there.text for there in map(place_of, some) if there] for some in (calls, uses))
         known = {*re.findall(r"\w+", " ".join(began)), *STORES}
         named = [{*re.findall(r"(?<![.\w])[a-zA-Z_]\w*(?=[,).])", text)} - known for text in texts]
-        if len(one := [*set[str].intersection(*named)] if named else []) == 1:
+        one = [*set[str].intersection(*named)] if named else []
+        # Where its line has had others before its last use, it was kept by what began it.
+        if one and [*map(place_of, program.events[numbers[0] : numbers[-1]])].count(place_of(uses[0])) < 2 > len(one):
             return one[0], uses[0], fix.format(one[0])
         fix = f"a variable keeps what you await from {{}}:\nput it into a store, {store}[...] = await ..."
     # Where a store had it first, by whatever name, its line does not say which variable took it over.

@@ -16,7 +16,7 @@ from lib.values.dims import DIMS, SPACE, Pieces, RunSet
 from lib.values.kinds.attention import Attention, NeighborhoodAttention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
-from lib.values.values import ActivationGrad, Value, definite, describe, subject
+from lib.values.values import Activation, ActivationGrad, Value, definite, describe, subject
 
 __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 
@@ -290,10 +290,11 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
 
 def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
     """Say of a halo that came from ranks with other batches: do others have these, or does nobody?"""
-    others = (model.program for model in program.world.models.values() if model.program is not program)
+    programs = [model.program for model in program.world.models.values()]
+    places = {p.rank: {one.place for one in p.values if isinstance(one, Activation)} for p in programs}
+    others = (p for p in programs if not places[p.rank] <= places[program.rank])  # with other rows
     same = [p.rank for p in others if any(feeds(event) and event.batches == batches for event in p.events)]
     exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
     if same:
-        has = "has" if len(same) == 1 else "have"
-        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
+        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, with the same batches"
     return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
