@@ -56,7 +56,8 @@ def check(
     trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
     verdict = judge(models, puzzle, time=time, memory=memory)
     wrong: PuzzleError | None = None
-    function = _function_of(models)
+    model = cast("Any", models[0] if isinstance(models, list | tuple) else models)
+    function = getattr(getattr(model, "dist", None), "function", None)  # none of ranks run by hand, and of a saved run
     # Only a run that passes: at other sizes a wrong one would be wrong again, and with a stranger message.
     if puzzle is not None and verdict.passed and function is not None and elsewhere:
         from lib.checker.hidden_sizes import tried_elsewhere
@@ -76,12 +77,6 @@ def check(
         raise error
     graded.say(verdict.text(), passed=verdict.passed)
     return verdict
-
-
-def _function_of(models: object) -> Callable[[Model], Any] | None:
-    """The function that simulate ran; None for ranks that somebody ran by hand, and for a saved run."""
-    model = cast("Any", models[0] if isinstance(models, list | tuple) else models)
-    return getattr(getattr(model, "dist", None), "function", None)
 
 
 attached["check"] = check  # `Model.check`: a run needs none, so the simulator stands below the checker

@@ -59,7 +59,9 @@ def check(
 
         most = float("inf")
         goals.append(Goal("your goal", most if time is None else time, most if memory is None else memory))
-    sandbox = not isinstance(models, Trace) and _is_sandbox(models)
+    # A Model without a Dist, to try operations with. A Trace is never one, whatever it says: it may be anybody's.
+    world = None if isinstance(models, Trace) else (models[0] if isinstance(models, Sequence) else models).dist
+    sandbox = world is not None and world.sandbox and world.ranks == 1
     try:
         return judge(trace, None, goals, sandbox)
     # A Trace that somebody has put together by hand may be anything; only reading it as data finds words for that.
@@ -79,10 +81,3 @@ def _plain(trace: Trace, record: Puzzle | None) -> Trace:
             return Trace(1, 1, [Program(0)], error=text)
         programs = [Program(rank) for rank in range(record.ranks)]
         return Trace(record.layers, record.batches, programs, record.costs, record.mesh, error=text)
-
-
-def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:
-    """Tell whether this is a Model that was made without a Dist, to try operations with. A Trace is never one,
-    whatever it says of itself: it may be anybody's."""
-    world = (models[0] if isinstance(models, Sequence) else models).dist
-    return world.sandbox and world.ranks == 1

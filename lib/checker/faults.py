@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, Place, lines_calling
-from lib.errors.wording import plural, these
+from lib.errors.wording import these
 from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
@@ -41,11 +41,6 @@ SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
 
 Where = list[tuple[int | None, Place]]
-
-
-def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
-    """ ", and 2 more values like it"; nothing where there is one."""
-    return "" if len(found) == 1 else f"{link} {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 def maker_of(program: Program, number: int) -> Event | None:
@@ -87,10 +82,8 @@ class _Fault(NamedTuple):
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
-    """Return what is wrong with the final weights; the same fault of several layers is told once.
-
-    `pretend`: it is a sandbox, where a made-up gradient will do.
-    """
+    """Return what is wrong with the final weights; the same fault of several layers is told once. `pretend`: it is a
+    sandbox, where a made-up gradient will do."""
     faults: dict[_Fault, list[int]] = {}
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
@@ -252,9 +245,7 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
 
 def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     """Return what which rank is not ready for the next step with; the same on several ranks and layers is told once.
-
-    `pretend`: it is a sandbox, where a made-up gradient will do.
-    """
+    `pretend` as in `finals`."""
     lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
     run = rebuilt.run
     kept = by_twin(run, lambda rank: _kept(run.programs[rank], stays_of(run)[rank]))

@@ -30,8 +30,7 @@ from lib.values.operations import COMMUNICATION
 
 
 def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
-    """Return the record at another size, with one goal: whatever is correct there and counts is within it. `costs` are
-    the record's where none are given."""
+    """Return the record at another size, with one goal: what is correct there and counts. `costs` are else its own."""
     goals = (Goal("correct", inf, inf),)
     return replace(record, **size, costs=costs or record.costs, goals=goals, hidden=(), sent=None)
 

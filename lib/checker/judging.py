@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lib.analysis import figures
-from lib.checker.faults import fault_of, finals, maker_of, more, places, remark, unready
+from lib.checker.faults import fault_of, finals, maker_of, places, remark, unready
 from lib.checker.verdict import Verdict
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.wording import counted, with_article
+from lib.errors.wording import counted, more, with_article
 from lib.record import replace
-from lib.trace.event import STORE, STORES, Event, Program
+from lib.trace.event import STORE, STORES, Program
 from lib.trace.lifetimes import by_twin, never_awaited
 from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
@@ -55,8 +55,7 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
 @without_collector()
 def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
     """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
-    # As it is and not as data, which takes a third longer: only its author is deceived by a run at a hidden size.
-    # The grader runs hidden sizes in processes of its own, and judges what comes out of them.
+    # As it is and not as data, which takes a third longer: only its author is deceived, as the grader judges data.
     try:
         faults, rebuilt = _rebuilt(trace_of(models, ""), record, False, timed=False)  # a tenth, and no rule asks when
         return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
@@ -68,18 +67,17 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
     that is kept with the Trace is asked: somebody may have changed it since."""
     faults, rebuilt = _rebuilt(trace, record, sandbox, timed=True)
-    # A run that breaks a rule has figures too, those that it states: a student looks at them while repairing it. They
-    # reach no goal, as it has a fault.
+    # A run that breaks a rule has figures too, those that it states. They reach no goal, as it has a fault.
     timed = trace if rebuilt is None else rebuilt.run
     # Whether the next step could follow is asked of runs that are right so far: what is wrong already would be told
     # twice. Of a bare run it is a remark, as one step by itself is correct without it.
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     faults += stale if record is not None else []
-    forgotten = Forgotten.of(timed)
+    hidden = figures.hidden(timed)
     flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
     remarks = [PRETENDED] if any(flaw is not None and flaw.pretended for flaw in flaws) else []
     remarks += fed(timed)
-    remarks += forgotten.remarks(timed, judged=len(goals) > 1 and not faults)
+    remarks += forgotten(timed, hidden, judged=len(goals) > 1 and not faults)
     remarks += stale if record is None else []
     end, top = figures.end(timed), figures.peak(timed)
     # What is sent costs a pass over all collectives, so it is only worked out where it can matter.
@@ -87,12 +85,11 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
     # Exact up to here: fractions of elements are for sums, and a goal is compared with what is printed.
     memory = float(top.elements)
-    notes: list[str] = []
-    counting = len(goals)
+    counting, notes = len(goals), list[str]()
     if record is not None or any(not goal.allows(end, memory) for goal in goals):
         counting, notes = _against(trace, timed, record, goals, (end, memory, sent), None if faults else rebuilt)
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counting = min(counting, 1) if forgotten.hidden and record is not None else counting
+    counting = min(counting, 1) if hidden and record is not None else counting
     return Verdict(
         correct=not faults,
         time=end,
@@ -162,55 +159,38 @@ def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
     return [reason for reason in reasons if reason is not None]
 
 
-class Forgotten(NamedTuple):
-    """Things that were forgotten in a run without being wrong: values outside the stores and values in the store of
-    another kind, each with its rank; messages that nobody received, and communication that nobody awaited."""
+def forgotten(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool = False) -> Iterator[str]:
+    """Yield what a verdict says of things that were forgotten in a run without being wrong: values `hidden` outside the
+    stores, values in the store of another kind, messages that nobody received, communication that nobody awaited. A run
+    that failed has forgotten nothing else. `judged`: of several goals only the first counts with hidden values."""
+    if hidden:
+        from lib.checker import notes  # here and not above: few runs need it
 
-    hidden: list[tuple[int, figures.Alive]]
-    misplaced: list[tuple[int, int, int]]
-    unreceived: list[tuple[int, Event]]
-    unawaited: list[tuple[int, Event]]
-
-    @classmethod
-    def of(cls, run: Trace) -> Forgotten:
-        """Return all of it. A run that failed has forgotten nothing: it did not come so far."""
-        hidden = figures.hidden(run)
-        if run.error is not None:
-            return cls(hidden, [], [], [])
-        strays = by_twin(run, lambda rank: _strays(run.programs[rank]))
-        misplaced = [(rank, number, store) for rank, mine in enumerate(strays) for number, store in mine]
-        passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
-        left = [(rank, number) for rank, mine in enumerate(never_awaited(run)) for number in mine]
-        lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
-        return cls(hidden, misplaced, lost, unawaited)
-
-    def remarks(self, run: Trace, judged: bool) -> Iterator[str]:
-        """Yield what a verdict says of it: no faults, but no good.
-
-        `judged`: there are several goals, of which only the first counts for a run that has hidden values.
-        """
-        if self.hidden:
-            from lib.checker import notes  # here and not above: few runs need it
-
-            yield notes.outside(run, self.hidden, judged)
-        if self.misplaced:
-            makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in self.misplaced]
-            rank, number, store = self.misplaced[0]
-            (value,) = run.programs[rank].values_of([number])
-            what = f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
-            fix = f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it"
-            yield remark(what + more(makers, "value"), where=places(makers), fix=fix)
-        if self.unreceived:
-            rank, event = self.unreceived[0]
-            what = f"rank {event.peer} never received what rank {rank} passed to it" + more(self.unreceived, "message")
-            fix = f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it"
-            yield remark(what, where=places(self.unreceived), fix=fix)
-        if self.unawaited:
-            rank, event = self.unawaited[0]
-            what = f"rank {rank} did not await its {event.op}" + more(self.unawaited, "call")
-            got = "a communication that never ends: what it sends stays in memory to the end of the run"
-            fix = f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings"
-            yield remark(what, got=got, where=places(self.unawaited), fix=fix)
+        yield notes.outside(run, hidden, judged)
+    if run.error is not None:
+        return
+    strays = by_twin(run, lambda rank: _strays(run.programs[rank]))
+    passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
+    left = [(rank, number) for rank, mine in enumerate(never_awaited(run)) for number in mine]
+    lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
+    if misplaced := [(rank, number, store) for rank, mine in enumerate(strays) for number, store in mine]:
+        makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in misplaced]
+        rank, number, store = misplaced[0]
+        (value,) = run.programs[rank].values_of([number])
+        what = f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
+        fix = f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it"
+        yield remark(what + more(makers, "value"), where=places(makers), fix=fix)
+    if lost:
+        rank, event = lost[0]
+        what = f"rank {event.peer} never received what rank {rank} passed to it" + more(lost, "message")
+        fix = f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it"
+        yield remark(what, where=places(lost), fix=fix)
+    if unawaited:
+        rank, event = unawaited[0]
+        what = f"rank {rank} did not await its {event.op}" + more(unawaited, "call")
+        got = "a communication that never ends: what it sends stays in memory to the end of the run"
+        fix = f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings"
+        yield remark(what, got=got, where=places(unawaited), fix=fix)
 
 
 def _strays(program: Program) -> list[tuple[int, int]]:
@@ -233,12 +213,10 @@ def fed(trace: Trace) -> Iterator[str]:
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     from lib.puzzles.goals import Size
 
-    found: list[PuzzleError] = []
     run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"
-    for name, mine, wanted in zip(Size._fields, Size.of(trace), record.size, strict=True):
-        if mine != wanted:
-            what = f"{which} has {wanted} {name}, this run has {mine}"
-            found.append(PuzzleError(what, fix=f"run it at its own size: {run}"))
+    sizes, fix = zip(Size._fields, Size.of(trace), record.size, strict=True), f"run it at its own size: {run}"
+    said = (f"{which} has {wanted} {name}, this run has {mine}" for name, mine, wanted in sizes if mine != wanted)
+    found = [PuzzleError(what, fix=fix) for what in said]
     if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
         what = f"{which} has other hosts or processes than this run"
         expected = "each device on the host and in the process where the puzzle has it"

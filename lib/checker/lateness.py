@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property, partial
-from itertools import chain, groupby, pairwise, takewhile
+from itertools import chain, groupby, pairwise, permutations, takewhile
 from typing import Any
 
 from lib.analysis import figures
@@ -15,13 +16,14 @@ from lib.analysis.event_words import operation
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
-from lib.checker.faults import Where, maker_of, more, places, remark
+from lib.checker.faults import Where, maker_of, places, remark
 from lib.checker.notes import STAYS, gathered_elsewhere, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
-from lib.errors.wording import counted, exact, plural, these, with_article
+from lib.errors.wording import counted, exact, more, plural, these, with_article
 from lib.trace.event import Event, Program, line_of, place_of
 from lib.trace.lifetimes import is_for_update
+from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
@@ -87,6 +89,19 @@ class Late:
         what = f'for "{self.name}" the run is {over} {plural("time unit", float(over))} too long'
         return remark(what, got=got, where=where, fix=fix)
 
+    def saved(self, calls: Sequence[Event]) -> float:
+        """Return how many time units earlier the run would end if such operations took no time."""
+        free = {(event.op, event.layer, event.batches, event.group) for event in calls}
+        faster = retime(self.trace, self.trace.costs, lambda _, e: (e.op, e.layer, e.batches, e.group) not in free)
+        return figures.end(self.trace) - figures.end(faster)
+
+    def with_layers(self, less: int, more: int) -> int:
+        """Return when the run would end, in ticks, if one rank computed a layer less and another one more."""
+        layers = [max(1, len({e.layer for e in p.events if e.op == "forward"})) for p in self.trace.programs]
+        scales = [1 + Fraction((rank == more) - (rank == less), count) for rank, count in enumerate(layers)]
+        costs = self.trace.costs
+        return figures.makespan(retime(self.trace, costs, lambda rank, e: scales[rank] if e.op in COMPUTE else 1))
+
     @cached_property
     def gaps(self) -> list[Gap]:
         return [gap for gap in self.waits if self.is_order or _waits_at(self.program, gap) == self.spot]
@@ -118,31 +133,34 @@ def _done_again(run: Late) -> Iterator[str]:
     got += f", the last one {in_units(soon)} later" if alone else f", on {these('rank', {rank for rank, _ in found})}"
     fix = "give each rank work that no other rank does: its own batches, or its own part of them, or its own layers"
     fix = "keep what that gave, instead of computing it again" if alone else fix
+    halves = "a whole backward does both halves: what is left after the input half is backward_weight"
+    fix = fix if len({event.op for _, event in found}) == 1 else halves
     yield run.told(got + more(again, "computation", "; and"), places(found), fix)
 
 
 def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
-    """Return the computations that were done several times, as (operation, layer, batch) with who did them, and those
-    that nobody uses."""
+    """Return what was computed several times, as (operation, layer, batch) with who did it, and what nothing uses."""
     done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
     vain: list[tuple[int, Event]] = []
     for program in trace.programs:
         used = {number for event in program.events for number in event.inputs}
-        sums = [event.outputs for event in program.events if event.op == "allreduce"]
-        summed = {number for number in chain(*sums) if isinstance(program.values[number], Activation)}
+        sums = (n for e in program.events if e.op == "allreduce" for n in e.outputs)
+        summed = {n for n in sums if isinstance(program.values[n], Activation)}
         for event in program.events:
             if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch:
                 continue
             if used.isdisjoint(event.outputs):
                 vain.append((program.rank, event))
             if event.length and summed.isdisjoint(event.inputs):  # an activation that is summed is the same everywhere
-                ends = [value.place for value in program.values_of((*event.inputs[-1:], *event.outputs[:1]))]
+                gives = event.outputs[-1:] if event.op in BY_INPUT else event.outputs[:1]
+                ends = [value.place for value in program.values_of((*event.inputs[-1:], *gives))]
                 parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
                 # Of one layer and batch ranks may do different parts; only the same part twice is work done twice.
                 part = tuple([part for pairs in parts for role, part in pairs if role != "batch"])
+                op = "" if event.op in BY_INPUT else event.op  # a whole backward does the input half, too
                 for batch in event.batches:
-                    done[event.op, event.layer, batch, part].append((program.rank, event))
-    return [(key[:3], found) for key, found in done.items() if len(found) > 1], vain
+                    done[op, event.layer, batch, part].append((program.rank, event))
+    return [((f[0][1].op, *key[1:3]), f) for key, f in done.items() if len(f) > 1], vain
 
 
 def _apart(found: list[tuple[int, Event]]) -> int:
@@ -159,16 +177,20 @@ def _states_travel(run: Late) -> Iterator[str]:
 
 
 def _uneven(run: Late) -> Iterator[str]:
-    """One rank that computes for longer than the whole run may take; or than another, where only the stages are the
-    student's, and no line is."""
+    """One rank that computes longer than a whole run may take; or than another, where no line is the student's."""
     busy, placed = run.busy, run.spot is None and run.waiting > 0
     most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > (busy[least] if placed else ticks(run.limit)) >= busy[least]:
+        fix = "share the work more evenly, before you hide what ranks wait for"
+        if placed:  # the busiest need not be in the way, nor the idlest have time: what if a layer moved?
+            ends = {pair: run.with_layers(*pair) for pair in permutations(range(run.trace.ranks), 2)}
+            best = min(ends, key=lambda pair: (ends[pair], -busy[pair[0]]))
+            fix = "to move one layer to another rank makes it no faster: which rank should have another stage?"
+            if ends[best] < figures.makespan(run.trace):
+                (most, least), fix = best, "give rank {} less to do and rank {} more, or another stage".format(*best)
         longest = max((e for e in run.trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
         got = f"computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}; the longest is "
         got = f"rank {most} {'' if placed else 'alone '}{got}{operation(longest)}"
-        fix = "share the work more evenly, before you hide what ranks wait for"
-        fix = f"give rank {most} less to do, or another stage of the pipeline" if placed else fix
         yield run.told(got, places([(most, longest)]), fix)
 
 
@@ -192,7 +214,7 @@ def _bare(run: Late) -> Iterator[str]:
     asked = chain(vain, _cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
-    late = chain(_in_the_way(run, program, found), _called_late(run, program, found), _beside(run, found))
+    late = chain(_called_late(run, program, found), _in_the_way(run, program, found), _beside(run, found))
     earlier = chain(late, [START_EARLIER]) if own else [TAKE_TURNS]
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
@@ -205,7 +227,9 @@ def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
     """Work that a rank could do during one of its calls."""
     found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
     if ready := [(call, one.at) for call, one in found if call and one]:
-        call, work = min(ready, key=lambda pair: pair[1].number - pair[0].number)
+        call, work = min(
+            ready, key=lambda pair: (-min(at.event.length for at in pair), pair[1].number - pair[0].number)
+        )
         words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
         yield f"{words}:\ncall it before that, and await it after"
 
@@ -219,8 +243,10 @@ def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
         why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
         yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
     for number, whole in sums.items():
-        used = {(e.op, program.values_of(e.outputs)[0].elements()) for e in events if number in e.inputs and e.outputs}
-        if used == {("shard", program.values_of([number])[0].elements() / len(whole.group))}:
+        uses = [event for event in events if number in event.inputs and event.outputs]
+        cuts = {"shard"} if "scatterreduce" in run.asks else {"shard", *UPDATES}
+        sizes = {(e.op in cuts, program.values_of(e.outputs)[0].elements()) for e in uses}
+        if sizes == {(True, program.values_of([number])[0].elements() / len(whole.group))}:
             why = f"of the sum that the all-reduce{line_of(whole)} brings, this rank uses only a shard"
             yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
 
@@ -281,13 +307,12 @@ def _borrowed(run: Late) -> Iterator[str]:
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
-    if run.waiting:
-        return
     sent = max(([e for e in p.events if e.op in MESSAGES] for p in run.trace.programs), key=len)
     fix = "let the ranks compute less, or share the work more evenly"
     if (spent := sum(event.length for event in sent)) >= ticks(run.over):
         fix = f"the {len(sent)} messages of a rank take {in_units(spent)}: what all ranks need, one collective brings"
-    yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
+    if not run.waiting:
+        yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
 
 
 # -- waits --------------------------------------------------------------------------------------------------------
@@ -326,17 +351,21 @@ def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
 
 
 def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap] | None = None) -> Iterator[str]:
-    """Work that comes before a collective for which the rank waits, and is not needed for it: after the call it would
-    hide that."""
+    """Work before a collective for which the rank waits, which can do without it: after the call it would hide that."""
     program = program or run.program
     for gap in run.gaps if waited is None else waited:
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
         needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
         title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+        again = next((e for e in reversed(before) if (e.op, e.inputs) == (call.op, call.inputs)), call)
+        since = takewhile(lambda e, again=again: {*again.outputs}.isdisjoint(e.inputs), reversed(before))
+        if again is not call and not any(event.op in COMPUTE and event.length for event in since):
+            why = f"what the {title} brings was there until just before, by the one{line_of(again)}"
+            yield f"{why}:\nkeep it, instead of gathering it again"
         updated = units(sum(event.length for event in before if event.op in UPDATES))
         for event in reversed(before):
-            if waited is not None and (made or event.blocking):
+            if waited is not None and (made or (event.blocking and not is_given(event))):
                 break
             if needed & {*event.outputs}:
                 needed |= {*event.inputs}
@@ -442,8 +471,7 @@ def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap]
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
-    """A pipeline in which a rank takes as many batches forward as the next one before it goes back, and not all of its
-    batches; or all ranks do."""
+    """A pipeline in which a rank takes some batches forward, as many as the next, before it goes back; or all do."""
 
     def forwards(events: Iterable[Event]) -> int:
         layers = [event.layer for event in events if event.op == "forward"]
@@ -490,8 +518,10 @@ def _together(run: Late) -> Iterator[str]:
     if passed and all(len(e.batches) > 1 and len(p.values_of(e.inputs)) == 1 for p, e in passed):
         _, first = min(passed, key=lambda one: (one[1].issued, one[0].rank))
         why = f"{these('batch', first.batches)} travel together, so rank {first.peer} begins only after "
-        why += f"{units(first.issued):g}: pass each batch on"
-        yield f"{why}\nas soon as it is ready, and the ranks work at the same time"
+        why += (
+            f"{units(first.issued):g}: pass each batch on\nas soon as it is ready, and the ranks work at the same time"
+        )
+        yield why
 
 
 def _somehow(run: Late) -> Iterator[str]:
@@ -520,36 +550,43 @@ def _on_the_path(run: Late) -> Iterator[str]:
     total = sum(event.length for event in calls)
     if not calls or units(total) < run.over:
         return
-    first, back = calls[0], [n for n, event in enumerate(run.program.events) if event.op in BY_INPUT]
-    early = [event for event in run.program.events[: max(back, default=0)] if event.op in UPDATES]
-    if not run.is_order and early and units(sum(event.length for event in early) + 1) >= run.over:
-        why = (
-            f"{operation(early[0])}{line_of(early[0])} comes before the last backward, and the last sum waits for that"
-        )
-        yield f"{why}:\nfirst all backwards, then the updates"
-    if len(calls) == 1 and first.op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
+    if len(calls) == 1 and (first := calls[0]).op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
         why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
         yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
-    gathers = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
-    often = Counter(gathers).most_common(1)
-    twice = 2 * len({layer for _, layer, _ in gathers})  # forward and backward, say
-    if not run.is_order and often and often[0][1] > 2 and first.op == "allgather" and len(gathers) > twice:
-        (rank, layer, _), times = often[0]
+    every = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
+    ((rank, layer, _), times), *_ = [*Counter(every).most_common(1), ((0, 0, ()), 0)]
+    twice = 2 * len({layer for _, layer, _ in every})  # forward and backward, say
+    if not run.is_order and times > 2 and calls[0].op == "allgather" and len(every) > twice:
         why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
         yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
-    which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
     for rank, number, call in () if run.is_order else steps:
         before = run.trace.programs[rank].events[max(0, number - 1)]
         if before.op == "receive" and (before.start or 0) > before.issued and call.op == "allgather":
             why = f"rank {rank} waits in receive{line_of(before)}, and then calls {operation(call)}{line_of(call)}"
             yield f"{why}:\ncall that before, while the message is still on its way"
     if run.is_order:  # nothing hides the first one
-        first = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
-    fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
-    fix = (ISSUE_EARLIER if first.op == "allgather" else REDUCE_EARLIER) if run.is_order else fix
-    longest = first if run.is_order else max(calls, key=lambda event: event.length)
-    which += f"{in_units(total)}, such as {operation(longest)}{line_of(longest)}"
-    yield f"{which}:\n{fix}"
+        named = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
+        fix = ISSUE_EARLIER if named.op == "allgather" else REDUCE_EARLIER
+    else:  # nor what comes before all work, or is in a helper
+        began = min((e.start or 0 for e in run.program.events if e.op in COMPUTE and e.length), default=0)
+        calls = [call for call in calls if call.issued > began and not _lent(call) and run.saved([call])]
+        named = max(calls, key=lambda event: event.length, default=None)
+        run.gaps.sort(key=lambda gap: gap.before is None or gap.before.event is not named)
+        fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
+    if named is not None:
+        which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
+        which += f"{in_units(sum(call.length for call in calls))}, such as {operation(named)}{line_of(named)}"
+        yield f"{which}:\n{fix}"
+
+
+def _updates_between(run: Late) -> Iterator[str]:
+    """Updates that delay the last backward, and with it the last sum: a good part of what the run is too long."""
+    back = max((n for n, event in enumerate(run.program.events) if event.op in BY_INPUT), default=0)
+    early = [event for event in run.program.events[:back] if event.op in UPDATES]
+    if early and not run.is_order and 3 * run.saved(early) >= run.over:
+        got = f"rank {run.rank} does {counted(len(early), 'update')} before its last backward"
+        fix = "first all backwards, then the updates: the last sum waits for the last backward"
+        yield run.told(got, places([(run.rank, event) for event in early]), fix)
 
 
 def _late_on_the_path(run: Late) -> Iterator[str]:
@@ -559,14 +596,15 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         return
     path = critical_path(run.trace).chain
     tail = takewhile(lambda step: step.at.event.op not in BY_INPUT, path)
-    sums = [step.at for step in tail if step.at.event.op in BUCKETED]
+    sums = [step.at for step in tail if step.at.event.op in (*BUCKETED, "scatterreduce")]
     sent = [at for at, *_, how, _ in path if how == "own" and at.event.op == "pass_to" and at.event.blocking]
     summed, passed = (sum(at.event.length for at in calls) for calls in (sums, sent))
     for at in reversed(sums if units(summed) >= run.over else []):
         waited = [gap for gap in gaps(run.trace) if gap.before is not None and gap.before[:2] == at[:2]]
         ready = (ready_meanwhile(run.trace, gap) for gap in waited)
         found = (one.at.event for one in ready if one is not None)
-        could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(e.length) >= run.over)
+        updates = sum(event.length for event in run.trace.programs[at.rank].events if event.op in UPDATES)
+        could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(updates) >= run.over)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
             got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
             yield run.told(got, places([(at.rank, at.event)]), fix)
@@ -725,7 +763,7 @@ OF_ORDERS: Fixes = (
 )
 CAUSES = (
     *(_done_again, _states_travel, _uneven, _bare, _borrowed, _nobody_waits),
-    *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path),
+    *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path, _updates_between),
     partial(_long_wait, of_code=IN_GENERAL, of_order=()),
 )
 """From work that nobody needs to waits: of a run the first is told that it has. The last one always tells."""

@@ -9,15 +9,15 @@ from math import inf
 
 from lib.analysis import figures
 from lib.analysis.event_words import operation
-from lib.analysis.memory import guests
-from lib.checker.faults import SHOWN, maker_of, places, remark
+from lib.analysis.memory import guests, holdings
+from lib.checker.faults import SHOWN, places, remark
 from lib.cluster.costs import units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import GIVEN, ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.goals import Goal
-from lib.trace.event import STORE, Event, Program, line_of, place_of
+from lib.trace.event import STORE, STORES, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, is_for_update, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
@@ -71,21 +71,21 @@ def is_given(event: Event | None) -> bool:
 
 
 def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool) -> str:
-    """Say which values are in no store, and in which variables. `judged`: there are several goals, and only the first
-    counts for such a run."""
+    """Say which values are in no store, and in which variables. `judged`: of several goals only the first counts."""
     kinds = Counter(alive.value.kind for _, alive in hidden)
     got, what = ", ".join(counted(kinds[kind], kind) for kind in kinds), "values kept outside the five stores "
     what += "take memory too" + (", and only the first goal counts for such a run" if judged else "")
     fix = "keep them in a store, where you see them and can delete them"
     few: dict[object, tuple[int, figures.Alive]] = {}  # of ten thousand values most are of one line
-    for rank, alive in hidden:
-        few.setdefault((alive.born and alive.born.source, alive.value.kind), (rank, alive))
-    if found := {key: store for rank, alive in few.values() for key, store in _variable(run.programs[rank], alive)}:
-        names = [f"{name} (line {line})" for name, line in found][:SHOWN]
-        got += f"\nin {', '.join(names)}{', ...' if len(found) > SHOWN else ''}"
-        ((name, _), store), *_ = found.items()
-        fix = f"{name} is a variable: put what it holds into a store, {store}[...], where you see it and can delete it"
-    where = places([(rank, alive.born) for rank, alive in hidden])
+    keys = [(rank, alive, (alive.born and alive.born.source, alive.value.kind)) for rank, alive in hidden]
+    for rank, alive, key in keys:
+        few.setdefault(key, (rank, alive))
+    found = {key: kept for key, (rank, alive) in few.items() if (kept := _variable(run.programs[rank], alive))}
+    where = places([(rank, found[key][1] if key in found else alive.born) for rank, alive, key in keys])
+    if found:
+        names = [*dict.fromkeys(f"{name} ({line_of(event)[4:]})" for name, event, _ in found.values())]
+        got += f"\nin {', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
+        fix = f"{next(iter(found.values()))[2]}, where you see it and can delete it"
     programs = [(rank, run.programs[rank], alive.value) for rank, alive in few.values()]
     uses = [(rank, event) for rank, p, value in programs for event in p.events if value in p.values_of(event.inputs)]
     if not found and (popped := [one for one in places(uses) if ".pop(" in one[1].text]):
@@ -93,25 +93,33 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
     return remark(what, got=got, where=where, fix=fix)
 
 
-def _variable(program: Program, alive: figures.Alive) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield the variable in which a value is kept, and its line; and the store for such values."""
-    if alive.born is None:
-        return
-    number = next(number for number, event in enumerate(program.events) if event is alive.born)
-    waits = (event for event in program.events if event.op == "wait" and event.arg[:1] == (number,))
-    place = place_of(next(waits, alive.born))  # the result of what was started is kept where that is awaited
-    said = None if place is None or place.file in GIVEN else re.match(r"(\w+)\.append\(|([^=]+?) [+]?= ", place.text)
-    if place is None or said is None:
-        return
-    outputs = [program.values[number] for number in alive.born.outputs]
-    at = next((at for at, value in enumerate(outputs) if value is alive.value), 0)
-    parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2])
-    part = parts[at] if len(parts) == len(outputs) > 1 else parts[0]
-    name = re.match(r"(\w+)(?![\w.])", part)
+def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] | None:
+    """Return the variable in which a value is kept, an event in whose line it stands, and what to do."""
+    born, place, store = alive.born, place_of(alive.born), STORE[type(alive.value)]
+    if born is None or place is None or place.file in GIVEN:
+        return None
+    said = re.match(r"(\w+)\.append\(|([^=]+?) [+]?= ", place.text)
+    at = next((at for at, number in enumerate(born.outputs) if program.values[number] is alive.value), 0)
+    parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2]) if said else [""]
+    name = re.match(r"(\w+)(?![\w.])", part := parts[at] if len(parts) == len(born.outputs) > 1 else parts[0])
+    fix = f"{{}} is a variable: put what it holds into a store, {store}[...]"
+    if born.op in COMMUNICATION and "await" not in place.text:  # what an await gives is in a variable of another line
+        calls = [event for event in program.events if event.op == born.op]
+        numbers = [n for n, event in enumerate(program.events) if born.outputs[at] in event.inputs]
+        uses = [program.events[n] for n in numbers]
+        began, texts = ([there.text for there in map(place_of, some) if there] for some in (calls, uses))
+        known = {*re.findall(r"\w+", " ".join(began)), *STORES}
+        named = [{*re.findall(r"(?<![.\w])[a-zA-Z_]\w*(?=[,).])", text)} - known for text in texts]
+        one = [*set[str].intersection(*named)] if named else []
+        # Where its line has had others before its last use, it was kept by what began it.
+        if one and [*map(place_of, program.events[numbers[0] : numbers[-1]])].count(place_of(uses[0])) < 2 > len(one):
+            return one[0], uses[0], fix.format(one[0])
+        fix = f"a variable keeps what you await from {{}}:\nput it into a store, {store}[...] = await ..."
     # Where a store had it first, by whatever name, its line does not say which variable took it over.
-    stored = any(value == alive.born.outputs[at] and change > 0 for _, _, value, change in program.moves)
-    if name is not None and len(parts) in (1, len(outputs)) and not (stored and "[" in part):
-        yield (name[0], place.line), STORE[type(alive.value)]
+    stored = any(value == born.outputs[at] and change > 0 for _, _, value, change in program.moves)
+    if name is None or len(parts) not in (1, len(born.outputs)) or (stored and "[" in part):
+        return None
+    return name[0], born, fix.format(name[0])
 
 
 def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -> tuple[str, Event] | None:
@@ -182,9 +190,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 
 def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, str]]:
     """Yield the first of the collectives that bring what nothing reads, or more than is handed in, and what to do."""
-    final, read = (
-        {n for e in program.events if (e.op in HANDS_IN) is ends for n in e.inputs} for ends in (True, False)
-    )
+    final, read = ({n for e in program.events if (e.op in HANDS_IN) is end for n in e.inputs} for end in (True, False))
     loads = [number for event in program.events if event.op in LOADS for number in event.outputs[:1] if number in read]
     began = [(value.layer, value.elements()) for value in program.values_of(loads)]
     unread = [event for event in calls if event.op in COLLECTIVES and read.isdisjoint(event.outputs)]
@@ -274,8 +280,7 @@ def undivided(trace: Trace, domain: bool) -> str | None:
 
 
 class Peak:
-    """The peak of a run, `over` elements above the limit of a goal: the operation that starts then, and what is in the
-    stores of the rank."""
+    """The peak of a run, `over` elements above a goal's limit: what starts then, and what stores hold on its rank."""
 
     def __init__(self, trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str]) -> None:
         self.trace, self.top, self.name, self.limit, self.asks = trace, top, name, limit, asks
@@ -299,14 +304,9 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: 
 
 
 def _unused(peak: Peak) -> Iterator[str]:
-    """What was alive without being used then or later, biggest first, with its last use."""
-    program, lives = peak.program, peak.trace.lifetimes()[peak.top.rank]
-    last, unused = lives.last, list[tuple[Value, Event | None]]()
-    never = {id(value) for value, made, end in zip(lives.values, lives.maker, last, strict=True) if end <= made}
-    for number, value in enumerate(program.values):
-        trained = value is not None and bool(value.updates)  # a result, which is there to stay
-        if value is not None and not trained and number in peak.held and last[number] < peak.top.index:
-            unused.append((value, program.events[last[number]] if last[number] >= 0 else maker_of(program, number)))
+    """What was alive and not used then or later, but for results, which stay: biggest first, with its last use."""
+    idle = [one for one in holdings(peak.trace, peak.top) if one.state == "idle" and not one.hidden]
+    unused, never = [(one.value, one.used or one.made) for one in idle], {id(one.value) for one in idle if not one.used}
     if not unused:
         return
     passing = next((type(value) for value, _ in unused if not isinstance(value, OptState)), None)
@@ -321,10 +321,8 @@ def _unused(peak: Peak) -> Iterator[str]:
 
 def _spare(peak: Peak) -> Iterator[str]:
     """A whole value in a store of which nothing but a shard is used from then on, with its last use."""
-    events, index = peak.program.events, peak.top.index
-    for number, value in enumerate(peak.program.values):
-        if value is None or number not in peak.held or not value.is_complete():
-            continue
+    events, index, values = peak.program.events, peak.top.index, peak.program.values
+    for number, value in ((n, one) for n in sorted(peak.held) if (one := values[n]) is not None and one.is_complete()):
         if {event.op for event in events[index:] if number in event.inputs} == {"shard"}:
             used = next((event for event in reversed(events[:index]) if number in event.inputs), None)
             got = f"\nof the {value} only a shard is used from here on{_by('last needed by', used)}"
@@ -332,10 +330,12 @@ def _spare(peak: Peak) -> Iterator[str]:
 
 
 def _whole(peak: Peak) -> Iterator[str]:
-    """Whole activations that wait in a store, in a run that gathers rows: a rank could keep its rows of each."""
-    mine, idle = peak.program, peak.held - {*peak.now.inputs}
-    gathers = [(one, e.group) for e in mine.events if e.op == "allgather" for one in mine.values_of(e.inputs)]
-    group = next((group for one, group in gathers if (part := one.place.part("rows")) and not part.whole), ())
+    """Whole activations that wait in a store, in a run that gathers rows, or has to: a rank could keep its rows."""
+    mine, idle, sums = peak.program, peak.held - {*peak.now.inputs}, "allreduce" if "allgather" in peak.asks else ""
+    calls = ((one, event) for event in mine.events for one in mine.values_of(event.inputs))
+    rows = ((e, isinstance(one, Activation), part.whole) for one, e in calls if (part := one.place.part("rows")))
+    cut = (e.group for e, kept, whole in rows if (kept if e.op == sums else e.op == "allgather" and not whole))
+    group = next(cut, ())
     later = {n: e for e in reversed(mine.events[peak.top.index :]) for n in idle.intersection(e.inputs)}
     waiting = [(v, e) for n, e in later.items() if isinstance(v := mine.values[n], Activation) and v.is_complete()]
     if group and _total(waiting) * (len(group) - 1) >= peak.over * len(group):
@@ -429,8 +429,7 @@ def _lines(values: Uses, words: str, never: Set[int] = frozenset()) -> str:
 
 def _by(words: str, event: Event | None) -> str:
     """ ", last needed by forward in line 12"; nothing where the line is not known."""
-    line = line_of(event)
-    return f", {words} {event.op}{line}" if event is not None and line else ""
+    return f", {words} {event.op}{line}" if event is not None and (line := line_of(event)) else ""
 
 
 def _fewer(peak: Peak) -> str:
@@ -445,6 +444,9 @@ def _fewer(peak: Peak) -> str:
         sizes.pop("weight", None)
     sizes = sizes or _sizes(alive)
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
+    working = {id(peak.program.values[number]) for number in peak.now.inputs}
+    if sum(float(value.elements()) for value in alive if id(value) in visiting - working) >= peak.over:
+        kind = "weight"  # no other can be had again so easily
     batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
     if not peak.alone or len(batches) < 2 or any(some != batches[0] for some in batches):
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
@@ -452,7 +454,8 @@ def _fewer(peak: Peak) -> str:
             return WAITING
         made = {one.value.place.batches for one in peak.top.alive if one.born and one.born.op == "forward"}
         if kind == "activation" and len(made) == 1 < len(*made) and any(e.op == "add" for e in peak.program.events):
-            whole = sum(float(v.elements()) for v in alive if isinstance(v, Weight | OptState) and v.is_complete())
+            states = (v for v in alive if isinstance(v, Weight | OptState) and id(v) not in visiting)
+            whole = sum(float(value.elements()) for value in states if value.is_complete())
             if "allgather" in peak.asks and whole * (1 - 1 / peak.trace.ranks) >= peak.over:
                 return SHARE
             return f"{len(*made)} batches go forward together here, and then back: take fewer of them at a time"

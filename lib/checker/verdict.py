@@ -48,7 +48,8 @@ class Verdict:
 
     def text(self, width: int = 24) -> str:
         """Return the verdict in words, with a bar for each figure of each goal: full means exactly at the limit."""
-        head = "Not one correct training step."
+        here = self.faults and self.faults[0].startswith("right at ")  # and wrong at the size that it goes on to name
+        head = "Right at the size on the page, and wrong at another." if here else "Not one correct training step."
         if self.correct:
             head = "Correct!" if self.passed else "Correct, but not within the goal yet."
             head += f" Also right at {counted(self.elsewhere, 'other size')}." if self.elsewhere else ""

@@ -136,7 +136,7 @@ def sum_axis(program: Running) -> str | None:
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
     """Return the call that loads a rank's own shard: of as many as the group, or the axis of `total`, has ranks."""
     mesh = None if program is None else program.world.mesh
-    of_a_grid = mesh is not None and any(axis in SPACE for axis in mesh.axes)  # then all ranks share all weights
+    of_a_grid = mesh is not None and any(axis in (*SPACE, "domain") for axis in mesh.axes)  # all share all weights
     if program is None or mesh is None or (of_a_grid and not group):
         return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
     axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
@@ -167,20 +167,20 @@ def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
 
 
 def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
-    """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards between them."""
-    if (mesh := program.world.mesh) is None:
+    """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards; "" for all ranks."""
+    if (mesh := program.world.mesh) is None or (own := _first_load(program, program.rank, layer)) is None:
         return None
-    for axis in mesh.axes:
-        ranks = mesh.group(program.rank, axis)
-        shards = [_loaded(program, rank, layer) for rank in ranks]
-        if len(ranks) > 1 and None not in shards and len(set(shards)) == (1 if alike else len(ranks)):
+    for axis in (*mesh.axes, *([] if alike else [""])):
+        ranks = mesh.group(program.rank, axis) if axis else tuple(range(program.world.ranks))
+        shards = {_loaded(program, rank, layer) for rank in ranks}
+        found = len(shards) == 1 if alike else len(shards) == len(ranks) == own.place.total
+        if len(ranks) > 1 and None not in shards and found:
             return axis, ranks
     return None
 
 
 def replicas(program: Running, layer: int) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axes of a mesh along which all ranks have loaded the same part of a weight, as `group=` takes them,
-    and the ranks along them."""
+    """Return the axes along which ranks have loaded the same part of a weight, as `group=` takes them, and who."""
     mesh, here = program.world.mesh, _first_load(program, program.rank, layer)
     if mesh is None or here is None:
         return None
@@ -214,11 +214,11 @@ def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
         why, do = f"{titled(cut)} cut what had been cut before", "reduce-scatter over those first"
     elif cut.op == "scatterreduce" and len(cut.group) == grad.total:
         why = f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {grad.total}"
-        do = "reduce-scatter over those alone"
+        do = "reduce-scatter over those alone" if axis else "reduce-scatter over all of them"
     else:
         return None
     idea = f"{why};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards: {do}"
-    return line(program, "group", idea, f'{idea}, group="{axis}"')
+    return line(program, "group", idea, f'{idea}, group="{axis}"' if axis else f"{idea}, without a group")
 
 
 def other_half(program: Running, summed: Event, layer: int) -> Advice | None:

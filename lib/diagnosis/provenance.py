@@ -152,8 +152,7 @@ def is_whole(value: Value, role: str) -> bool:
 
 
 def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
-    """Return the batches of the values that one key of a store held one after the other without a `del` between them,
-    those of the given one last."""
+    """Return the batches of the values that one key of a store held without a `del` between, those of this one last."""
     found: list[frozenset[int]] = []
     wanted: int | None = number
     moves = program.moves

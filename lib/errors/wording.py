@@ -73,6 +73,11 @@ def counted(number: int, noun: str, form: str = "") -> str:
     return f"{number:{form}} {plural(noun, number)}"
 
 
+def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
+    """ ", and 2 more values like it"; nothing where there is one."""
+    return "" if len(found) == 1 else f"{link} {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
+
+
 def runs(items: Iterable[int]) -> list[tuple[int, int]]:
     """Return numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
     if (known := getattr(items, "runs", None)) is not None:

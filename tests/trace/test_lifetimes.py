@@ -7,7 +7,6 @@ import pytest
 
 from lib import HIDDEN, LENGTH, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.checker.judging import Forgotten
 from lib.schedules.data_parallel import ddp, ddp_overlap
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
@@ -205,6 +204,6 @@ def test_what_follows_for_twins_is_what_follows_for_each(name: str) -> None:
     run, alone = (Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)) for _ in range(2))
     assert twins(run) == expected
     alone.answers[twins] = [*range(ranks)]  # so all is worked out for each rank by itself
-    for follows in (uses_of, stays_of, lifetimes, figures.hidden, figures.peaks, Forgotten.of):
+    for follows in (uses_of, stays_of, lifetimes, figures.hidden, figures.peaks):
         assert repr(follows(run)) == repr(follows(alone))
     assert check(run) == check(alone)

@@ -264,8 +264,12 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         share = max(1, batches // rows)
         if len(taken) == share and batches == min(wrong):
             yield f"this rank has asked for all {share} of its row already: ask ahead only while one is left"
-        row = f'model.coord["data"],\nhere {mesh.coordinates(program.rank)["data"]}, and not from model.rank'
-        yield f"the {rows} places along data share {batches} batches, {share} for each: which, follows from {row}"
+        place = mesh.coordinates(program.rank)["data"]
+        first = min((one for one in named if isinstance(one, int)), default=-1)
+        by_rank = program.rank != place and program.rank in (first, first // share)
+        row = f'model.coord["data"],\nhere {place}{", and not from model.rank" * by_rank}'
+        if len(named - wrong) < share:  # else it names its own, and more
+            yield f"the {rows} places along data share {batches} batches, {share} for each: which, follows from {row}"
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
         yield f"this rank has taken {taken} already: what asks for more has to stop at model.BATCHES"

@@ -16,7 +16,7 @@ from lib.values.dims import DIMS, SPACE, Pieces, RunSet
 from lib.values.kinds.attention import Attention, NeighborhoodAttention
 from lib.values.kinds.grid import Stencil, Swept, Window
 from lib.values.operations import BY_INPUT
-from lib.values.values import ActivationGrad, Value, definite, describe, subject
+from lib.values.values import Activation, ActivationGrad, Value, definite, describe, subject
 
 __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 
@@ -33,7 +33,7 @@ def NoRows(op: str, inp: Value, stencil: Stencil, role: str) -> Words:
 
 
 @fact
-def OtherRows(op: str, inp: Value, grad: Value, stencil: Stencil, role: str) -> Words:
+def OtherRows(_: Running, op: str, inp: Value, grad: Value, stencil: Stencil, role: str) -> Told:
     """A gradient is of rows that the input does not give (`stencil`, of a dim)."""
     kind = DIMS[role]
     mine, its = stencil.given(inp.place.named[role].pieces), grad.place.named[role].pieces
@@ -43,13 +43,13 @@ def OtherRows(op: str, inp: Value, grad: Value, stencil: Stencil, role: str) -> 
     expected = f"the gradient of {given}, which are those that this input gives, or of some of them"
     fix = f"{kind.noun} {row} of the output needs {_span(stencil, role, row)} of the input: give backward what "
     fix += "forward\nwas given, with its halo"
-    return Words(what, expected, f"the gradient of {numbered(kind.noun, its)}", fix)
+    yield Words(what, expected, f"the gradient of {numbered(kind.noun, its)}", fix)
+    yield from spare_halo(grad, role)
 
 
 def _span(stencil: Stencil, role: str, row: int) -> str:
     """The rows of the input that a row of the output needs."""
-    inside = range(stencil.rows)
-    return numbered(DIMS[role].noun, [one for one in stencil.needs(row) if one in inside])
+    return numbered(DIMS[role].noun, [one for one in stencil.needs(row) if one in range(stencil.rows)])
 
 
 @fact
@@ -191,14 +191,14 @@ def too_wide(gave: Event, rows: str, plural: str) -> str:
 
 def spare_halo(value: Value, role: str) -> Told:
     """Find a halo on the way to a value that its layer does not need."""
-    program, (made, has) = home(value), through(value, ("forward",))
+    program, (made, has) = home(value), through(value, ("forward", "loss"))
     while program is not None and made is not None and made.op == "combine":
         own, lent = program.values_of(made.inputs)
-        mine, brought = own.place.named[role].pieces, maker(lent)
+        mine, brought, last = own.place.named[role].pieces, maker(lent), has.layer == has.layers
         rows = sorted({*has.place.named[role].pieces} - {*mine})
-        if rows and brought and brought.op == "halo" and not _needs_halo(program, has.layer, role, mine):
+        if rows and brought and brought.op == "halo" and (last or not _needs_halo(program, has.layer, role, mine)):
             got = f"got {numbered(DIMS[role].noun, rows)} of a neighbour{line_of(made)}"
-            yield f"layer {has.layer} needs no halo here, and {got}: leave it out"
+            yield f"{'the loss' if last else f'layer {has.layer}'} needs no halo here, and {got}: leave it out"
         made = maker(own)
 
 
@@ -290,10 +290,11 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
 
 def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
     """Say of a halo that came from ranks with other batches: do others have these, or does nobody?"""
-    others = (model.program for model in program.world.models.values() if model.program is not program)
+    programs = [model.program for model in program.world.models.values()]
+    places = {p.rank: {one.place for one in p.values if isinstance(one, Activation)} for p in programs}
+    others = (p for p in programs if not places[p.rank] <= places[program.rank])  # with other rows
     same = [p.rank for p in others if any(feeds(event) and event.batches == batches for event in p.events)]
     exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
     if same:
-        has = "has" if len(same) == 1 else "have"
-        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
+        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, with the same batches"
     return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"

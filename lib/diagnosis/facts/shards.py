@@ -121,8 +121,12 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
     yield Words("the gradient does not cover the weight", expected, describe(grad), fix)
     made, summed = maker(weight), maker(grad)
     yield groups.cut_otherwise(program, grad)
-    if weight.is_complete() and made is not None and made.op == "allgather" and (cut := piece(program, "shard")):
-        yield f"this weight was gathered{line_of(made)}, and is whole still: cut it again before its update, {cut}"
+    if weight.is_complete() and made is not None and made.op == "allgather":
+        if cut := piece(program, "shard"):
+            yield f"this weight was gathered{line_of(made)}, and is whole still: cut it again before its update, {cut}"
+        if not is_held(program, made.inputs[0]):
+            why = f"this weight was gathered{line_of(made)}, and took the place of the shard that is to be updated"
+            yield f'{why}:\nkeep what is gathered under a key of its own, such as weights[layer, "full"]'
     if made is None or made.op != "load_weights":
         return
     if weight.is_complete() and _has_state_of(program, grad, held=False):

@@ -130,6 +130,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
             yield f"{titled(event)} was started, but its result was never awaited{call}"
     yield groups.never_read(program, grad.place.batches)
+    yield groups.cut_otherwise(program, grad)
     layer, made = grad.layer, maker(grad)
     if made is not None and made.op == "shard":
         why = f"the gradient was cut{line_of(made)}, and never summed with those of other ranks"

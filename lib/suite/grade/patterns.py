@@ -128,7 +128,7 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
 def _parts(message: str) -> tuple[str, str]:
     """Return what happened, in a line, and the fix, in as many as it has."""
     lines = [line[:400] for line in message[:4000].split("\n")]  # patterns take long over what is made for them
-    if lines[0] in ("Not one correct training step.", "Not right yet.") and len(lines) > 1:
+    if re.match(r"(Not one correct training step|Not right yet|Right at the size on)\b", lines[0]) and len(lines) > 1:
         # The first fault of a verdict: its lines stand two to the right.
         lines = [line.removeprefix("  ") for line in lines[1:]]
         lines = lines[: next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))]

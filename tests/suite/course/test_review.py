@@ -62,7 +62,7 @@ def test_a_review_says_what_the_check_has_said_of_other_sizes() -> None:
         Model.check(run, puzzle="basic")
     found = looked(run, "basic")
     assert found.reference is None
-    assert found.head().startswith("Not one correct training step.\n  right at 1 rank")
+    assert found.head().startswith("Right at the size on the page, and wrong at another.\n  right at 1 rank")
     assert "reached" not in found.head()
 
 
