@@ -91,6 +91,7 @@ draw_mesh(MESH, groups_of=1)
 
 
 # %%
+@given  # a message about what it does shows the line that calls it
 def my_rows(place, places):
     """Where the rows of a rank begin and end, the blocks of them that its neighbours
     need, and the blocks of theirs that it needs. A block is one row."""
@@ -101,7 +102,7 @@ def my_rows(place, places):
     return low, high, edges, halo
 
 
-@given  # a message about what it does shows the line that calls it
+@given
 async def borrow(model, layer, rows, group):
     """Neighbours in a group hand in rows, which join this rank's activation."""
     own, (_, _, edges, _) = model.activations[layer], rows
@@ -144,7 +145,8 @@ async def take(model, group="domain"):
 
 
 # %% [markdown]
-# Suppose that rank 1 exchanges rows with the wrong partner, that along `data`. It has as many rows, of the same shape:
+# Suppose that every rank exchanges rows with the wrong partner, that along `data`. It has as many rows, of the same
+# shape:
 
 
 # %%
@@ -213,9 +215,9 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # The gradient of image 0 is 1 + 3 = 4: its halves are *parts* of one image, and parts are added. That of image 1 is 12.
 # The loss of the batch is the mean of two images, so its gradient is (4 + 12) / 2 = **8**, the second line.
 #
-# The first line is 4: **half the gradient.** It is what DDP over all four ranks gives. It divides by 4, where only 2
-# ranks have images of their own. With four ranks along `domain`, as in AIFS, it would be a quarter. The third line is
-# the gradient of the *sum* of the losses, which is what this course has.
+# The first line is 4: **half the gradient.** It is what DDP over all four ranks gives. It divides by 4, and there are
+# only 2 sets of images. With four ranks along `domain`, as in AIFS, it would be a quarter. The third line is the
+# gradient of the *sum* of the losses, which is what this course has.
 #
 # </details>
 #
@@ -406,7 +408,7 @@ if out:
 # %% [markdown]
 # More ranks along `domain` cost halos; more along `data` need more images. But with the shards of the third goal most of
 # the waiting has another cause: gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that
-# should hide it takes 0.75. On 16 ranks, cutting every weight into 16 shards no longer pays. Question 4 has something
+# should hide it takes 0.75. On 16 ranks, cutting every weight into 16 shards saves memory and costs time. Question 4 has something
 # better.
 #
 # ## What each shape costs
@@ -425,8 +427,8 @@ for data, domain in ((1, 4), (2, 2), (4, 1)):
 
 # %% [markdown]
 # Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
-# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
-# the rest is data** [@anemoi_training]. With two ranks along `domain` each has one neighbour and not
+# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as few ranks along `domain` as
+# memory allows, and all others along `data`** [@anemoi_training]. With two ranks along `domain` each has one neighbour and not
 # two, and a halo of half as many images.
 #
 # ## One sum or two?
@@ -491,7 +493,7 @@ for layer in (smaller, LAYERS[0]):
 # - **What no wrapper does for you.** DDP synchronizes weights within its own process group, which does not include the
 #   domain axis. So you have to make the weights equal along that axis once, before training starts, and keep changing
 #   buffers equal, such as the running mean of a batch norm [@physicsnemo_1682].
-# - **Two axes are not both.** Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards
+# - **A mesh of two axes means HSDP.** Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards
 #   and the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept
 #   four copies of what was meant to be sharded over all of them. The fix flattens both axes into one [@automodel_2768].
 #
@@ -560,11 +562,14 @@ for layer in (smaller, LAYERS[0]):
 #
 # <details><summary>Answer</summary>
 #
-# In 7 exchanges of 0.07875 each, together 0.55125. With shards the review finds 0.63: the first exchange shares its link
-# with the gather of layer 0, and takes twice as long. As in puzzle $number_halo_conv, rows 0 to 30 of rank 0 need no halo: compute
-# them while it travels, and the last row once it has arrived. In backward begin with the row at the edge, and send what
-# belongs to the neighbour while you compute the rest. `solutions/alternatives/domain_data_inner_rows_first.py` does it,
-# and is over at 24.79125.
+# In 7 exchanges of 0.07875 each, together 0.55125. With shards it is 0.63 on each rank: the first exchange shares its
+# link with the gather of layer 0, and takes twice as long. As in puzzle $number_halo_conv, rows 0 to 30 of rank 0 need
+# no halo: compute them while it travels, and the last row once it has arrived. In backward begin with the row at the
+# edge, and send what belongs to the neighbour while you compute the rest.
+# `solutions/alternatives/domain_data_inner_rows_first.py` does it, and is over at 24.79125.
+#
+# And the first exchange is of data. Without it the step of the third goal would be over at 25.26375. Does a rank need
+# it? Puzzle $number_unet_or_vit asks that again.
 #
 # </details>
 #
