@@ -94,15 +94,12 @@ class Uses(Lifetimes):
 @kept
 def twins(run: Trace) -> list[int]:
     """Return for each rank the first that does the same as it does, to values of the same classes."""
-    first: dict[object, int] = {}
-    found: list[int] = []
+    first, found = dict[object, int](), list[int]()
     for rank, p in enumerate(run.programs):
-        events = p.events  # column by column: in Python that is faster than five fields of each event at once
-        done = (
-            tuple([e.op for e in events]), tuple([e.inputs for e in events]), tuple([e.outputs for e in events]),
-            tuple([e.arg for e in events]), tuple([e.blocking for e in events]),
-        )  # fmt: skip
-        found.append(first.setdefault((done, tuple(p.moves), tuple(map(type, p.values))), rank))
+        every = p.events  # column by column: in Python that is faster than five fields of each event at once
+        done = tuple([e.op for e in every]), tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
+        said = tuple([e.arg for e in every]), tuple([e.blocking for e in every])
+        found.append(first.setdefault((done, said, tuple(p.moves), tuple(map(type, p.values))), rank))
     return found
 
 

@@ -156,18 +156,18 @@ class _Rebuild:
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def do(self, rank: int, number: int, after: int) -> None:
+    def do(self, rank: int, first: int, after: int) -> None:
         """Make anew what a rank does by itself, from one event up to another."""
         shape, plan, timed, flaws, mine = self.run.shape, self.plan, self.timed, self.flaws, self.values[rank]
         loaded, again, value_of = self.loaded[rank], self.again[rank], mine.__getitem__
-        for number, event in enumerate(plan.events[number:after], number):
+        for number, event in enumerate(plan.events[first:after], first):
             self.event, row = event, OPERATIONS[event.op]
             # As `inputs` does, without a call of ours for each: it is asked where something is missing, or was loaded.
             try:
-                values = [*map(value_of, event.inputs)]
-                if loaded or not all(values):
-                    values = self.inputs(rank, event)
+                values: list[Any] = [*map(value_of, event.inputs)]
             except IndexError:
+                values = [None]
+            if loaded or not all(values):
                 values = self.inputs(rank, event)
             # Honest runs have no flaws at all, and must not pay for looking. What is to be as it was loaded comes last:
             # mostly it was not updated, and there is nothing to ask.
