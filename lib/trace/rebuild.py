@@ -36,6 +36,7 @@ class Flaw(NamedTuple):
     pretended: bool = False
 
 
+LOADED = LOADS | DATA
 _Load = tuple[int, Event]
 # What a rank loads: the rank, a kind of value, and a layer.
 _Thing = tuple[int, str, int]
@@ -279,9 +280,9 @@ class _Rebuild:
 
 def _loads_again(events: Sequence[Event]) -> bool:
     """Tell whether a rank may load something twice: a layer, or any data at all, in more than one event."""
-    layers = [event.layer for event in events if event.op in LOADS]
-    data = [event for event in events if event.op in DATA]
-    return len(data) > 1 or not {*map(type, layers)} <= {int} or len({*layers}) < len(layers)
+    loads = [event for event in events if event.op in LOADED]
+    layers = [event.layer for event in loads if event.op in LOADS]
+    return len(loads) > len(layers) + 1 or not {*map(type, layers)} <= {int} or len({*layers}) < len(layers)
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:

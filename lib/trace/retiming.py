@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -260,12 +260,10 @@ class Plan:
         streams, readers, ahead = Streams(), Readers(costs, run.mesh), self.partners.ahead if costs.shared else {}
         for kind, rank, number, others in self.order.steps:
             if kind == "do":
-                now = clocks[rank]
-                for one in range(number, others[0]):
-                    issued[one] = start[one] = now
-                    length[one] = took = lengths[one]
-                    now += took
-                clocks[rank] = now
+                did = slice(number, others[0])
+                length[did] = lengths[did]
+                *begun, clocks[rank] = accumulate(length[did], initial=clocks[rank])
+                issued[did] = start[did] = begun
             elif kind == "issue":
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":
