@@ -12,7 +12,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.picture import BaseDiagram, Picture, bundle
+from chalk.core import BaseDiagram
+
+from drawing.canvas.picture import Picture, bundle
 from drawing.comparing.answers import picture_of_path, picture_of_what_if, picture_of_why
 from drawing.comparing.goals import picture_of_answers, picture_of_task, picture_of_verdict
 from drawing.comparing.recordings import draw_recordings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import xml.etree.ElementTree as ET
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,27 +15,21 @@ from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import Any, Final
+
+import chalk.core
+from chalk.backend.svg import ToSVGShape
+from chalk.core import BaseDiagram, Primitive
+from chalk.shapes import Shape
+from chalk.style import Style
+from chalk.transform import P2, Affine, BoundingBox
+from chalk.visitor import A, ShapeVisitor
 
 from drawing.canvas.palette import PAGE, SOFT, Colour
 from drawing.canvas.scene import DARK_PAGES, TEXT, Link, Scene, Text, escape, fit, moved, num
 from lib.extras import need_extra
 from lib.files import ready
-
-if TYPE_CHECKING or sys.modules.get("chalk", ...) is not None:
-    import chalk.core
-    from chalk.backend.svg import ToSVGShape
-    from chalk.core import BaseDiagram, Primitive
-    from chalk.shapes import Shape
-    from chalk.style import Style
-    from chalk.transform import P2, Affine, BoundingBox
-    from chalk.visitor import A, ShapeVisitor
-else:
-    # A command that writes files keeps it away, as it takes longer to import than all else: see `draw_thing`.
-    chalk, Shape = SimpleNamespace(core=SimpleNamespace(SVG_HEIGHT=200, SVG_DRAW_HEIGHT=None)), object
-    BaseDiagram = Primitive = type("Primitive", (), {"__init__": lambda self, *_: None})
-    Style = Affine = SimpleNamespace(empty=dict, identity=dict)
 
 UNIT: Final = 40
 """Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""

@@ -213,7 +213,8 @@ def lab(context: typer.Context) -> None:
     """Open the puzzles in JupyterLab; what else you say is passed on to it."""
     from lib.suite.cli.learner import workplace
 
-    command, environment, folder = lab_command(context.args), lab_environment(), workplace()
+    command, environment = lab_command(context.args), lab_environment()
+    folder = workplace()
     trust(notebooks_below(folder))
     if os.name == "posix":  # it takes the place of this program, so that Ctrl-C reaches it alone
         os.chdir(folder)
@@ -236,8 +237,9 @@ def lab_command(options: Sequence[str]) -> list[str]:
     ImportError without JupyterLab.
     """
     need_extra("notebook", "JupyterLab needs", "jupyterlab")
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    ours = ["--LabApp.default_url=/lab/tree/00_index.ipynb", *(["--allow-root"] if is_root else [])]
+    ours = ["--LabApp.default_url=/lab/tree/00_index.ipynb"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        ours.append("--allow-root")
     if os.name != "nt":
         # A login shell, which it may start otherwise, sets PATH anew and would not find our command.
         shell = os.environ.get("SHELL") or shutil.which("sh") or "/bin/sh"

@@ -16,7 +16,7 @@ from dataclasses import fields
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -148,14 +148,10 @@ def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:
     if output is not None:
         from lib.trace.trace import Trace
 
-        # A file needs no chalk, which takes longer to import than all else; learners' code that comes later may.
-        kept = cast("dict[str, Any]", sys.modules).setdefault("chalk", None)
         if isinstance(thing, Trace):  # without importing what draws all else
             from drawing.timeline.schedule import picture_of_trace as picture_of
         else:
             from drawing import picture_of
-        if kept is None:
-            del sys.modules["chalk"]
         picture_of(thing).save(output)
         say(f"{said} {output}")
 

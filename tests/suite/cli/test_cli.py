@@ -279,15 +279,11 @@ def test_every_puzzle_can_be_revealed(student: Path, puzzle: str) -> None:
     assert f"**{puzzle}, official**" in result.output
 
 
-@pytest.mark.parametrize("command", ["run basic", "check basic", "why ddp", "draw ddp -o {}/a.svg"])
-def test_a_short_command_imports_neither_what_converts_nor_what_draws(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", ["run basic", "check basic", "why ddp"])
+def test_a_short_command_imports_neither_what_converts_nor_what_draws(command: str) -> None:
     """Each takes a third of the time of a command that prints a few lines."""
     code = (
-        "import sys; from lib.suite.cli.app import app; "
-        f"app({command.format(tmp_path).split()}, standalone_mode=False); "
+        f"import sys; from lib.suite.cli.app import app; app({command.split()}, standalone_mode=False); "
         "print([name for name in ('pydantic', 'rich', 'chalk', 'asyncio') if name in sys.modules])"
     )
     assert python(code).splitlines()[-1] == "[]"
-    if command.startswith("draw"):  # it draws the same as where chalk is there, as here
-        puzzles("draw", "ddp", "-o", str(tmp_path / "b.svg"))
-        assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
