@@ -37,18 +37,19 @@ def cells(
     name: str, samples: Sequence[Sequence[float | str | None]], base: Sequence[Sequence[float | str | None]]
 ) -> list[str]:
     """Return the cells of a row: medians, and from where to where the ratios go."""
-    from benchmarks.rows import ROWS
+    from benchmarks.rows import ROWS, START
 
     row, numbers = ROWS[name], [float(one[0] or 0) for one in samples]
     ours, peers = median(numbers), [float(one[1]) for one in samples if one[1] is not None]
     unit = 1e3 if row.kind in ("ratio", "above") and ours < 1 else 1.0
     word = {"GB": "GB"}.get(row.kind, "ms" if unit > 1 else "s")
+    pace = START / median(peers) if peers else 1.0  # of a bound in seconds
     if row.kind == "above":
-        ratios, form = [1e3 * (one - peer) for one, peer in zip(numbers, peers, strict=True)], "+{:.0f} ms"
-    elif peers:
+        ratios, form = [1e3 * pace * (one - peer) for one, peer in zip(numbers, peers, strict=True)], "+{:.0f} ms"
+    elif row.kind == "ratio":
         ratios, form = [one / peer for one, peer in zip(numbers, peers, strict=True)], "{:.2f}"
     else:
-        ratios, form = numbers, "{:.3g} " + word
+        ratios, form = [pace * one for one in numbers], "{:.3g} " + word
     least, most = form.format(min(ratios)), form.format(max(ratios))
     middle = median(ratios)
     target = "" if row.most is None else form.format(row.most)
@@ -76,6 +77,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def document(rows: Sequence[Sequence[str]], quick: bool) -> str:
     """Return the page docs/speed.md."""
+    from benchmarks.rows import START
+
     python = f"{platform.python_implementation()} {platform.python_version()}"
     load = f", load {os.getloadavg()[0]:.0f}" if hasattr(os, "getloadavg") else ""
     machine = f"{python}, {os.cpu_count()} cores of {platform.machine()}{load}"
@@ -84,6 +87,8 @@ def document(rows: Sequence[Sequence[str]], quick: bool) -> str:
 Measured with `make bench{" QUICK=1" if quick else ""}` ({machine}).
 Seconds are CPU time, but for replays, whose seconds are those on the clock. Ours and its peer are measured in turns:
 a ratio is the median of neighbours, and the spread goes from the lowest to the highest. `!` marks what is too much.
+What is beside bare Python is bounded in seconds of a machine on which that takes {1e3 * START:.1f} ms: ratio and spread
+are what is measured here (above bare Python, where there is a +), as it would be there.
 
 {table(rows)}
 

@@ -36,7 +36,7 @@ def record(*, frozen: bool = True, eq: bool = True, slots: bool = True) -> Calla
         usual = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
         new: dict[str, Any] = {"__match_args__": names, "__replace__": replace}
         if "__init__" not in vars(cls):
-            new["__init__"] = _init(cls, names, usual, frozen)
+            new["__init__"] = _Init(cls, names, usual, frozen)
         if frozen:
             new |= {"__setattr__": _refuse, "__delattr__": _refuse}
         if eq:
@@ -70,6 +70,19 @@ def replace(thing: R, /, **changes: Any) -> R:
     """Return the same record with other values in some fields, as `dataclasses.replace` does."""
     known: Any = thing
     return type(thing)(**{name: getattr(known, name) for name in known.__match_args__} | changes)
+
+
+class _Init:
+    """The `__init__` of a class until somebody looks for it: then it is compiled, as of what is imported half is never
+    made."""
+
+    def __init__(self, *said: Any) -> None:
+        self.said = said
+
+    def __get__(self, thing: object, owner: type) -> Any:
+        cls: Any = next(base for base in owner.__mro__ if vars(base).get("__init__") is self)
+        cls.__init__ = _init(*self.said)
+        return cls.__init__.__get__(thing, owner)
 
 
 def _init(cls: Any, names: tuple[str, ...], usual: dict[str, Any], frozen: bool) -> Any:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from zlib import crc32
 
 from drawing.canvas.palette import EDGE, INK, PAPER, night
@@ -239,9 +239,8 @@ def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
     for _, run in groupby(marks, key=_look):
         same = [*run]
         style = _style(same[0], line)
-        one_path = [mark for mark in same if not isinstance(mark, Text) and _joins(mark)]
-        if len(one_path) == len(same) > 1:
-            yield f'<path{style} d="{"".join(map(_outline, one_path))}"/>'
+        if len(same) > 1 and all(map(_joins, same)):
+            yield f'<path{style} d="{"".join(map(_outline, cast("list[Rect | Poly]", same)))}"/>'
         elif len(same) == 1:
             yield _element(same[0], style)
         else:
@@ -250,12 +249,12 @@ def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
             yield "</g>"
 
 
-def _joins(mark: Rect | Poly) -> bool:
+def _joins(mark: Mark) -> bool:
     """Check if a mark may be a part of a path: a filled polygon may run the other way round than one below it, and
     then leaves a hole."""
     if isinstance(mark, Rect):
         return not (mark.title or mark.radius or (mark.stroke != "none" and mark.fill != "none"))
-    return mark.fill == "none" and not mark.title
+    return isinstance(mark, Poly) and mark.fill == "none" and not mark.title
 
 
 def _element(mark: Mark, style: str = "") -> str:
@@ -265,10 +264,11 @@ def _element(mark: Mark, style: str = "") -> str:
         else:
             place = f'x="{num(mark.x)}" y="{num(mark.y + 0.36 * mark.size)}"'
         return f"<text{style} {place}>{escape(mark.text)}</text>"
-    tag, shape = "path", f'd="{_outline(mark)}"' if isinstance(mark, Poly) or not mark.radius else ""
     if isinstance(mark, Rect) and mark.radius:
         x, y, width, height = (num(value) for value in mark[:4])
         tag, shape = "rect", f'x="{x}" y="{y}" width="{width}" height="{height}" rx="{num(mark.radius)}"'
+    else:
+        tag, shape = "path", f'd="{_outline(mark)}"'
     if mark.title:
         return f"<{tag}{style} {shape}><title>{escape(mark.title)}</title></{tag}>"
     return f"<{tag}{style} {shape}/>"
@@ -283,9 +283,8 @@ def _outline(mark: Rect | Poly) -> str:
     """Return the data of a path. A <rect> has half as many bytes more; a step of a line is told by how
     far it goes, and one that is level or upright, as in memory curves, by one number."""
     if isinstance(mark, Rect):
-        x, y, width, height, _, stroke, *_ = mark
-        across = num(width)
-        return f"M{num(x)} {num(y)}h{across}v{num(height)}h-{across}{'' if stroke == 'none' else 'z'}"
+        across, closed = num(mark.width), "" if mark.stroke == "none" else "z"
+        return f"M{num(mark.x)} {num(mark.y)}h{across}v{num(mark.height)}h-{across}{closed}"
     (x, y), *rest = ((round(10 * x), round(10 * y)) for x, y in mark.points)
     parts = [f"M{num(x / 10)} {num(y / 10)}"]
     for next_x, next_y in rest:

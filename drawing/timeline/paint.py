@@ -168,11 +168,10 @@ class _Painter:
         self.layered = {rank for rank in self.folds if _by_layer(panel.trace.programs[rank])}
 
     def box(self, box: Box) -> None:
-        rows = self.rows
         event = self.trace.programs[box.rank].events[box.number]
         x = self.axis.x(box.start)
         width = max(0.0, self.axis.x(box.end) - x)
-        top, height = rows.lane(box.rank, box.lane)
+        top, height = self.rows.lane(box.rank, box.lane)
         if (pair := self.looks.get((box.look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
             pair = palette.fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
             self.looks[box.look, event.layer] = pair
@@ -194,7 +193,8 @@ class _Painter:
             share = width * padding / len(event.batches)
             pale = mix(fill, PAPER, PALER)
             self.details.extend(hatch(x + width - share, top + 1, share - 1, height - 2, pale, line=1.2))
-        self.label(box, event, fill, x, top, width, height)
+        if width >= NARROW and height >= LABEL_SIZES[-1][0]:
+            self.label(box, event, fill, x, top, width, height)
 
     def failure(self, x: float, top: float, height: float, words: str) -> None:
         """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
@@ -210,8 +210,6 @@ class _Painter:
             self.texts.append(Text(left + MARK + 5, top + height / 2, "failed here", size, ALARM))
 
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
-        if width < NARROW or height < LABEL_SIZES[-1][0]:
-            return
         colour = ALARM if box.look == "pending" else ink_on(fill)
         waits = None
         if box.look == "pending":  # what shares the last lane of a rank lies on itself

@@ -94,12 +94,13 @@ class Uses(Lifetimes):
 @kept
 def twins(run: Trace) -> list[int]:
     """Return for each rank the first that does the same as it does, to values of the same classes."""
-    first: dict[object, int] = {}
-    done = attrgetter("op", "inputs", "outputs", "arg", "blocking")
-    return [
-        first.setdefault((tuple(map(done, p.events)), tuple(p.moves), tuple(map(type, p.values))), rank)
-        for rank, p in enumerate(run.programs)
-    ]
+    first, found = dict[object, int](), list[int]()
+    for rank, p in enumerate(run.programs):
+        every = p.events  # column by column: in Python that is faster than five fields of each event at once
+        done = tuple([e.op for e in every]), tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
+        said = tuple([e.arg for e in every]), tuple([e.blocking for e in every])
+        found.append(first.setdefault((done, said, tuple(p.moves), tuple(map(type, p.values))), rank))
+    return found
 
 
 def by_twin(run: Trace, work_out: Callable[[int], D]) -> list[D]:

@@ -8,9 +8,10 @@ take these steps.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, compress
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
@@ -210,8 +211,11 @@ class _Walk:
 
     def __init__(self, run: Trace) -> None:
         self.run = run
-        self.events = [event for program in run.programs for event in program.events]
+        self.events = [*chain.from_iterable([program.events for program in run.programs])]
         self.first = [0, *accumulate(len(program.events) for program in run.programs)]
+        # Where what a rank does by itself ends: most events are such, and none of them costs a step of ours.
+        talks = map(TALKS.__contains__, [event.op for event in self.events])
+        self.stops = sorted([*compress(range(len(self.events)), talks), *self.first])
         self.steps: list[Step] = []
         self.at = self.first[:-1]
         self.issued = [number - 1 for number in self.at]
@@ -249,9 +253,7 @@ class _Walk:
                     break
                 steps.append(("done", rank, target, (number,)))
             else:
-                begin = number
-                while number < over and events[number].op not in TALKS:
-                    number += 1
+                begin, number = number, self.stops[bisect(self.stops, number)]
                 steps.append(("do", rank, begin, (number,)))
                 continue
             number += 1

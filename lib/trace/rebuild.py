@@ -36,6 +36,7 @@ class Flaw(NamedTuple):
     pretended: bool = False
 
 
+LOADED = LOADS | DATA
 _Load = tuple[int, Event]
 # What a rank loads: the rank, a kind of value, and a layer.
 _Thing = tuple[int, str, int]
@@ -156,12 +157,19 @@ class _Rebuild:
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def do(self, rank: int, number: int, after: int) -> None:
+    def do(self, rank: int, first: int, after: int) -> None:
         """Make anew what a rank does by itself, from one event up to another."""
         shape, plan, timed, flaws, mine = self.run.shape, self.plan, self.timed, self.flaws, self.values[rank]
-        for event in plan.events[number:after]:
+        loaded, again, value_of = self.loaded[rank], self.again[rank], mine.__getitem__
+        for number, event in enumerate(plan.events[first:after], first):
             self.event, row = event, OPERATIONS[event.op]
-            values = self.inputs(rank, event) if event.inputs else []
+            # As `inputs` does, without a call of ours for each: it is asked where something is missing, or was loaded.
+            try:
+                values: list[Any] = [*map(value_of, event.inputs)]
+            except IndexError:
+                values = [None]
+            if loaded or not all(values):
+                values = self.inputs(rank, event)
             # Honest runs have no flaws at all, and must not pay for looking. What is to be as it was loaded comes last:
             # mostly it was not updated, and there is nothing to ask.
             odd = flaws or row.suspect or (row.as_loaded and values and values[-1].updates)
@@ -177,19 +185,18 @@ class _Rebuild:
                 weight = cast(Weight, values[0])
                 self.finals[rank, weight.layer] = (event, weight, flaw)
             if flaw is None and len(made) == len(event.outputs):  # as `give` does, without a call of ours for each
-                for output, value in zip(event.outputs, made, strict=True):
+                for output, value in zip(event.outputs, made, strict=False):
                     mine[output] = value
             else:
                 self.give(rank, event, made, [flaw] * len(made))
-            if row.loads and self.again[rank]:
+            if again and row.loads:
                 self.load(rank, event)
             # Prices depend on these, so what the Trace said of them is not believed either.
             event.batches = made[0].place.batches if made else NO_BATCHES
             if row.about != "call":
                 event.layer = (made if row.about == "output" else values)[0].layer
             if timed:
-                plan.do(number, event, values)
-            number += 1
+                plan.do(number, row, event, values)
 
     def flaw_of(self, row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
         """Return the first dishonest thing in what comes of an operation: in what it takes, or about itself, by its
@@ -273,9 +280,9 @@ class _Rebuild:
 
 def _loads_again(events: Sequence[Event]) -> bool:
     """Tell whether a rank may load something twice: a layer, or any data at all, in more than one event."""
-    layers = [event.layer for event in events if event.op in LOADS]
-    data = [event for event in events if event.op in DATA]
-    return len(data) > 1 or not {*map(type, layers)} <= {int} or len({*layers}) < len(layers)
+    loads = [event for event in events if event.op in LOADED]
+    layers = [event.layer for event in loads if event.op in LOADS]
+    return len(loads) > len(layers) + 1 or not {*map(type, layers)} <= {int} or len({*layers}) < len(layers)
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -22,7 +22,7 @@ from lib.trace.order import order
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.operations import COMMUNICATION, OPERATIONS, READS
+from lib.values.operations import COMMUNICATION, OPERATIONS, READS, Operation
 from lib.values.values import Value
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def plan_of(run: Trace) -> Plan:
         event = events[number]
         if kind == "do":
             for one in range(number, others[0]):
-                plan.do(one, events[one], values_of[rank](events[one].inputs))
+                plan.do(one, OPERATIONS[events[one].op], events[one], values_of[rank](events[one].inputs))
         elif kind == "pass":
             plan.thing[number] = plan.thing[others[0]]
         elif kind == "issue" and event.op == "pass_to":
@@ -168,14 +168,13 @@ class Plan:
         self.thing = [-1] * len(self.events)
         self._shape, self._mesh = run.shape, run.mesh
 
-    def do(self, number: int, event: Event, values: Sequence[Value]) -> None:
-        """Time an operation of a rank by itself."""
-        op, row = event.op, OPERATIONS[event.op]
+    def do(self, number: int, row: Operation, event: Event, values: Sequence[Value]) -> None:
+        """Time an operation of a rank by itself, whose row this is."""
         if row.cost is None:
             self.thing[number] = 0
         else:
             work = row.work(self._shape, event.layer, len(event.batches), values)
-            self.thing[number] = self.things.setdefault(("do", op, work, None, None), len(self.things))
+            self.thing[number] = self.things.setdefault(("do", row.name, work, None, None), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
         """Time a message."""
@@ -261,12 +260,10 @@ class Plan:
         streams, readers, ahead = Streams(), Readers(costs, run.mesh), self.partners.ahead if costs.shared else {}
         for kind, rank, number, others in self.order.steps:
             if kind == "do":
-                now = clocks[rank]
-                for one in range(number, others[0]):
-                    issued[one] = start[one] = now
-                    length[one] = took = lengths[one]
-                    now += took
-                clocks[rank] = now
+                did = slice(number, others[0])
+                length[did] = lengths[did]
+                *begun, clocks[rank] = accumulate(length[did], initial=clocks[rank])
+                issued[did] = start[did] = begun
             elif kind == "issue":
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":

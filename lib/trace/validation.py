@@ -458,13 +458,13 @@ class _Reader:
             self.within(here, data[name], 0, MAX_TICKS // self.unit, null=name == "start")
         # Ranks of a run like DDP have the same columns but for their batches, and what follows from these is made once.
         key = tuple([id(data[name]) for name in (*EVENT_COLUMNS, *USED) if name != "batches"])
-        if key not in self.told:
+        if fresh := key not in self.told:
             self.told[key] = self.fields_of(where, data, [*map(self.calls.__getitem__, calls)])
         rows, ends, (ops, *rest) = self.told[key]
         for name, own in zip(USED, ends, strict=True):
             self.within(lambda i, e=own: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
         # Before any event is made: it may then take everything as it is.
-        self.sensible(where, data, rows, ends[1], values, rank)
+        self.sensible(where, data, rows, ends[1], values, rank, fresh)
         return map(Event, ops, layers, map(self.batch_sets.__getitem__, batches), *rest)
 
     def fields_of(self, where: str, data: dict[str, list[Any]], rows: list[_Call]) -> Any:
@@ -484,23 +484,16 @@ class _Reader:
         return rows, ends, [ops, *ids, *times, lines, args, groups, peers, blocking]
 
     def sensible(
-        self,
-        where: str,
-        data: dict[str, list[Any]],
-        rows: list[_Call],
-        gives: list[int],
-        values: list[Value | None],
-        rank: int,
+        self, where: str, data: dict[str, Any], rows: list[_Call], gives: list[int], values: Any, rank: int, fresh: bool
     ) -> None:
-        """Check what events have to do with their layers, their rank, and each other. An await brings the outputs: a
-        second one finds nothing left to bring, and without one there are none."""
-        calls = cast("list[int]", data["calls"])
-        start = cast("list[int | None]", data["start"])
+        """Check what events have to do with their layers, their rank, and each other; where a rank before had the
+        same columns (not `fresh`), their rank. An await brings the outputs, and a second one finds none left."""
+        calls, start = cast("list[int]", data["calls"]), cast("list[int | None]", data["start"])
 
         def refuse(i: int, wrong: str) -> None:
             raise TraceError(f"{where}.events[{i}]: {wrong}")
 
-        pairs: list[tuple[int, int | None]] = [*zip(calls, data["layers"], strict=True)]
+        pairs: list[tuple[int, int | None]] = [*zip(calls, data["layers"], strict=True)] if fresh else []
         for number, layer in dict.fromkeys(pairs):
             if (number, layer) not in self.fitting:
                 self.fitting.add((number, layer))
@@ -512,6 +505,8 @@ class _Reader:
                 refuse(calls.index(number), "a collective names a group that its rank belongs to")
             if row.op == "pass_to" and row.peer in (None, rank):
                 refuse(calls.index(number), "a pass goes to another rank")
+        if not fresh and not self.loose:
+            return
         if len(set(data["outputs"])) != len(data["outputs"]):
             raise TraceError(f"{where}: a value is made twice")
         for i in [i for i, begun in enumerate(start) if begun is None] if None in start else ():
