@@ -238,10 +238,12 @@ class Dist(Given):
 
         return RunningLoop(self)
 
-    def begin(self, rank: int) -> None:
-        """Note which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
-        if self.ranks > 1 and rank not in self.driver.tasks:
-            self.driver.adopt_current(rank)
+    def begin(self, rank: int) -> bool:
+        """Note which asyncio task steps a rank, to know when it ends; return whether that is known. One alone need not
+        be watched."""
+        if self.engine.driving or self.ranks == 1:
+            return True
+        return rank in self.driver.tasks or self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
         """Return the Trace of all ranks up to now, for the error of one of them to show."""
@@ -325,8 +327,6 @@ class Dist(Given):
     def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
         """Issue the next collective of a member in a group, which says the `same` as all others (see `rules.agree`) and
         brings a value. The last one to come starts it."""
-        if not self.engine.driving:
-            self.begin(rank)
         communicator = group.communicator
         position = communicator.position[rank]
         # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.
@@ -390,8 +390,6 @@ class Dist(Given):
             call[ARG], call[START], call[LENGTH] = (found.number,), found.start, found.length
             self.engine.fire(signal, value)
 
-        if not self.engine.driving:
-            self.begin(rank)
         signal = Signal(Asked(call[BATCHES]))
         # Later, as another rank of the process may ask at an earlier moment and has not been stepped so far.
         self.engine.choose_later(call[ISSUED], rank, serve)

@@ -14,7 +14,7 @@ import asyncio
 import asyncio.base_events
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from math import isfinite, ulp
@@ -79,6 +79,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         super().__init__()
         self.models = dist.models
         self.engine = engine = dist.engine
+        engine.wake = self._over
         # Nobody's, to watch: this loop knows when a task ends. And those that run the function of a rank.
         self.tasks: dict[int, asyncio.Task[Any]] = {}
         self.runs: dict[int, asyncio.Task[Any]] = {}
@@ -108,14 +109,10 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         engine = self.engine
         # Its own future for each wait: several tasks of a rank may wait for one signal, and go on one at a time.
         future = self.create_future()
-
-        def over() -> None:
-            self.due.setdefault(name, []).append(((call[START] or 0) + call[LENGTH], index, future))
-
         if signal.fired:
-            over()
+            self._over([(name, call, index, future)])
         else:
-            signal.waiters.append(over)
+            signal.waiters.append((name, call, index, future))
         here = (name, signal)
         engine.waiting[here] = None
         engine.moves += 1
@@ -124,6 +121,10 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         finally:
             engine.waiting.pop(here, None)
             engine.moves += 1
+
+    def _over(self, waits: Iterable[tuple[int, Call, int, asyncio.Future[None]]]) -> None:
+        for name, call, index, future in waits:
+            self.due.setdefault(name, []).append(((call[START] or 0) + call[LENGTH], index, future))
 
     def wake(self) -> bool:
         """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
@@ -139,8 +140,9 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         self.due = {name: waiting for name, waiting in self.due.items() if waiting}
         return woken
 
-    def adopt_current(self, name: int) -> None:
-        """Nothing: the loop knows its tasks."""
+    def adopt_current(self, name: int) -> bool:
+        """Nothing is to be done: the loop knows its tasks."""
+        return True
 
     # -- what BaseEventLoop asks of a loop ----------------------------------------------------------------------
 

@@ -96,8 +96,8 @@ class Recorder(Program):
         self.shared = world.shared
         self.budget = budget
         self.clock = 0
-        # So many rows are written without a question: none where ranks share them, or may have to stop.
-        self.free = budget if self.shared is None else 0
+        # So many rows are written without a question: none before the first, where ranks share them or have to stop.
+        self.free = -1
         # Later than any time that a run may come to: nothing has failed so far.
         self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] | None = None
@@ -234,6 +234,9 @@ class Recorder(Program):
 
     def allow(self, op: str) -> None:
         """Stop a rank that may begin nothing more: it has recorded too much, or the run is over at this moment."""
+        # The first row of all: the world learns who steps this rank, and asks again where there is nobody so far.
+        if self.free < 0 and self.world.begin(self.rank):
+            self.free = self.budget if self.shared is None else 0
         # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if len(self.rows) >= self.budget:
             last = f"the last was {self.events[-1].op}"
