@@ -76,10 +76,8 @@ class PendingCollective(Signal):
     __slots__ = ("alike", "calls", "count", "group", "number", "same", "values")
 
     def __init__(self, group: Group, number: int, same: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.group = group
-        self.number = number
-        self.same, self.alike = same, True
+        Signal.__init__(self)  # as super() does, in half the time
+        self.group, self.number, self.same, self.alike = group, number, same, True
         self.calls: list[Any] = [None] * len(group.ranks)
         self.values: list[Any] = [None] * len(group.ranks)
         self.count = 0
@@ -175,7 +173,8 @@ class Dist(Given):
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
         self.mesh, self.costs, self.budget = mesh, costs, budget
         self.models: dict[int, Model] = {}
-        self.engine, self.streams = Engine(self._on_stuck, self._progress), Streams()
+        self.engine = Engine(self._on_stuck, lambda: sum(len(model.program.moved) for model in self.models.values()))
+        self.streams = Streams()
         self.ranks = total
         self.failure: PuzzleError | None = None
         # Whether somebody made this world and its Models themselves, as the original's notebook does.
@@ -241,9 +240,7 @@ class Dist(Given):
     def begin(self, rank: int) -> bool:
         """Note which asyncio task steps a rank, to know when it ends; return whether that is known. One alone need not
         be watched."""
-        if self.engine.driving or self.ranks == 1:
-            return True
-        return rank in self.driver.tasks or self.driver.adopt_current(rank)
+        return self.engine.driving or self.ranks == 1 or rank in self.driver.tasks or self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
         """Return the Trace of all ranks up to now, for the error of one of them to show."""
@@ -268,10 +265,6 @@ class Dist(Given):
         from lib import diagnosis
 
         return diagnosis.on_stuck(self)
-
-    def _progress(self) -> int:
-        """A number that grows with whatever a rank records."""
-        return sum(len(model.program.moved) for model in self.models.values())
 
     # -- groups -------------------------------------------------------------------------------------------------
 

@@ -52,8 +52,7 @@ class _Task:
     __slots__ = ("coroutine", "name", "signal")
 
     def __init__(self, name: int, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.name = name
-        self.coroutine = coroutine
+        self.name, self.coroutine = name, coroutine
         self.signal: Signal | None = None
 
 
@@ -156,7 +155,6 @@ class Engine:
         waiters = signal.waiters
         if waiters:
             signal.waiters = []
-            # Either this engine steps the coroutines or a loop of asyncio does.
             if self.wake is None:
                 self._ready.extend(waiters)
             else:

@@ -520,7 +520,7 @@ class Model(Given):
             call = [op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks, None, None]
             program.append(call)
             # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
-            same = op, layer, said, cast("type[Any]", type(v)), ranks
+            same: tuple[Any, ...] = (op, layer, said, type(v), ranks)  # pyright: ignore[reportUnknownVariableType]
             signal, position = dist.join(members, self.rank, same, v, call)
         except PuzzleError as error:
             self._blame(error)
