@@ -109,12 +109,11 @@ class RunningLoop:
         try:
             for wait in waits:
                 wait.go_on()
-        finally:
-            self.waking -= 1
-            # Somebody has interrupted one of them; the others go on all the same.
-            if rest := [*waits]:
-                self.wake(rest)
-            self.watch()
+        except BaseException:  # an interrupt in one of them: the others go on all the same
+            self._go_on(waits)
+            raise
+        self.waking -= 1
+        self.watch()
 
     def adopt_current(self, name: int) -> bool:
         """Remembers the running task as the one that steps a coroutine. Outside a loop there is none: a sandbox."""
