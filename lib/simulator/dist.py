@@ -76,10 +76,8 @@ class PendingCollective(Signal):
     __slots__ = ("alike", "calls", "count", "group", "number", "same", "values")
 
     def __init__(self, group: Group, number: int, same: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.group = group
-        self.number = number
-        self.same, self.alike = same, True
+        Signal.__init__(self)  # as super() does, in half the time
+        self.group, self.number, self.same, self.alike = group, number, same, True
         self.calls: list[Any] = [None] * len(group.ranks)
         self.values: list[Any] = [None] * len(group.ranks)
         self.count = 0
@@ -175,7 +173,8 @@ class Dist(Given):
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
         self.mesh, self.costs, self.budget = mesh, costs, budget
         self.models: dict[int, Model] = {}
-        self.engine, self.streams = Engine(self._on_stuck, self._progress), Streams()
+        self.engine = Engine(self._on_stuck, lambda: sum(len(model.program.moved) for model in self.models.values()))
+        self.streams = Streams()
         self.ranks = total
         self.failure: PuzzleError | None = None
         # Whether somebody made this world and its Models themselves, as the original's notebook does.
@@ -238,10 +237,10 @@ class Dist(Given):
 
         return RunningLoop(self)
 
-    def begin(self, rank: int) -> None:
-        """Note which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
-        if self.ranks > 1 and rank not in self.driver.tasks:
-            self.driver.adopt_current(rank)
+    def begin(self, rank: int) -> bool:
+        """Note which asyncio task steps a rank, to know when it ends; return whether that is known. One alone need not
+        be watched."""
+        return self.engine.driving or self.ranks == 1 or rank in self.driver.tasks or self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
         """Return the Trace of all ranks up to now, for the error of one of them to show."""
@@ -266,10 +265,6 @@ class Dist(Given):
         from lib import diagnosis
 
         return diagnosis.on_stuck(self)
-
-    def _progress(self) -> int:
-        """A number that grows with whatever a rank records."""
-        return sum(len(model.program.moved) for model in self.models.values())
 
     # -- groups -------------------------------------------------------------------------------------------------
 
@@ -325,8 +320,6 @@ class Dist(Given):
     def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
         """Issue the next collective of a member in a group, which says the `same` as all others (see `rules.agree`) and
         brings a value. The last one to come starts it."""
-        if not self.engine.driving:
-            self.begin(rank)
         communicator = group.communicator
         position = communicator.position[rank]
         # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.
@@ -390,8 +383,6 @@ class Dist(Given):
             call[ARG], call[START], call[LENGTH] = (found.number,), found.start, found.length
             self.engine.fire(signal, value)
 
-        if not self.engine.driving:
-            self.begin(rank)
         signal = Signal(Asked(call[BATCHES]))
         # Later, as another rank of the process may ask at an earlier moment and has not been stepped so far.
         self.engine.choose_later(call[ISSUED], rank, serve)

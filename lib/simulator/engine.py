@@ -29,7 +29,7 @@ TURNS_EACH = 1000
 class Signal:
     """Something that happens once. `subject` is what is told when it never does: itself, or what it was made for.
 
-    What waits for it is a coroutine that the engine steps, or what others want to be called then.
+    What waits for it is a coroutine that the engine steps, or what others want to be told then (`Engine.wake`).
     """
 
     __slots__ = ("_made_for", "fired", "value", "waiters")
@@ -52,8 +52,7 @@ class _Task:
     __slots__ = ("coroutine", "name", "signal")
 
     def __init__(self, name: int, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.name = name
-        self.coroutine = coroutine
+        self.name, self.coroutine = name, coroutine
         self.signal: Signal | None = None
 
 
@@ -122,6 +121,8 @@ class Engine:
     ) -> None:
         self.on_stuck = on_stuck
         self.progress = progress
+        # Wakes those who waited for a signal, where others step them.
+        self.wake: Callable[[list[Any]], None] | None = None
         # Who waits for which signal of those that others step, by name.
         self.waiting: dict[tuple[int, Signal], None] = {}
         # Who waits for something that is not a Signal of ours, where that is known.
@@ -153,13 +154,11 @@ class Engine:
         self.moves += 1
         waiters = signal.waiters
         if waiters:
-            # All are of one kind: either this engine steps the coroutines or a loop of asyncio does.
-            if type(waiters[0]) is _Task:
+            signal.waiters = []
+            if self.wake is None:
                 self._ready.extend(waiters)
             else:
-                for waiter in waiters:
-                    waiter()
-            signal.waiters = []
+                self.wake(waiters)
 
     def parked(self) -> list[tuple[int, Signal]]:
         """Return who waits for which signal, by name."""

@@ -14,7 +14,7 @@ import asyncio
 import asyncio.base_events
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from math import isfinite, ulp
@@ -46,9 +46,7 @@ _THINGS = {
     "Lock.acquire": "an asyncio.Lock that nobody releases",
     "Semaphore.acquire": "an asyncio.Semaphore that nobody releases",
     "Condition.wait": "an asyncio.Condition that nobody notifies",
-    "Barrier.wait": "an asyncio.Barrier at which not all arrive",
-    "Barrier._wait": "an asyncio.Barrier at which not all arrive",
-    "Barrier._block": "an asyncio.Barrier at which not all arrive",
+    **dict.fromkeys(("Barrier.wait", "Barrier._wait", "Barrier._block"), "an asyncio.Barrier at which not all arrive"),
 }
 
 
@@ -79,6 +77,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         super().__init__()
         self.models = dist.models
         self.engine = engine = dist.engine
+        engine.wake = self._over
         # Nobody's, to watch: this loop knows when a task ends. And those that run the function of a rank.
         self.tasks: dict[int, asyncio.Task[Any]] = {}
         self.runs: dict[int, asyncio.Task[Any]] = {}
@@ -108,14 +107,10 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         engine = self.engine
         # Its own future for each wait: several tasks of a rank may wait for one signal, and go on one at a time.
         future = self.create_future()
-
-        def over() -> None:
-            self.due.setdefault(name, []).append(((call[START] or 0) + call[LENGTH], index, future))
-
         if signal.fired:
-            over()
+            self._over([(name, call, index, future)])
         else:
-            signal.waiters.append(over)
+            signal.waiters.append((name, call, index, future))
         here = (name, signal)
         engine.waiting[here] = None
         engine.moves += 1
@@ -124,6 +119,10 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         finally:
             engine.waiting.pop(here, None)
             engine.moves += 1
+
+    def _over(self, waits: Iterable[tuple[int, Call, int, asyncio.Future[None]]]) -> None:
+        for name, call, index, future in waits:
+            self.due.setdefault(name, []).append(((call[START] or 0) + call[LENGTH], index, future))
 
     def wake(self) -> bool:
         """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
@@ -139,8 +138,9 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         self.due = {name: waiting for name, waiting in self.due.items() if waiting}
         return woken
 
-    def adopt_current(self, name: int) -> None:
-        """Nothing: the loop knows its tasks."""
+    def adopt_current(self, name: int) -> bool:
+        """Nothing is to be done: the loop knows its tasks."""
+        return True
 
     # -- what BaseEventLoop asks of a loop ----------------------------------------------------------------------
 
@@ -148,11 +148,10 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         """Seconds on the loop's own clock, which no operation of the model moves on."""
         return self.now
 
-    def _process_events(self, event_list: object) -> None:
-        return
+    def _process_events(self, *_: object) -> None:
+        """Nothing: what is outside has no events, and nobody to wake this loop."""
 
-    def _write_to_self(self) -> None:
-        return
+    _write_to_self = _process_events
 
     def select(self, timeout: float | None) -> list[Any]:
         """Choose what happens before a pass. `timeout` is 0 where somebody is ready, None where nobody will be."""
@@ -167,7 +166,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
                 self._advance()
             elif self.stopped is not None:
                 self.stop()
-            elif not self.is_over():
+            elif self.under_way:
                 self._stop(None, self._deadlock())
         # A loop that does not end, say (`_turn`): it ends the run as any other reason does.
         except Exception as error:
@@ -187,7 +186,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     def _turn(self, ready: int, weight: int = 1) -> None:
         """Notes a pass of the loop. Too many in which nobody moves are a loop of a student's that does not end."""
         engine, timer = self.engine, weight == TIMER
-        if not self._patience.exhausted(engine.moves, ready, ready * weight) or self.is_over():
+        if not self._patience.exhausted(engine.moves, ready, ready * weight) or not self.under_way:
             return
         if self.wake() or engine.choose():
             return
@@ -225,12 +224,8 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         if not mine:
             del self.under_way[rank]
             self.engine.over(rank)
-            if self.is_over():
+            if not self.under_way:
                 self.stop()
-
-    def is_over(self) -> bool:
-        """Tell whether all tasks of all ranks have ended."""
-        return not self.under_way
 
     def unheard(self) -> Stop | None:
         """Return the first task that failed without anybody's having awaited it."""
@@ -366,7 +361,7 @@ def run(
                     loop.runs[rank] = loop.create_task(coroutines[rank])
                 finally:
                     RANK.reset(token)
-            if not loop.is_over():
+            if loop.under_way:
                 loop.run_forever()
             stopped = loop.stopped or loop.unheard()
         finally:

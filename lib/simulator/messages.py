@@ -108,7 +108,7 @@ class Messages:
     """The channels of a world. Where its links are shared the network says when a message is over."""
 
     def __init__(self, dist: Dist) -> None:
-        self.engine, self.streams, self.begin = dist.engine, dist.streams, dist.begin
+        self.engine, self.streams = dist.engine, dist.streams
         self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
         # What each message takes, where that is the same for all: it is asked for a million times.
         self._each = self.prices.message(1, 0, 0) if type(self.prices).message is Costs.message else None
@@ -128,8 +128,6 @@ class Messages:
         Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
         links are shared it does.
         """
-        if not self.engine.driving:
-            self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
         length = self._each
         call[LENGTH] = length = self.prices.message(elements, source, target) if length is None else length
@@ -177,8 +175,6 @@ class Messages:
         Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
         that has its message, as in MPI. So the order in the program says who got what.
         """
-        if not self.engine.driving:
-            self.begin(rank)
         queue = self._any.get(rank)
         if source is not None:
             channel = self._channels.get((source, rank)) or self._channel(source, rank)

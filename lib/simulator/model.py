@@ -218,8 +218,6 @@ class Model(Given):
             self._blame(error)
         # Rows are the classic case and say nothing more, so that files from before there were columns stay the same.
         said = (shard, total) if dim == "in" else (shard, total, 1)
-        if not self.dist.engine.driving:
-            self.dist.begin(self.rank)
         program.did("load_weights", out[0].layer, (), out[0].number, 2, frame.f_code, frame.f_lasti, 0, said)
         return out
 
@@ -362,8 +360,6 @@ class Model(Given):
                 inputs += (value.number if value.home is program else program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
-        if not values and not self.dist.engine.driving:
-            self.dist.begin(self.rank)
         made: Any = out if type(out) is tuple else (out,)  # pyright: ignore[reportUnknownVariableType]
         batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
@@ -524,7 +520,7 @@ class Model(Given):
             call = [op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks, None, None]
             program.append(call)
             # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
-            same = op, layer, said, cast("type[Any]", type(v)), ranks
+            same: tuple[Any, ...] = (op, layer, said, type(v), ranks)  # pyright: ignore[reportUnknownVariableType]
             signal, position = dist.join(members, self.rank, same, v, call)
         except PuzzleError as error:
             self._blame(error)

@@ -16,22 +16,9 @@ from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleE
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Call, Parcel
-from lib.trace.event import (
-    BLOCKING,
-    LAYER,
-    LENGTH,
-    NO_BATCHES,
-    OP,
-    OUTPUTS,
-    SOURCE,
-    START,
-    Event,
-    Move,
-    Program,
-    Source,
-    place_at,
-)
+from lib.trace.event import BLOCKING, LAYER, LENGTH, OP, OUTPUTS, SOURCE, START, Event, Move, Program, Source, place_at
 from lib.values import facts
+from lib.values.dims import NO_PIECES
 from lib.values.placement import keep
 from lib.values.values import KINDS, Value, made, set_home, set_number
 
@@ -92,12 +79,9 @@ class Recorder(Program):
         # How many rows have become Events, and how many numbers Moves, behind how many events: reading in the middle of
         # a run makes none twice.
         self._asked, self._told = 0, (0, 0)
-        self.world = world
-        self.shared = world.shared
-        self.budget = budget
-        self.clock = 0
-        # So many rows are written without a question: none where ranks share them, or may have to stop.
-        self.free = budget if self.shared is None else 0
+        self.world, self.shared, self.budget, self.clock = world, world.shared, budget, 0
+        # So many rows are written without a question: none before the first, where ranks share them or have to stop.
+        self.free = -1
         # Later than any time that a run may come to: nothing has failed so far.
         self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] | None = None
@@ -113,7 +97,7 @@ class Recorder(Program):
             if type(rows[number]) is tuple:
                 op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
                 outputs = (first,) if count == 1 else tuple(range(first, first + count))
-                batches = values[first].place.batches if count else NO_BATCHES
+                batches = values[first].place.batches if count else NO_PIECES
                 known = type(code) is CodeType
                 source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
                 rows[number] = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
@@ -234,6 +218,9 @@ class Recorder(Program):
 
     def allow(self, op: str) -> None:
         """Stop a rank that may begin nothing more: it has recorded too much, or the run is over at this moment."""
+        # The first row of all: the world learns who steps this rank, and asks again where there is nobody so far.
+        if self.free < 0 and self.world.begin(self.rank):
+            self.free = self.budget if self.shared is None else 0
         # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
         if len(self.rows) >= self.budget:
             last = f"the last was {self.events[-1].op}"
@@ -291,6 +278,21 @@ def _split(source: Source) -> tuple[CodeType | Place | None, int]:
     return source if type(source) is tuple else (cast("Place | None", source), 0)
 
 
+def _brought(program: Recorder, call: Call, result: Any) -> Any:
+    """What a communication brings, as values of this rank."""
+    if isinstance(result, Value):
+        result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
+        outputs = (result.number,)
+        call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
+    elif isinstance(result, Parcel):
+        call[OUTPUTS] = tuple(map(program.new, result.values))
+        result = result.thing
+    else:
+        result = [value.at(value.place, program) for value in result]
+        call[OUTPUTS] = tuple([value.number for value in result])
+    return result
+
+
 class Work(Generic[T]):
     """A communication under way. Calling issued it; `await` waits for it and brings its result.
 
@@ -305,66 +307,47 @@ class Work(Generic[T]):
     1.0
     """
 
-    __slots__ = ("_call", "_index", "_model", "_moved", "_place", "_result", "_signal")
+    __slots__ = ("_call", "_pending", "_result")
 
     def __init__(self, model: Model, call: Call, signal: Signal, place: int | None = None) -> None:
         try:
             program = model.program
         except AttributeError:
-            raise ValueError(
-                f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
-            ) from None
-        self._model: Model | None = model
+            said = f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
+            raise ValueError(said) from None
         self._call = call
-        self._signal = signal
-        self._place = place  # in the group, for a collective: its signal brings one result for each member
-        self._index = len(program.rows)
-        self._moved = len(program.moved)
+        # Until it was awaited, all in one: with `__getattr__` Python looks a name up ten times as slowly. `place` is
+        # that in the group, for a collective: its signal brings one result for each member.
+        self._pending: Any = (model, signal, place, len(program.rows), len(program.moved))
         self._result: Any  # once it was awaited
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits until it has happened: the one place that yields to the driver of the coroutines."""
-        model = self._model
-        if model is not None:
-            signal = self._signal
-            engine = model.dist.engine
-            if not engine.driving:
-                yield from model.dist.driver.wait(signal, model.rank, self._call, self._index)
+        if (pending := self._pending) is not None:
+            model, signal, place, index, moved = pending
+            call = self._call
+            if not model.dist.engine.driving:
+                yield from model.dist.driver.wait(signal, model.rank, call, index)
             elif not signal.fired:
                 yield signal
-            if self._model is not None:  # else somebody else awaited it while this one waited
-                self._model, program, call = None, model.program, self._call
-                value, place = signal.value, self._place
+            if self._pending is not None:  # else somebody else awaited it while this one waited
+                self._pending, program, value = None, model.program, signal.value
                 result = value if place is None else value[place]
-                self._result = result if result is None else self._brought(program, result)
+                self._result = result if result is None else _brought(program, call, result)
                 end = call[START] + call[LENGTH]  # it has happened, so it has a start
                 # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
-                blocking = call[BLOCKING] = len(program.moved) == self._moved
+                blocking = call[BLOCKING] = len(program.moved) == moved
                 if not blocking:
                     # It may have been over long ago: then awaiting it takes no time.
                     wait = max(0, end - program.clock)
-                    program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (self._index - 1,))
+                    program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (index - 1,))
                 if end > program.clock:
                     program.clock = end
         return self._result
 
-    def _brought(self, program: Recorder, result: Any) -> Any:
-        """What it brings, as values of this rank."""
-        if isinstance(result, Value):
-            result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
-            outputs = (result.number,)
-            self._call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
-        elif isinstance(result, Parcel):
-            self._call[OUTPUTS] = tuple(map(program.new, result.values))
-            result = result.thing
-        else:
-            result = [value.at(value.place, program) for value in result]
-            self._call[OUTPUTS] = tuple([value.number for value in result])
-        return result
-
     def issued(self) -> tuple[str, Place | None, bool]:
         """Return the operation whose call made it, where that stands, and whether the rank has worked since."""
-        later = [] if self._model is None else self._model.program.events[self._index :]
+        later: list[Event] = [] if (pending := self._pending) is None else pending[0].program.events[pending[3] :]
         return self._call[OP], place_at(self._call[SOURCE]), any(event.length for event in later)
 
     def __getattr__(self, name: str) -> Any:
@@ -373,8 +356,8 @@ class Work(Generic[T]):
         from lib.errors.exceptions import used_before_await  # here and not above: only a mistake needs it
 
         error = used_before_await(name, *self.issued()[:2])
-        if self._model is not None:
-            error.at(self._model.rank)
+        if self._pending is not None:
+            error.at(self._pending[0].rank)
         raise error
 
     def _forgotten(self, *_: object) -> Any:

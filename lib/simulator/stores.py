@@ -104,9 +104,9 @@ class Store(dict[Any, T]):
         program.moved.append(number * WAYS + self._out)
         if program.shared is not None:
             instruction = program.common(instruction, instruction)
+            if not self:
+                _clear(self)  # the table of an empty dict is 160 bytes, and most stores of most ranks end empty
         taken += (self._index, key, number, frame.f_code, instruction)
-        if not self:
-            _clear(self)  # the table of an empty dict is 160 bytes, and most stores of most ranks end empty
         return value
 
     def popitem(self) -> tuple[Any, T]:
