@@ -1,11 +1,13 @@
-"""The writer of version 1 of Trace files: a row for each event. Files of it are read for ever, and forgeries are made
-of its rows, which are easier to change than columns."""
+"""A Trace as rows, one for each event, which are easier to change than the columns of a file: forgeries are made of
+them, and the oracle reads them."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, cast
 
 from lib import Trace
 from lib.trace.json_format import set_text
+from lib.trace.validation import COLUMNS, EVENT_COLUMNS, FORMAT, VERSION
 from lib.values.kinds.kind import USUAL
 from lib.values.values import Value, fields_of
 
@@ -37,8 +39,8 @@ def encode(run: Trace) -> dict[str, Any]:
         values = [None if value is None else _row(value) for value in program.values]
         programs.append({"values": values, "events": events, "moves": [list(move) for move in program.moves]})
     encoded: dict[str, Any] = {
-        "format": "llm-training-puzzles trace",
-        "version": 1,
+        "format": FORMAT,
+        "version": VERSION,
         "layers": run.layers,
         "batches": run.batches,
         "sandbox": run.sandbox,
@@ -55,3 +57,39 @@ def encode(run: Trace) -> dict[str, Any]:
     if run.padding:
         encoded["padding"] = run.padding
     return encoded
+
+
+def columns(rows: dict[str, Any]) -> dict[str, Any]:
+    """The data of a file that says what these rows say, right or wrong."""
+    tables: dict[str, list[Any]] = {"calls": [], "values": [], "sets": []}
+    known: dict[tuple[str, str], int] = {}
+
+    def number(table: str, item: Any) -> int:
+        key = table, json.dumps(item)  # in which true is not 1
+        if key not in known:
+            known[key] = len(tables[table])
+            tables[table].append(item)
+        return known[key]
+
+    programs: list[dict[str, Any]] = []
+    for program in rows["programs"]:
+        made: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        for i, (op, layer, batches, inputs, outputs, *times, place, arg, group, peer, blocking) in enumerate(
+            program["events"]
+        ):
+            arg = [i - number for number in arg] if op == "wait" else arg
+            call = number("calls", [op, arg, group, peer, blocking, len(inputs), len(outputs)])
+            event = call, layer, number("sets", batches), place, *times
+            for name, item in zip(EVENT_COLUMNS, event, strict=True):
+                made[name].append(item)
+            made["inputs"] += inputs
+            made["outputs"] += outputs
+        for value in program["values"]:
+            kind, layer, *fields = value or (None, 0)
+            made["values"].append(number("values", [kind, *fields]) if value else -1)
+            made["of"].append(layer)
+        for before, store, value, change in program["moves"]:
+            for name, item in (("before", before), ("store", store if change > 0 else -1 - store), ("stored", value)):
+                made[name].append(item)
+        programs.append(made)
+    return {**rows, **tables, "unit": 1, "programs": programs}
