@@ -8,8 +8,7 @@ from unittest.mock import patch
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
 from lib.puzzles import records
-from lib.puzzles.goals import Goal, Size
-from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.puzzle import Goal, Puzzle, Size
 from lib.trace import json_format
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion

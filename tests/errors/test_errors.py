@@ -13,8 +13,8 @@ import pytest
 
 import lib
 from lib import AbsentKey, NotSolved, PuzzleError, RuleError
-from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place, is_students, place, student_place
+from lib.errors.wording import is_awaitable
 
 
 def test_a_message_has_only_the_parts_that_are_known() -> None:

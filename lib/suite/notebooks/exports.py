@@ -53,7 +53,7 @@ NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
-    *("lib/schedules/formats/kineto.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
+    *("lib/schedules/formats/chrome.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation", "notebooks")),
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""

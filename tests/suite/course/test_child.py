@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lib import PuzzleError, Trace, simulate
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.suite.course.progress import Standing, load
 from lib.suite.course.subject import attempt
 from lib.suite.isolation.isolation import run_of

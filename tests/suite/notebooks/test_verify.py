@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.puzzles.goals import Goal, Hidden
-from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.puzzle import Goal, Hidden, Puzzle
 from lib.suite.notebooks import build as notebooks
 from lib.suite.notebooks import verify
 from lib.suite.notebooks.build import Source, read_sources
