@@ -3,12 +3,13 @@ them, and the oracle reads them."""
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 from lib import Trace
+from lib.trace import json_format
 from lib.trace.json_format import set_text
-from lib.trace.validation import COLUMNS, EVENT_COLUMNS, FORMAT, VERSION
-from lib.values.kinds.kind import USUAL
+from lib.trace.validation import COLUMNS, EVENT_COLUMNS
 from lib.values.values import Value, fields_of
 
 
@@ -38,25 +39,9 @@ def encode(run: Trace) -> dict[str, Any]:
             events.append([*what, place, [*e.arg], group, e.peer, e.blocking])
         values = [None if value is None else _row(value) for value in program.values]
         programs.append({"values": values, "events": events, "moves": [list(move) for move in program.moves]})
-    encoded: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "layers": run.layers,
-        "batches": run.batches,
-        "sandbox": run.sandbox,
-        "puzzle": run.puzzle,
-        "error": run.error,
-        "costs": run.costs.to_json(),
-        "mesh": None if run.mesh is None else run.mesh.to_json(),
-        "places": [list(place) for place in places if place is not None],
-        "groups": [list(group) for group in groups if group],
-        "programs": programs,
-    }
-    if run.descriptions != USUAL:
-        encoded["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
-    if run.padding:
-        encoded["padding"] = run.padding
-    return encoded
+    head = json_format.encode(replace(run, programs=()))
+    lines = [list(place) for place in places if place is not None]
+    return {**head, "places": lines, "groups": [list(group) for group in groups if group], "programs": programs}
 
 
 def columns(rows: dict[str, Any]) -> dict[str, Any]:

@@ -135,15 +135,11 @@ def test_a_disk_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_not_there_is_made_and_a_file_that_is_not_an_os_error(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_made_and_a_file_is_in_the_way(tmp_path: Path) -> None:
     TRACES["star"].save(tmp_path / "new" / "trace.json")
     assert Trace.load(tmp_path / "new" / "trace.json").text() == TRACES["star"].text()
     with pytest.raises(OSError, match="no folder"):
         TRACES["star"].save(tmp_path / "new" / "trace.json" / "trace.json")
-    with pytest.raises(OSError, match="nowhere"):
-        Trace.load(tmp_path / "nowhere.json")
-    with pytest.raises(OSError, match="directory"):
-        Trace.load(tmp_path)
 
 
 def use(trace: Trace) -> None:

@@ -35,25 +35,6 @@ def tried(path: Path, body: str, limit: float = 30) -> tuple[str, str, str]:
     return found.state, found.text(), found.printed
 
 
-def test_a_solution_passes_and_is_recorded(file: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(reference("ddp").read_text("utf-8"), "utf-8")
-    found = attempt(mine, "ddp")
-    assert found.state == "passed"
-    assert found.text().startswith("Correct!\nTime 5.6,")
-    assert load() == {"ddp": Standing(1, True, "as good as our reference", 5.6, 1_572_864.0)}
-
-
-def test_our_own_solution_is_nobodys_progress(file: Path) -> None:
-    assert attempt(reference("ddp"), "ddp").state == "passed"
-    assert load() == {}
-
-
-def test_a_stub_is_unsolved(write: Path) -> None:
-    assert tried(write, 'raise NotSolved("basic")') == ("unsolved", "", "")
-    assert load() == {}
-
-
 def test_what_is_no_training_step_fails_with_its_verdict(write: Path) -> None:
     state, text, printed = tried(write, "print('here'); model.get_activation([0])")
     assert state == "failed"
