@@ -272,7 +272,7 @@ class _Asked(NamedTuple):
         return self.result("failed", sent.text)
 
     def unjudged(self, error: Exception) -> Result:
-        """The result of a function whose data makes those fall over who judge it."""
+        """The result of a function whose data the judge cannot cope with."""
         why = f"({type(error).__name__}: {message_of(error)})"
         return self.result("failed", f"what {self.record.id} sent back cannot be judged {why}")
 
