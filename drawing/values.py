@@ -16,8 +16,7 @@ from drawing.canvas.layout import Box, Piece, hcat, label, pad, vcat
 from drawing.canvas.palette import EDGE, GRID, INK, KINDS, PAPER, SOFT, TRACK, ink_on, mix
 from drawing.canvas.picture import Picture, note
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
-from lib.errors.arguments import is_awaitable
-from lib.errors.wording import counted, numbered, ranges, runs
+from lib.errors.wording import counted, is_awaitable, numbered, ranges, runs
 from lib.values.dims import DIMS
 from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe

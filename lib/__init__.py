@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
     from lib.analysis.waiting.what_if import what_if
     from lib.analysis.waiting.why import why
-    from lib.checker.checker import check
-    from lib.checker.verdict import FunctionVerdict, Verdict
+    from lib.checker.verdict import FunctionVerdict, Verdict, check
     from lib.cluster.costs import LINKS, UNIT, Costs, Links, Uneven
     from lib.cluster.mesh import Mesh
     from lib.errors.exceptions import (
@@ -113,8 +112,7 @@ _HOMES = {
     "lib.analysis.waiting.critical_path": "critical_path",
     "lib.analysis.waiting.what_if": "what_if",
     "lib.analysis.waiting.why": "why",
-    "lib.checker.checker": "check",
-    "lib.checker.verdict": "FunctionVerdict Verdict",
+    "lib.checker.verdict": "FunctionVerdict Verdict check",
     "lib.cluster.costs": "LINKS UNIT Costs Links Uneven",
     "lib.cluster.mesh": "Mesh",
     "lib.suite.course.exercises": "expect hint predict",

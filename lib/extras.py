@@ -1,12 +1,17 @@
-"""The extras of the package: which libraries each brings, and what is said where one is missing."""
+"""The extras of the package: which libraries each brings, what is said where one is missing, and work that joblib,
+which is one of them, shares out to processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
-__all__ = ["EXTRAS", "install", "need_extra"]
+__all__ = ["EXTRAS", "install", "need_extra", "shared_out"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "cli": ("watchfiles",),
@@ -39,3 +44,27 @@ def _is_there(name: str) -> bool:
         return find_spec(name) is not None
     except (ImportError, ValueError):  # it is forbidden, as None in sys.modules does
         return False
+
+
+def shared_out(
+    work: Callable[[T], R], items: Iterable[T], jobs: int | None, doing: str, *, ends: bool = False, **options: Any
+) -> Iterator[R]:
+    """Yield what `work` makes of each item, in the order in which `jobs` processes (-1: one for each core) finish; in
+    this process, one after the other, where jobs is 1 or None.
+
+    `options` are those of joblib.Parallel. With `ends` the processes end with the work, and do not wait for more.
+    ModuleNotFoundError says, where joblib is missing, that `doing` this needs it.
+    """
+    if jobs in (None, 1):
+        yield from map(work, items)
+        return
+    need_extra("grade", f"{doing} in several processes needs", "joblib")
+    joblib = cast("Any", import_module("joblib"))  # here: it is an extra, and one process needs none
+    try:
+        yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", backend="loky", **options)(
+            joblib.delayed(work)(item) for item in items
+        )
+    finally:
+        if ends:
+            loky = cast("Any", import_module("joblib.externals.loky"))
+            loky.get_reusable_executor().shutdown(wait=True, kill_workers=True)

@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 import typer.testing
 
+from tests.support.drivers import DRIVERS, Run
 from tests.support.durations import Durations
 from tests.support.profiles import THOROUGH
 from tests.support.warm import Warm
@@ -71,3 +72,9 @@ def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """In this test each function of a student's has a process that is forked, and no fresh Python."""
     if sys.platform != "win32":
         monkeypatch.setattr("lib.suite.isolation.isolation.Popen", request.getfixturevalue("warm_server").popen)
+
+
+@pytest.fixture(params=DRIVERS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a function on all ranks, by each of the drivers."""
+    return DRIVERS[request.param]

@@ -12,8 +12,8 @@ from drawing import draw, draw_collective, step_through
 from drawing.canvas.palette import LOOKS, Colour, Look
 from lib import UNIT, ActivationGrad, Links, MismatchError, Model, RankFailed, Trace, WeightGrad, check, simulate
 from lib.analysis import figures
-from lib.analysis.event_words import event_words
 from lib.analysis.memory import whereabouts
+from lib.trace.event import event_words
 from lib.trace.retiming import retime
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, LOADS, OPERATIONS

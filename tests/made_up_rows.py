@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lib.values import table as tables
+from lib import record as tables
 
 RENAMED = {"load_weights": "read_checkpoint", "update": "fused_update", "set_final_weight": "hand_in"}
 

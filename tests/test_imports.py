@@ -38,7 +38,7 @@ def test_a_whole_run_under_simulate_needs_no_asyncio() -> None:
 def test_a_model_has_its_check_however_it_was_imported() -> None:
     code = (
         "import sys; from lib.simulator.model import Model\n"
-        "Model.check([]); print('lib.checker.checker' in sys.modules)"
+        "Model.check([]); print('lib.checker.verdict' in sys.modules)"
     )
     assert python(code) == "No run: simulate(...) has not come to its end\nFalse\n"
 

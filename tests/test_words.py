@@ -35,7 +35,6 @@ ALLOWED = {
     ("lib/replay", "targets"): "the same",
     ("lib/simulator/messages.py", "target"): "a field: the rank to which a message goes",
     ("drawing/pages", "target"): "a field, and what was clicked",
-    ("lib/suite/course/progress.py", "tier"): "what stands in old files",
 }
 """Where one of these words means what it does everywhere else: by the beginning of the path, and the word."""
 

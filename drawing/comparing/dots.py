@@ -15,7 +15,7 @@ from drawing.comparing.plot import WIDTH, Frame, Labels, Plot, Point, axes, corn
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.figures import end, peak
 from lib.errors.wording import amount, counted, exact
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import nothing_to
 

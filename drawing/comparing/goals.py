@@ -17,11 +17,9 @@ from drawing.timeline.paint import SHOWN
 from drawing.timeline.rows import shown_rows
 from drawing.timeline.schedule import WIDTH, panels
 from lib.analysis.figures import peak
-from lib.checker.checker import check
-from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict, check
 from lib.errors.wording import amount, counted
-from lib.puzzles.goals import Goal
-from lib.puzzles.puzzle import Task
+from lib.puzzles.puzzle import Goal, Task
 from lib.suite.course.solutions import schedule_to_show
 
 LIMITLESS: Final = 2.0**60  # limits from here on are none: the caller asked for time only, or for memory only

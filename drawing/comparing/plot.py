@@ -14,7 +14,7 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.comparing.bars import diamond
 from lib.errors.wording import exact
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 
 At = tuple[float, float]
 Curve = Sequence[At]

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from drawing.diagrams.tiles import caption
-from lib.analysis.event_words import operation, spoken
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact, numbered, plural, ranges, these
+from lib.trace.event import operation, spoken
 from lib.trace.order import Joined, collectives, messages
 from lib.trace.trace import Event, Trace, kept
 from lib.values.collectives import COLLECTIVES, RING, TWICE_ROUND, Collective

@@ -15,9 +15,8 @@ from drawing.canvas.palette import EDGE, INK, KINDS, LOOKS, SOFT, TRACK, fill_an
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, fitting, text_width
 from drawing.timeline.schedule import note, trace_of
-from lib.analysis.event_words import event_words, spoken
 from lib.errors.wording import counted, numbered, ranges
-from lib.trace.event import Event, Program
+from lib.trace.event import Event, Program, event_words, spoken
 from lib.trace.trace import Trace, nothing_to
 from lib.values.kinds.kind import PRICED
 from lib.values.operations import COMMUNICATION, OPERATIONS, Operation

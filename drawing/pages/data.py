@@ -17,12 +17,11 @@ from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
 from lib.analysis.dependencies import slowed
 from lib.analysis.difference import difference, figures_of, said
-from lib.analysis.event_words import event_words, ranges, spoken
 from lib.analysis.figures import makespan
 from lib.analysis.memory import PLACES, whereabouts
 from lib.cluster.costs import TICKS
 from lib.errors.wording import counted, numbered, runs
-from lib.trace.event import STORES
+from lib.trace.event import STORES, event_words, ranges, spoken
 from lib.trace.order import awaited_at_once, meetings, messages
 from lib.trace.trace import Event, Program, Trace, kept
 from lib.values.collectives import COLLECTIVES

@@ -14,12 +14,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import slowed
-from lib.analysis.event_words import event_words, layers_of, ranges, spoken
 from lib.analysis.figures import makespan
 from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered
-from lib.puzzles.goals import Size
-from lib.trace.event import Event
+from lib.puzzles.puzzle import Size
+from lib.trace.event import Event, event_words, layers_of, ranges, spoken
 from lib.trace.order import awaited_at_once, collectives, messages
 from lib.trace.trace import Program, Trace, kept
 from lib.values.collectives import COLLECTIVES

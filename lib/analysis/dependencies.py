@@ -14,11 +14,10 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.analysis.event_words import operation
 from lib.analysis.figures import makespan
 from lib.cluster.costs import in_units
 from lib.cluster.reader import Readers
-from lib.trace.event import Event, Program
+from lib.trace.event import Event, Program, operation
 from lib.trace.order import awaited_at_once, collectives, messages, requests
 from lib.trace.retiming import alone
 from lib.trace.trace import Trace, kept

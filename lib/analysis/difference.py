@@ -7,14 +7,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from lib.analysis.event_words import event_words
 from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, samples, sends
 from lib.analysis.memory import GATHERED, guests
 from lib.analysis.waiting.critical_path import Path, critical_path, time_kind
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
-from lib.puzzles.goals import Size
-from lib.trace.event import Event, Program
+from lib.puzzles.puzzle import Size
+from lib.trace.event import Event, Program, event_words
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, TIMED

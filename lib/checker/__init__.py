@@ -51,7 +51,7 @@ def check(
     if (why := absent(models)) is not None:
         graded.say_absent(models, why)
         return None
-    from lib.checker.checker import check as judge
+    from lib.checker.verdict import check as judge
 
     trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
     verdict = judge(models, puzzle, time=time, memory=memory)

@@ -14,11 +14,10 @@ from math import lcm
 from operator import itemgetter
 from typing import NamedTuple, cast
 
-from lib.analysis.event_words import operation
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, Place, lines_calling
 from lib.errors.wording import these
-from lib.trace.event import Event, Program, line_of, place_of
+from lib.trace.event import Event, Program, line_of, operation, place_of
 from lib.trace.lifetimes import Stay, Uses, by_twin, held_at, stays_of, uses_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace

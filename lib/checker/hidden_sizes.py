@@ -12,16 +12,14 @@ from math import inf
 from typing import Any
 
 from lib.analysis import figures
-from lib.checker.checker import check
 from lib.checker.faults import places
 from lib.checker.judging import counts
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import Verdict, check
 from lib.cluster.costs import LISTS, Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.errors.wording import counted, numbered
-from lib.puzzles.goals import Goal, Hidden
-from lib.puzzles.puzzle import Puzzle, Task
+from lib.puzzles.puzzle import Goal, Hidden, Puzzle, Task
 from lib.record import replace
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate

@@ -34,8 +34,7 @@ from lib.values.operations import READS
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
-    from lib.puzzles.goals import Goal
-    from lib.puzzles.puzzle import Puzzle
+    from lib.puzzles.puzzle import Goal, Puzzle
 
 PRETENDED = "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
 Found = tuple[float, float, float]  # what goals are about: a run's end, its peak, what the rank sends that sends most
@@ -211,7 +210,7 @@ def fed(trace: Trace) -> Iterator[str]:
 
 
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
-    from lib.puzzles.goals import Size
+    from lib.puzzles.puzzle import Size
 
     run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"
     sizes, fix = zip(Size._fields, Size.of(trace), record.size, strict=True), f"run it at its own size: {run}"

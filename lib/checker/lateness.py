@@ -12,7 +12,6 @@ from typing import Any
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import operation
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
@@ -21,7 +20,7 @@ from lib.checker.notes import STAYS, gathered_elsewhere, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, more, plural, these, with_article
-from lib.trace.event import Event, Program, line_of, place_of
+from lib.trace.event import Event, Program, line_of, operation, place_of
 from lib.trace.lifetimes import is_for_update
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace

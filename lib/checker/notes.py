@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from math import inf
 
 from lib.analysis import figures
-from lib.analysis.event_words import operation
 from lib.analysis.memory import guests, holdings
 from lib.checker.faults import SHOWN, places, remark
 from lib.cluster.costs import units
@@ -16,8 +15,8 @@ from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import GIVEN, ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
-from lib.puzzles.goals import Goal
-from lib.trace.event import STORE, STORES, Event, Program, line_of, place_of
+from lib.puzzles.puzzle import Goal
+from lib.trace.event import STORE, STORES, Event, Program, line_of, operation, place_of
 from lib.trace.lifetimes import held_at, is_for_update, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace

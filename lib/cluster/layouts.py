@@ -13,8 +13,7 @@ from itertools import chain, combinations, pairwise, permutations, product
 from random import Random
 
 from lib.cluster.mesh import Mesh
-from lib.errors.arguments import plain
-from lib.errors.wording import counted, listed, with_article
+from lib.errors.wording import counted, listed, plain, with_article
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from operator import index
 from types import MappingProxyType
 from typing import Any, cast
 
-from lib.errors.arguments import Given, name_of, plain
-from lib.errors.wording import counted, listed, message_of, these
+from lib.errors.exceptions import Given
+from lib.errors.wording import counted, listed, message_of, name_of, plain, these
 
 MOST_RANKS = 10**7
 ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"

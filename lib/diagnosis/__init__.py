@@ -1,26 +1,49 @@
-"""Explanations of what went wrong: the likely cause and the likely fix, as in `diagnosis.not_callable(...)`.
+"""Explanations of what went wrong: the likely cause and the likely fix, as in `diagnosis.not_callable(...)`; and what
+they are made of: advice says what to do, or names the idea of a line that a student is to find.
 
 Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lib.errors.exceptions import Words
 
 if TYPE_CHECKING:
-    from lib.diagnosis.advice import Running
     from lib.diagnosis.deadlock import *  # noqa: F403
     from lib.diagnosis.groups import *  # noqa: F403
     from lib.diagnosis.python_errors import *  # noqa: F403
     from lib.errors.exceptions import PuzzleError
+    from lib.simulator.recorder import Recorder as Running
 else:
+    Running = Any  # the simulator stands above
 
     def __getattr__(name: str) -> Any:
         for home in ("python_errors", "groups", "deadlock"):
             if name in (module := import_module(f"lib.diagnosis.{home}")).__all__:
                 return getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Line(NamedTuple):
+    """A fix that a student is to find: the message names the idea, and `fix()` shows the line."""
+
+    idea: str
+    fix: str
+
+
+Advice = str | Line
+Told = Iterator[Words | Advice | None]
+"""What a fact tells: its words, and then what to do for each likely reason that a program has."""
+
+
+def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
+    """Return a fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
+    asks = None if program is None else program.world.asks
+    return fix if asks is not None and asked not in asks else Line(idea, fix)
 
 
 def advise(error: PuzzleError, program: Running | None = None) -> None:
@@ -31,8 +54,6 @@ def advise(error: PuzzleError, program: Running | None = None) -> None:
     """
     if error.fact is None or error.advised:
         return
-    from lib.diagnosis.advice import Line
-
     error.advised = True
     found = error.fact.likely_fix(program)
     if isinstance(found, Line):

@@ -9,7 +9,7 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lib.diagnosis.advice import Advice, Line, line
+from lib.diagnosis import Advice, Line, line
 from lib.diagnosis.groups import ALONG_LAYERS, stage_axis
 from lib.diagnosis.provenance import layers_of, line_of, maker, named
 from lib.diagnosis.python_errors import asleep, failed, waiting_at

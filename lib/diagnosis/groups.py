@@ -8,13 +8,11 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis import provenance
-from lib.diagnosis.advice import Advice, Line, Running, line
+from lib.diagnosis import Advice, Line, Running, line, provenance
 from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, through, titled
-from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import Place, student_frame
-from lib.errors.wording import counted, listed, these
+from lib.errors.wording import counted, listed, these, written
 from lib.trace.event import Event, Program, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES

@@ -8,7 +8,7 @@ from itertools import takewhile
 from types import CodeType
 from typing import Any, NamedTuple
 
-from lib.diagnosis.advice import Running
+from lib.diagnosis import Running
 from lib.errors.source_lines import Place, function_of, lines_calling, student_frame
 from lib.errors.wording import these
 from lib.trace.event import Event, line_of, place_of

@@ -1,4 +1,4 @@
-"""Every error that a student or a caller can meet, and how it explains itself.
+"""Every error that a student or a caller can meet, and how it explains itself; and `Given`, whose names cannot be set.
 
     AssertionError
     └── PuzzleError          the schedule a student wrote is wrong
@@ -23,7 +23,7 @@ negative number of ranks, a mesh of the wrong size) is a plain ValueError.
 
 import copyreg
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self, cast, overload
@@ -32,9 +32,9 @@ from lib.errors import fixes
 from lib.errors.source_lines import Place, innermost, raised_at, resolve, student_frame, student_place
 from lib.errors.wording import shown, these
 
-__all__ = ["AbsentKey", "BudgetError", "CheckError", "DeadlockError", "Fact", "ForgottenAwait", "MismatchError"]
-__all__ += ["NoTraceFile", "NotSolved", "OrderFileError", "PuzzleError", "RankFailed", "RuleError", "TraceError"]
-__all__ += ["Words", "fact", "forgotten_await", "put_await", "used_before_await"]
+__all__ = ["AbsentKey", "BudgetError", "CheckError", "DeadlockError", "Fact", "ForgottenAwait", "Given"]
+__all__ += ["MismatchError", "NoTraceFile", "NotSolved", "OrderFileError", "PuzzleError", "RankFailed", "RuleError"]
+__all__ += ["TraceError", "Words", "fact", "forgotten_await", "put_await", "used_before_await"]
 
 P = ParamSpec("P")
 MOST_KEYS = 12
@@ -351,3 +351,30 @@ def put_await(call: str, where: Place | None) -> str:
         return "put `await` in front of the call" + (f" of {call}" if call else "")
     corrected = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
     return f"put `await` in front of the call in line {where.line}" + f": {corrected}" * (corrected != where.text)
+
+
+class Given:
+    """Something with names that are given with it: everybody reads them, and only its __init__ sets them.
+
+    `given` has what each of them is, and what to do instead of setting it. The first is set last: then it is made.
+    """
+
+    __slots__ = ()
+    given: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        made = name in self.given and hasattr(self, next(iter(self.given)))
+        # `model.weights |= {...}` changes the store, and then sets it to itself.
+        if made and not (isinstance(value, dict) and getattr(self, name, None) is value):
+            raise self._fixed(name, "set")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.given:
+            raise self._fixed(name, "deleted")
+        object.__delattr__(self, name)
+
+    def _fixed(self, name: str, done: str) -> PuzzleError:
+        what, instead = self.given[name]
+        said = f"{type(self).__name__.lower()}.{name} cannot be {done}: it is {what}"
+        return RuleError(said, expected="a name that is only read", fix=instead).here()

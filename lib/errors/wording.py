@@ -1,9 +1,16 @@
-"""Numbers, sets and names in words: every text and picture writes a figure, a set of ranks or a plural as here."""
+"""Numbers, sets and names in words: every text and picture writes a figure, a set of ranks or a plural as here. And
+what a student's call hands in, in words, and as plain ints and names.
+
+A number may come as numpy's, as a bool, or as a class of the student's own that calls itself equal to everything. Only
+plain ints go further: the rules compare them, and a Trace keeps them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from operator import index
 from typing import Any, cast
 
 KEPT = "\n\t\u200c\u200d"
@@ -136,3 +143,52 @@ def numbered(noun: str, items: Iterable[int]) -> str:
     """Numbered things as a label: "rank 0", "ranks 0, 1", "batches 0, 2-5"."""
     found = runs(items)
     return f"{plural(noun, sum(after - first for first, after in found))} {_some([*run_words(found)])}"
+
+
+# -- what a call hands in -----------------------------------------------------------------------------------------
+
+
+def is_awaitable(thing: object) -> bool:
+    """Tell whether a thing wants to be awaited: the usual reason why it is not the value that it should be."""
+    return hasattr(type(thing), "__await__")
+
+
+def plain(item: Any) -> Any:
+    """Return a whole number of any class as a plain int; anything else as it is, for the rules to refuse."""
+    if type(item) is int:
+        return item
+    try:
+        return index(item)
+    except TypeError:
+        return item
+
+
+def name_of(item: Any) -> Any:
+    """Return a str of any class as a plain str; anything else as it is."""
+    return str.__str__(item) if isinstance(item, str) else item
+
+
+def written(item: object) -> str:
+    """Return a thing as a message shows it: Python refuses to write very long numbers."""
+    if type(item) is int and item.bit_length() > 100:
+        return f"{'-' if item < 0 else ''}2**{item.bit_length() - 1} or more"
+    return repr(item)
+
+
+def described(thing: object, describe: Callable[[object], str]) -> str:
+    """Describe in few words what stands where a value belongs. `describe` has words for what is in a list."""
+    if isinstance(thing, int | float) and not isinstance(thing, bool):
+        return f"the number {written(thing)}"
+    if isinstance(thing, tuple | list):
+        items, name = cast("Sequence[object]", thing), "tuple" if isinstance(thing, tuple) else "list"
+        inside = "; ".join(describe(item) for item in items[:3]) + ("; ..." if len(items) > 3 else "")
+        return f"a {name} of {len(items)}" + (f": {inside}" if items else "")
+    if isinstance(thing, dict):
+        name = getattr(cast("object", thing), "name", None)
+        return "a whole dict" if name is None else f"the whole store {name}"
+    if callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
+        return f"{called} itself, which is not called"
+    if hasattr(type(thing), "__await__"):
+        return f"what {getattr(thing, '__name__', 'a call')} returned, which is not awaited"
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(thing))  # no two runs have the same addresses
+    return text if thing is None else f"{type(thing).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

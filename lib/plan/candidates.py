@@ -8,10 +8,10 @@ from functools import partial
 from itertools import product
 from typing import Any, Final
 
+from lib.extras import shared_out
 from lib.plan.records import Cluster, Plan, Transformer
 from lib.plan.resources import memory_of
 from lib.plan.timing import step
-from lib.processes import shared_out
 
 ROOM: Final = 0.95
 """The share of a GPU's memory that a plan may fill: what is counted is a lower bound."""

@@ -12,7 +12,7 @@ from functools import cache
 from statistics import mean
 from typing import Any, Final, NamedTuple, cast
 
-from lib.errors.arguments import written
+from lib.errors.wording import written
 from lib.files import packaged
 from lib.plan.candidates import ROOM, candidate
 from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer, read_toml

@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from functools import cache, cached_property
 from typing import Any, Final, TypeVar
 
-from lib.errors.arguments import written
+from lib.errors.wording import written
 from lib.files import packaged
-from lib.values.table import Lazy
+from lib.record import Lazy
 
 GIB: Final = 2**30
 MOST: Final = 10**9

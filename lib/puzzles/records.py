@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.files import packaged
-from lib.puzzles.goals import Goal, Hidden, Premise, Variant
-from lib.puzzles.puzzle import Puzzle, Row, Task
+from lib.puzzles.puzzle import Goal, Hidden, Premise, Puzzle, Row, Task, Variant
+from lib.record import Lazy
 from lib.values.kinds.kind import Layer
-from lib.values.table import Lazy
 
 ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of a table may ask for
 KINDS = {

@@ -25,7 +25,7 @@ from lib.errors.source_lines import notebook
 if TYPE_CHECKING:
     from lib.replay.options import ReplayOptions
     from lib.replay.result import ReplayResult
-    from lib.schedules.formats.perfetto import perfetto
+    from lib.schedules.formats.chrome import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
@@ -33,7 +33,7 @@ __all__ = ["RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOption
 __all__ += ["UnfitTrace", "WrongWorld", "perfetto", "replay"]
 
 _HOME = {"ReplayOptions": "lib.replay.options", "ReplayResult": "lib.replay.result"}
-_HOME["perfetto"] = "lib.schedules.formats.perfetto"
+_HOME["perfetto"] = "lib.schedules.formats.chrome"
 """Where other public names live. They are imported when first asked for: the `puzzles` command reads our options."""
 _ABSENT = (
     "a notebook that brings the puzzles along brings no replay: it is in the folder that it was made in. There "

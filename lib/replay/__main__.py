@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from lib.errors.exceptions import TraceError
 from lib.files import write_whole
 from lib.replay import ReplayError, ReplayOptions, ReplayResult, replay
-from lib.schedules.formats.perfetto import write_perfetto
+from lib.schedules.formats.chrome import write_perfetto
 from lib.trace.trace import Trace
 
 

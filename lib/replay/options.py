@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
-from lib.errors.arguments import written
+from lib.errors.wording import written
 from lib.trace.event import Event
 from lib.values.kinds.kind import PRICED
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lib.analysis.event_words import operation
-from lib.checker.checker import check
+from lib.checker.verdict import check
 from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
 from lib.replay.sizes import IN_FORM, Sizes
-from lib.trace.event import Event, Program
+from lib.trace.event import Event, Program, operation
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt

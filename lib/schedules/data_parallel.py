@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
-from lib.errors.arguments import described
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import student_place
+from lib.errors.wording import described
 from lib.schedules.steps import accumulate, backward, forward, load, loss, mine, step, update
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad, describe

@@ -28,10 +28,9 @@ from itertools import accumulate, groupby, islice, pairwise
 from typing import Any, Final, cast, overload
 from weakref import WeakKeyDictionary
 
-from lib.errors.arguments import described
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
-from lib.errors.wording import counted
+from lib.errors.wording import counted, described
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse, says_messages
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from lib.cluster.costs import UNIT, Costs, Streams
-from lib.errors.arguments import Given, name_of, plain, written
-from lib.errors.exceptions import MismatchError, PuzzleError
+from lib.errors.exceptions import Given, MismatchError, PuzzleError
+from lib.errors.wording import name_of, plain, written
 from lib.record import replace
 from lib.simulator.engine import Engine, Signal
 from lib.simulator.messages import AsEvent, Call, Messages

@@ -16,8 +16,8 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from lib.cluster.costs import Costs
-from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
+from lib.errors.wording import is_awaitable
 from lib.record import record
 from lib.simulator.engine import Signal
 from lib.trace.event import BATCHES, FIELDS, ISSUED, LAYER, LENGTH, PEER, START

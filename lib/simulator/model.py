@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from lib.cluster.costs import units
-from lib.errors.arguments import Given, plain, written
-from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.exceptions import Given, PuzzleError, RuleError
 from lib.errors.source_lines import MARK, student_frame
+from lib.errors.wording import plain, written
 from lib.record import record
 from lib.simulator import attached
 from lib.simulator.dist import SANDBOX, Dist, Group

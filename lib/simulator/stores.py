@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any, TypeVar, cast
 
-from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
 from lib.errors.source_lines import GIVEN, Place, resolve
-from lib.errors.wording import shown, with_article
+from lib.errors.wording import is_awaitable, shown, with_article
 from lib.simulator.recorder import WAYS, Recorder
 from lib.trace.event import STORES
 from lib.values import facts

@@ -1,4 +1,5 @@
-"""What every rank did, to which values, in which order: events and programs, the plain data inside a Trace.
+"""What every rank did, to which values, in which order: events and programs, the plain data inside a Trace; and an
+operation in words, as messages, reviews and pictures name it.
 
 A rank's program is in single-assignment form: each event names its input and output values by id, and `moves` say
 when a value entered or left a store. Compilers use that form for the same reason: who made a value, and who uses it,
@@ -9,12 +10,17 @@ be saved, checked, re-timed, drawn and replayed far from the code that made it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from types import CodeType
 from typing import Final
 
+from lib.errors import wording
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import GIVEN, Place, resolve
+from lib.errors.wording import numbered
 from lib.record import record
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import LOCAL, MESSAGES, OPERATIONS
 from lib.values.values import KINDS, Value
 
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
@@ -123,3 +129,56 @@ def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:
     if (found := place_of(event)) is not None:
         error.where.append((rank, found))
     return error
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+# The same few sets are said of every event of a run.
+ranges, _named = lru_cache(maxsize=4096)(wording.ranges), lru_cache(maxsize=4096)(numbered)
+
+
+def operation(event: Event, *others: Event) -> str:
+    """Name an operation in a sentence, or several of a kind: "backward of layers 1, 2 (batches 0-3)", "the message to
+    rank 2"."""
+    if event.op in MESSAGES:
+        side = "to" if event.op == "pass_to" else "from"
+        return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
+    words, row, every = spoken(event.op), OPERATIONS.get(event.op), (event, *others)
+    if event.layer is not None and (row is None or row.about == "call"):
+        words += f" of {numbered('layer', frozenset[int]().union(*map(layers_of, every)))}"
+    if row is not None and row.has_batches:
+        words += f" ({numbered('batch', frozenset[int]().union(*(one.batches for one in every)))})"
+    return words
+
+
+def layers_of(event: Event) -> frozenset[int]:
+    """Return the layers that an operation is about: one, or those of a bucket."""
+    bucket = event.op in COLLECTIVES and COLLECTIVES[event.op].bucket
+    return frozenset(event.arg if bucket else () if event.layer is None else (event.layer,))
+
+
+def operations(event: Event) -> str:
+    """Name operations like this one together: "backward", "all-gather", "messages"."""
+    return "messages" if event.op in MESSAGES else spoken(event.op)
+
+
+def spoken(op: str) -> str:
+    """Name an operation as pictures do: "all-gather", "send", "load weights"."""
+    row = COLLECTIVES.get(op) or OPERATIONS.get(op)
+    return op.replace("_", " ") if row is None else row.title
+
+
+def event_words(event: Event, ranks: int) -> str:
+    """Label an operation: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
+    parts = [spoken(event.op)]
+    if event.peer is not None:
+        parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
+        parts.append(_named("layer", layers_of(event)))
+    if event.batches:
+        parts.append(_named("batch", event.batches))
+    if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) > 1 and event.arg[1] > 1:
+        parts.append(f"{'columns' if event.arg[2:] else 'shard'} {event.arg[0]} of {event.arg[1]}")
+    if event.op in COLLECTIVES:
+        parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
+    return ", ".join(parts)

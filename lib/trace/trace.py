@@ -1,16 +1,18 @@
-"""The Trace: one run as plain data, and all that anything else reads. Save it, load it, print it, parse it back."""
+"""The Trace: one run as plain data, and all that anything else reads. Save it, load it, print it, parse it back.
+And the shape of an answer to a question about it."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
-from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
+from lib.errors.wording import is_awaitable
 from lib.record import record
 from lib.trace.event import Event, Program, Source, place_at
 from lib.values.kinds.kind import USUAL
@@ -326,3 +328,45 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace of {self.ranks} ranks, {self.layers} layers, {self.batches} batches>"
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+class Answer(ABC):
+    """The answer to a question about a run: a sentence, lines below it, and what is said at the end.
+
+    Printed it is all of that; notebooks show it as a picture.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def head(self) -> str:
+        """Answer in a sentence or two."""
+
+    def lines(self) -> Iterable[str]:
+        """Give the lines of the answer one by one, without indent."""
+        return ()
+
+    def ends(self) -> Iterable[str]:
+        """Say what there is to say below the lines."""
+        return ()
+
+    def text(self) -> str:
+        """Say all of it in words."""
+        return "\n".join([self.head(), *(f"  {line}" for line in self.lines()), *self.ends()])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:  # a notebook or a console that draws nothing shows words, and not a whole Trace
+        return self.text()
+
+
+def asked(models: Trace | Sequence[ModelLike], question: str) -> Trace | None:
+    """Return the Trace that a question is about; None where there is no run, which is said."""
+    if (missing := absent(models)) is not None:
+        print(f"{missing}.")
+        return None
+    return trace_of(models, f"{question} takes the Models that simulate returned, or a Trace")

@@ -15,12 +15,11 @@ from itertools import product
 from typing import Any, Protocol
 
 from lib.errors.exceptions import RuleError
-from lib.record import record
+from lib.record import record, table
 from lib.values import facts
 from lib.values.dims import NAMES
 from lib.values.laws import average, cut, gather, reduce, total_elements
 from lib.values.placement import ONE_PIECE, Part, simplest
-from lib.values.table import table
 from lib.values.values import Elements, Value
 
 Results = list[Any]

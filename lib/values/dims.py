@@ -16,8 +16,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 from lib.errors.wording import runs
-from lib.record import record
-from lib.values.table import table
+from lib.record import record, table
 
 NO_PIECES: frozenset[int] = frozenset()
 SPACE: Final[tuple[str, ...]] = ("rows", "columns", "planes")

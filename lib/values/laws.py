@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError, forgotten_await
+from lib.errors.wording import is_awaitable
 from lib.values import facts
 from lib.values.dims import AVERAGED, DIMS, REST, Pieces, RunSet, united
 from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, keep, simplest

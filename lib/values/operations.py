@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
-from lib.record import record
+from lib.record import record, table
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape
 from lib.values.placement import Elements, give
-from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 

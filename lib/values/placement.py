@@ -25,9 +25,8 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
-from lib.errors.wording import numbered, ranges, run_words, runs, these
+from lib.errors.wording import described, numbered, plain, ranges, run_words, runs, these
 from lib.record import record
 from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, common, gaps, joined, listed_numbers, united
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from lib.errors.arguments import is_awaitable, plain
 from lib.errors.exceptions import Fact, MismatchError, PuzzleError, RuleError, forgotten_await
-from lib.errors.wording import with_article
+from lib.errors.wording import is_awaitable, plain, with_article
 from lib.record import record
 from lib.values import facts
 from lib.values.collectives import Collective

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.wording import described, plain
 from lib.values import facts
 from lib.values.dims import NAMES, RunSet
 from lib.values.kinds.kind import PRICED

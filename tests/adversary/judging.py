@@ -8,12 +8,11 @@ from unittest.mock import patch
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
 from lib.puzzles import records
-from lib.puzzles.goals import Goal, Size
-from lib.puzzles.puzzle import Puzzle
-from lib.trace.json_format import decode
+from lib.puzzles.puzzle import Goal, Puzzle, Size
+from lib.trace import json_format
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion
-from tests.support.version_1 import encode
+from tests.support.rows import columns, encode
 
 PUZZLE = "made up"
 
@@ -59,8 +58,8 @@ def sent(trace: Trace) -> list[float]:
 
 
 def read(data: dict[str, Any]) -> Trace:
-    """The Trace in JSON data. TraceError where it is none."""
-    return decode(data)
+    """The Trace that rows say. TraceError where it is none."""
+    return json_format.decode(columns(data))
 
 
 def agree(trace: Trace, verdict: Verdict, second: Opinion) -> None:
@@ -75,11 +74,11 @@ def honest(trace: Trace) -> None:
     """That a Trace is a correct step, with the same figures in memory, from JSON and from text, and by the oracle."""
     first = judged(trace)
     assert ready(first), (first.faults, first.notes)
-    data = encode(trace)
-    for again in (judged(read(data), trace), judged(Trace.parse(trace.text()))):
+    written = json_format.encode(trace)
+    for again in (judged(json_format.decode(written), trace), judged(Trace.parse(trace.text()))):
         assert ready(again), again.faults
         assert figures_of(again) == figures_of(first)
-    second = opinion(data)
+    second = opinion(encode(trace))
     assert second.flaw is None, second.flaw
     agree(trace, first, second)
 

@@ -14,7 +14,7 @@ from lib import Model, PuzzleError, Trace, Verdict, check, simulate
 from lib.schedules.data_parallel import ddp
 from lib.schedules.steps import compute, load, mine, step
 from tests.adversary.judging import read
-from tests.support.version_1 import encode
+from tests.support.rows import encode
 
 
 def judged(function: Callable[[Model], Any], puzzle: str) -> Verdict:

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from lib import HIDDEN, LENGTH, Costs, Model, Trace, simulate
 from lib.analysis import figures
 from tests.adversary import oracle
 from tests.support.random_programs import Schedule, run, schedules
+from tests.support.rows import encode
 from tests.support.schedules import CLASSIC, EVERYTHING, Case
-from tests.support.version_1 import encode
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
@@ -102,19 +101,6 @@ def test_the_peak_names_kinds_and_lines() -> None:
     }
 
 
-def test_sizes_that_do_not_divide_stay_exact() -> None:
-    model = Model()
-    for shard in range(3):
-        model.weights[shard], _ = model.load_weights(0, shard, 3)
-    model.loss(
-        model.forward(
-            1, model.forward(0, model.get_activation([0]), model.load_weights(0)[0]), model.load_weights(1)[0]
-        )
-    )
-    assert figures.samples(model.trace, model.rank)[0].by_kind["weight"] == 3 * WEIGHT
-    assert isinstance(figures.samples(model.trace, model.rank)[0].by_kind["weight"], int | Fraction)
-
-
 def test_a_run_that_does_nothing() -> None:
     trace = Trace.of(simulate(lambda model: None, ranks=3))
     assert (figures.printed(trace), figures.end(trace)) == (0.0, 0.0)
@@ -148,53 +134,37 @@ def test_both_bubble_rates() -> None:
     assert figures.bubbles(trace).span == pytest.approx(1 - 5 / 12)
 
 
-def hidden(function: Any, **sizes: Any) -> list[list[str]]:
-    models = simulate(function, **sizes)
-    every = figures.hidden(models[0].trace)
-    return [[str(one.value) for rank, one in every if rank == model.rank] for model in models]
+def outlives(model: Model) -> None:
+    secret = model.get_activation([0])
+    model.forward(0, model.get_activation([1]), model.weights[0])
+    model.forward(0, secret, model.weights[0])
 
 
-def test_a_value_that_outlives_an_operation_in_a_local_is_hidden() -> None:
-    def hide(model: Model) -> None:
-        model.weights[0], _ = model.load_weights(0)
-        secret = model.get_activation([0])
-        model.activations["other"] = model.get_activation([1])
-        model.activations["other"] = model.forward(0, model.activations["other"], model.weights[0])
-        model.forward(0, secret, model.weights[0])
-
-    assert hidden(hide, batches=2) == [["activation 0, batch 0"]]
+def was_stored(model: Model) -> None:
+    model.activations[0] = model.get_activation([0])
+    secret = model.activations.pop(0)
+    model.forward(0, model.get_activation([1]), model.weights[0])
+    model.forward(0, secret, model.weights[0])
 
 
-def test_a_value_that_goes_straight_from_one_operation_to_the_next_is_not() -> None:
-    def pass_on(model: Model) -> None:
-        model.weights[0], _ = model.load_weights(0)
-        model.weights[1], _ = model.load_weights(1)
-        out = model.forward(0, model.get_activation([0]), model.weights[0])
-        out = model.forward(1, out, model.weights[1])
-        model.loss(out)
-
-    assert hidden(pass_on) == [[]]
+def goes_on(model: Model) -> None:
+    out = model.forward(0, model.get_activation([0]), model.weights[0])
+    model.loss(model.forward(1, out, model.weights[1]))
 
 
-def test_a_value_that_was_stored_for_a_while_and_then_hidden() -> None:
-    def hide(model: Model) -> None:
-        model.weights[0], _ = model.load_weights(0)
-        model.activations[0] = model.get_activation([0])
-        secret = model.activations.pop(0)
-        model.forward(0, model.get_activation([1]), model.weights[0])
-        model.forward(0, secret, model.weights[0])
-
-    assert hidden(hide, batches=2) == [["activation 0, batch 0"]]
+def handed_in(model: Model) -> None:
+    weight, _ = model.update(0, model.fake_grad(0, [0, 1]), model.weights[0], model.load_weights(0)[1])
+    model.set_final_weight(0, weight)
+    model.forward(0, model.get_activation([0]), model.weights[0])
 
 
-def test_what_was_handed_in_is_not_hidden() -> None:
-    def hand_in(model: Model) -> None:
-        weight, state = model.load_weights(0)
-        weight, state = model.update(0, model.fake_grad(0, [0]), weight, state)
-        model.set_final_weight(0, weight)
-        model.weights[1], _ = model.load_weights(1)
-        model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+@pytest.mark.parametrize(("use", "hidden"), [(outlives, 1), (was_stored, 1), (goes_on, 0), (handed_in, 0)])
+def test_a_value_that_is_in_no_store_during_an_operation_is_hidden(use: Any, hidden: int) -> None:
+    """What goes straight from one to the next is not, nor is what was handed in."""
 
-    model = Model()
-    hand_in(model)
-    assert figures.hidden(model.trace) == []
+    def function(model: Model) -> None:
+        model.weights[0], model.weights[1] = (model.load_weights(layer)[0] for layer in range(2))
+        use(model)
+
+    trace = Trace.of(simulate(function, layers=2, batches=2))
+    assert [str(one.value) for _, one in figures.hidden(trace)] == ["activation 0, batch 0"] * hidden

@@ -32,15 +32,6 @@ def test_the_values_alive_at_every_event_are_those_of_the_figures(name: str, pro
         assert [program.events[life.made] if life.made >= 0 else None for life in here] == [a.born for a in wanted]
 
 
-def test_a_value_is_in_one_place_at_a_time() -> None:
-    for name, program in PROGRAMS:
-        last: dict[int, int] = {}
-        for life in whereabouts(TRACES[name], program.rank):
-            assert 0 <= life.start < life.stop <= len(program.events) + 1
-            assert life.start >= last.get(life.value, 0)
-            last[life.value] = life.stop
-
-
 def test_where_a_value_is() -> None:
     program = TRACES["prefetch"].programs[0]
     places = {(str(program.values[life.value]), PLACES[life.place]) for life in whereabouts(TRACES["prefetch"], 0)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lib import PUZZLES, UNIT, Costs, Dist, Links, Mesh, Model, Trace, Verdict, WeightGrad, check, goal, simulate
 from lib.analysis import figures
 from lib.puzzles import records as puzzles
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import compute, load, step

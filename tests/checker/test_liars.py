@@ -14,7 +14,7 @@ import pytest
 
 import lib
 from lib import PUZZLES, UNIT, Costs, Mesh, Model, PuzzleError, Trace, Verdict, check, simulate
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 from tests.support.changes import changed
 from tests.support.profiles import THOROUGH, sample
 from tests.support.puzzles import way

@@ -17,7 +17,7 @@ from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
 from tests.diagnosis.corpus import CHECKED, cases, function
 from tests.support.profiles import sample
-from tests.support.puzzles import SCHEDULES, way
+from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.schedules import EVERYTHING, Case, basic
 
@@ -105,12 +105,6 @@ def test_a_state_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
             await model.pass_to(0, model.opt_states[0])
 
     assert strictly(monkeypatch, lends, ranks=2, layers=1, batches=1) == ()
-
-
-def test_it_takes_a_sandbox_to_pretend() -> None:
-    models = simulate(pretend, layers=1, batches=1)
-    assert unready(rebuild(Trace.of(models)), pretend=True) == []
-    assert len(unready(rebuild(Trace.of(models)))) == 2
 
 
 def keeps(model: Model, layer: int) -> None:
@@ -237,17 +231,6 @@ def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:
     assert first.by_kind["weight"] == at_rest
     assert first.by_kind["optimizer state"] == at_rest // 2
     assert any("not ready" in note for note in verdict.notes)
-
-
-@pytest.mark.parametrize("puzzle", ["basic", "fsdp", "gpipe", "pipeline_fsdp"])
-def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
-    """Weights and states before, and afterwards: never less than one of each part on the rank that it rests on."""
-
-    trace = Trace.of(simulate(way(puzzle), puzzle=puzzle))
-    for rank in range(trace.ranks):
-        curve = figures.samples(trace, rank)
-        for kind in ("weight", "optimizer state"):
-            assert min(at.by_kind[kind] for at in curve) >= curve[0].by_kind[kind]
 
 
 def pretend(model: Model) -> None:

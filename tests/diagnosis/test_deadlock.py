@@ -13,11 +13,6 @@ from tests.support.profiles import THOROUGH
 from tests.support.said import Said
 
 
-@pytest.fixture(params=DRIVERS)
-def run(request: pytest.FixtureRequest) -> Run:
-    return DRIVERS[request.param]
-
-
 def state(error: PuzzleError) -> list[str]:
     """What the message says of each rank, without the lines in which they are."""
     assert error.got is not None

@@ -10,11 +10,10 @@ import pytest
 
 from drawing import draw
 from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError
-from lib.analysis.event_words import event_words
 from lib.errors import exceptions as errors
 from lib.errors.fixes import HOW
 from lib.errors.fixes import shown as shown_lines
-from lib.trace.event import Event
+from lib.trace.event import Event, event_words
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.diagnosis.corpus import Outcome, cases, run, run_in_asyncio
 from tests.support.profiles import sample

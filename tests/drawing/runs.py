@@ -24,7 +24,7 @@ from lib import (
     why,
 )
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 from tests.support.puzzles import way
 
 

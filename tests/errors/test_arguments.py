@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lib import Activation, Dist, Mesh, Model, RuleError, Weight, WeightGrad, simulate
-from lib.errors.arguments import plain, written
+from lib.errors.wording import plain, written
 from lib.trace.json_format import encode
 from lib.trace.validation import decode
 from tests.support.said import Said

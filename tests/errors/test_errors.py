@@ -13,7 +13,6 @@ import pytest
 
 import lib
 from lib import AbsentKey, NotSolved, PuzzleError, RuleError
-from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place, is_students, place, student_place
 
 
@@ -56,16 +55,6 @@ def test_a_line_that_is_nowhere_to_be_found_and_the_line_of_a_caller_from_outsid
     found = student_place()
     assert found is not None
     assert found.text == "found = student_place()"
-
-
-def test_what_wants_to_be_awaited() -> None:
-    async def coroutine() -> None: ...
-
-    waiting = coroutine()
-    assert is_awaitable(waiting)
-    waiting.close()
-    assert not is_awaitable(coroutine)
-    assert not is_awaitable(1)
 
 
 def test_the_same_line_of_several_ranks_is_shown_once_and_lines_that_are_indented_stay_there() -> None:

@@ -15,7 +15,7 @@ ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
 MISTAKES = "diagnosis/mistakes"  # what a message says is compared there
 TESTS = {
-    "checker.checker": ("checker/checker", "checker/door", "errors/misuse"),
+    "checker.verdict": ("checker/checker", "checker/door", "errors/misuse"),
     "checker.faults": (*("checker/final_weights", "checker/readiness", "checker/checker", "checker/cheats", MISTAKES),),
     "checker.judging": (
         *("checker/checker", "checker/door", "checker/cheats", "checker/readiness", "checker/graded", MISTAKES),

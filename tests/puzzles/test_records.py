@@ -11,7 +11,7 @@ import pytest
 from lib import PUZZLES, UNIT, simulate
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import has_bound, lower_bound
-from lib.checker.checker import check
+from lib.checker.verdict import check
 from lib.cluster.mesh import Mesh
 from lib.puzzles import records
 from lib.puzzles.puzzle import Puzzle, Row

@@ -5,7 +5,7 @@ import pytest
 from lib import Trace, simulate
 from lib.replay import ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.formats.kineto import our_name
+from lib.schedules.formats.chrome import our_name
 from lib.schedules.pipelines.action import Order, batches_of, parse, places
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of

@@ -10,7 +10,7 @@ from lib import Trace, check
 from lib.analysis.figures import end, samples
 from lib.cluster.costs import TICKS
 from lib.replay import ReplayResult, replay
-from lib.schedules.formats.perfetto import perfetto
+from lib.schedules.formats.chrome import perfetto
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 

@@ -6,7 +6,7 @@ import pytest
 
 from lib import Model, Trace, simulate
 from lib.replay import replay
-from lib.schedules.formats.perfetto import perfetto
+from lib.schedules.formats.chrome import perfetto
 from tests.replay.schedules import compute
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")

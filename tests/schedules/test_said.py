@@ -9,7 +9,7 @@ import pytest
 from lib import Layer, Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
-from lib.schedules.formats.kineto import read_slices
+from lib.schedules.formats.chrome import read_slices
 from lib.schedules.mesh_parallel import domain_parallel
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b

@@ -19,11 +19,6 @@ from tests.support.drivers import DRIVERS, Run, encoded, in_asyncio
 from tests.support.said import Said
 
 
-@pytest.fixture(params=DRIVERS)
-def run(request: pytest.FixtureRequest) -> Run:
-    return DRIVERS[request.param]
-
-
 def work(model: Model, steps: int) -> None:
     weight, _ = model.load_weights(0)
     for _ in range(steps):

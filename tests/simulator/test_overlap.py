@@ -7,12 +7,7 @@ import pytest
 from lib import ForgottenAwait, Model, Work, simulate
 from lib.cluster.costs import ticks
 from lib.trace.event import Event
-from tests.support.drivers import DRIVERS, Run
-
-
-@pytest.fixture(params=DRIVERS)
-def run(request: pytest.FixtureRequest) -> Run:
-    return DRIVERS[request.param]
+from tests.support.drivers import Run
 
 
 def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, simulate
-from lib.puzzles.goals import Hidden, Size
+from lib.puzzles.puzzle import Hidden, Size
 from lib.suite.course.solutions import files_of
 from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student, Traces, schedule_of
 from lib.suite.submissions.load import load_function

@@ -11,14 +11,9 @@ from lib.schedules.data_parallel import ddp, ddp_overlap
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.trace.lifetimes import lifetimes, never_awaited, stays_of, twins, uses_of
-from tests.support.drivers import DRIVERS, Run
+from tests.support.drivers import Run
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
-
-
-@pytest.fixture(params=DRIVERS)
-def run(request: pytest.FixtureRequest) -> Run:
-    return DRIVERS[request.param]
 
 
 def tick(model: Model) -> None:

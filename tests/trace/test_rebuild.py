@@ -78,7 +78,20 @@ def test_what_a_run_that_failed_did_not_do_is_not_made() -> None:
     assert made[3:] == (None,) * len(made[3:])
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+async def hands(model: Model) -> None:
+    """Pass on values made by hand, and messages of none."""
+    if model.rank == 0:
+        await model.pass_to(1, Weight(1, 2, 0).shard(0, 2))
+        await model.pass_to(1, Weight(1, 2, 0, [0], 2).combine(model.load_weights(1, 1, 2)[0]))
+        await model.pass_to(1, "nothing")
+        model.forward(0, Activation(0, 2, [1], 2), model.load_weights(0)[0])
+        await model.pass_to(1, model.fake_grad(1, [0, 1]))
+    else:
+        for _ in range(4):
+            await model.receive(0)
+
+
+@pytest.mark.parametrize("case", [*EVERYTHING, Case("hands", hands, 2, 2, 2)], ids=lambda case: case.name)
 def test_what_an_event_is_about_follows_from_its_values(case: Case) -> None:
     """Times depend on it, so a Trace is not believed; only of the data are batches what was asked for."""
     trace = Trace.of(case.run(simulate))
@@ -86,7 +99,7 @@ def test_what_an_event_is_about_follows_from_its_values(case: Case) -> None:
     for _, one in trace.events():
         if one.op not in ("get_activation", "read", "fake_grad"):  # what was asked for is part of the program
             one.batches = frozenset([77])
-        if one.op in ("loss", "get_activation", "add", "combine", "shard", "pass_to", "receive", "wait"):
+        if one.op in ("foreign", "loss", "get_activation", "add", "combine", "shard", "pass_to", "receive", "wait"):
             one.layer = 77
     assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
 
@@ -109,26 +122,6 @@ def test_without_times_all_else_is_the_same(case: Case) -> None:
         pairs = zip(one.events, other.events, stated.events, strict=True)
         assert [mine.at(0, 0, 0) for mine, _, _ in pairs] == [event.at(0, 0, 0) for event in other.events]
         assert [event.issued for event in one.events] == [event.issued for event in stated.events]
-
-
-def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> None:
-    async def hands(model: Model) -> None:
-        if model.rank == 0:
-            await model.pass_to(1, Weight(1, 2, 0).shard(0, 2))
-            await model.pass_to(1, Weight(1, 2, 0, [0], 2).combine(model.load_weights(1, 1, 2)[0]))
-            await model.pass_to(1, "nothing")
-            model.forward(0, Activation(0, 2, [1], 2), model.load_weights(0)[0])
-            await model.pass_to(1, model.fake_grad(1, [0, 1]))
-        else:
-            for _ in range(4):
-                await model.receive(0)
-
-    trace = Trace.of(simulate(hands, ranks=2, layers=2, batches=2))
-    said = [(event.op, event.layer, event.batches) for _, event in trace.events()]
-    for _, one in trace.events():
-        if one.op in ("foreign", "pass_to", "receive", "combine", "shard"):
-            one.layer, one.batches = 77, frozenset([77])
-    assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
 
 
 def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:

@@ -3,7 +3,6 @@ each, tables that end with the step, and what a law accepts can be said by one p
 
 import gc
 import json
-import weakref
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from math import lcm
@@ -231,15 +230,6 @@ def test_what_is_made_by_hand_fills_no_memory() -> None:
     for number in range(MOST_KEPT + 10):
         keep(table, number, number)
     assert len(table) == 10
-
-
-def test_a_world_that_is_over_is_forgotten() -> None:
-    model = Model(layers=1)
-    model.load_weights(0)
-    world = weakref.ref(model.dist)
-    del model
-    gc.collect()
-    assert world() is None
 
 
 CONVOLUTION = Layer("convolution", 4, 6, 16, kernel=3, stride=2, dilation=2, padding=1)

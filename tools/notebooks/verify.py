@@ -12,9 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lib.checker.checker import check
 from lib.checker.hidden_sizes import wrong_with
-from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict, check
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.puzzles.puzzle import HINTS, Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook

@@ -13,7 +13,7 @@ from lib.analysis import figures
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive
 from lib.analysis.bounds.optima import ACTIVATION, Aim, Optimum, Size
-from lib.checker.checker import check
+from lib.checker.verdict import check
 from lib.errors.exceptions import DeadlockError
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.schedules.pipelines.generators import witness

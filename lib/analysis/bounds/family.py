@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, these
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes, stays
 from lib.trace.trace import Trace

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, slowed
-from lib.analysis.event_words import operation, operations
 from lib.analysis.waiting.gaps import Gap
 from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered, these
+from lib.trace.event import operation, operations
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, LOCAL, MESSAGES, READS

@@ -14,17 +14,16 @@ from itertools import chain
 from typing import NamedTuple, cast, overload
 
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import Answer, asked, operations
 from lib.analysis.feeding import feeds
 from lib.analysis.figures import makespan
 from lib.analysis.waiting.chains import Step, followed, pieces
 from lib.cluster.costs import in_units, ticks, units
 from lib.cluster.reader import Readers, process_of
 from lib.errors.wording import exact, numbered
-from lib.trace.event import Event
+from lib.trace.event import Event, operations
 from lib.trace.order import messages, order, requests
 from lib.trace.retiming import alone
-from lib.trace.trace import ModelLike, Trace, kept
+from lib.trace.trace import Answer, ModelLike, Trace, asked, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
-from lib.analysis.event_words import operation, operations
 from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
+from lib.trace.event import operation, operations
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, READS

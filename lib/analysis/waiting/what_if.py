@@ -16,14 +16,13 @@ from fractions import Fraction
 from math import isfinite
 from typing import Final
 
-from lib.analysis.event_words import Answer, asked, spoken
 from lib.analysis.figures import makespan, peak
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.cluster.costs import Costs, as_written, in_units, units
 from lib.errors.wording import amount, exact, numbered, these
-from lib.trace.event import Event
+from lib.trace.event import Event, spoken
 from lib.trace.retiming import retime
-from lib.trace.trace import ModelLike, Trace
+from lib.trace.trace import Answer, ModelLike, Trace, asked
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, TIMED
 

@@ -15,13 +15,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import Answer, asked, operation
 from lib.analysis.figures import makespan, samples
 from lib.analysis.waiting.chains import Leg, Step, amounts, led_to, legs, written_at
 from lib.analysis.waiting.gaps import KINDS, Gap, gaps
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.wording import amount, counted, exact
-from lib.trace.trace import ModelLike, Trace
+from lib.trace.event import operation
+from lib.trace.trace import Answer, ModelLike, Trace, asked
 from lib.values.laws import total_elements
 from lib.values.operations import COMMUNICATION, COMPUTE
 from lib.values.values import Elements

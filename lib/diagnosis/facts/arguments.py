@@ -6,14 +6,12 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lib.diagnosis import provenance
-from lib.diagnosis.advice import Running, Told, line
+from lib.diagnosis import Running, Told, line, provenance
 from lib.diagnosis.facts.stores import shared_key
 from lib.diagnosis.provenance import home, is_held, line_of, made_by, maker, named, sent_in, store_of, through, titled
-from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
 from lib.errors.source_lines import student_place
-from lib.errors.wording import plural, ranges, shown, these, with_article
+from lib.errors.wording import plural, ranges, shown, these, with_article, written
 from lib.trace.event import STORE, STORES
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, signatures

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lib.analysis.feeding import feeds
-from lib.diagnosis.advice import Running, Told
+from lib.diagnosis import Running, Told
 from lib.diagnosis.provenance import alike, home, is_held, is_whole, line_of, made_by, maker, named, through, titled
-from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
-from lib.errors.wording import numbered, these
+from lib.errors.wording import numbered, these, written
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE, Pieces, RunSet

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.diagnosis.advice import Running, Told
+from lib.diagnosis import Running, Told
 from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of, too_wide
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
-from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
-from lib.errors.wording import amount, counted, numbered, ranges, these, with_article
+from lib.errors.wording import amount, counted, numbered, ranges, these, with_article, written
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES, REST, SPACE, RunSet
 from lib.values.operations import BY_INPUT, BY_WEIGHT

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lib.diagnosis import groups
-from lib.diagnosis.advice import Running, Told, line
+from lib.diagnosis import Running, Told, groups, line
 from lib.diagnosis.groups import gather_call, shard_call
 from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, through, titled
-from lib.errors.arguments import written
 from lib.errors.exceptions import Words, fact
-from lib.errors.wording import plural, ranges, these
+from lib.errors.wording import plural, ranges, these, written
 from lib.values.collectives import COLLECTIVES, STEP
 from lib.values.placement import MOST, listed
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, describe

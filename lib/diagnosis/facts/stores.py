@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence, Set
 from typing import Any, cast
 
-from lib.diagnosis import provenance
-from lib.diagnosis.advice import Running, Told, line
+from lib.diagnosis import Running, Told, line, provenance
 from lib.diagnosis.groups import gather_call, not_reached, reads
 from lib.diagnosis.provenance import batches_of, in_turn, layers_of, maker, named, store_of, through, titled
 from lib.diagnosis.python_errors import never_begun

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import groups, provenance
-from lib.diagnosis.advice import Advice, Running, Told, line
+from lib.diagnosis import Advice, Running, Told, groups, line, provenance
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words

@@ -28,7 +28,7 @@ from lib.replay import ReplayError, training
 from lib.replay.plan import Plan
 from lib.replay.rank.interpreter import RankContext
 from lib.replay.training import Kept
-from lib.schedules.formats.kineto import our_name
+from lib.schedules.formats.chrome import our_name
 from lib.schedules.formats.orders import to_csv
 from lib.schedules.formats.trace import Pipeline, pipeline_of
 from lib.schedules.pipelines.action import Order, parts_of, places

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
+from lib.record import table
 from lib.schedules.pipelines.action import PAIR, Action, Order
 from lib.schedules.pipelines.generators import (
     breadth_first,
@@ -23,7 +24,6 @@ from lib.schedules.pipelines.generators import (
     zb_h2,
 )
 from lib.schedules.pipelines.timing import peaks, time_order
-from lib.values.table import table
 
 
 def zb_v(ranks: int, batches: int) -> Order:

@@ -31,12 +31,12 @@ from lib.schedules.pipelines.action import (
     SENDS,
     WAITS,
     Action,
+    Clock,
     Messages,
     Order,
     no_action,
     places,
 )
-from lib.schedules.pipelines.clock import Clock
 
 
 class Wrong(NamedTuple):

@@ -19,11 +19,11 @@ from lib.schedules.pipelines.action import (
     WAITS,
     WEIGHTS,
     Action,
+    Clock,
     Order,
     parts_of,
     places,
 )
-from lib.schedules.pipelines.clock import Clock
 
 
 def compute_only(order: Order) -> Order:

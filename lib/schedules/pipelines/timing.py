@@ -21,13 +21,13 @@ from lib.schedules.pipelines.action import (
     BEGINS,
     MESSAGES,
     Action,
+    Clock,
     Messages,
     Order,
     parts_of,
     places,
     says_messages,
 )
-from lib.schedules.pipelines.clock import Clock
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 

@@ -20,7 +20,7 @@ from lib.analysis.difference import alike, difference, lesson, said, unequal
 from lib.errors.wording import counted
 from lib.extras import need_extra
 from lib.files import ready, write_whole
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, numbers, option, output, page, say, show_table

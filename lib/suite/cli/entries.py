@@ -18,8 +18,7 @@ import typer
 
 from lib.analysis.difference import counts
 from lib.analysis.figures import bubbles, end, most_sent, peak
-from lib.checker.checker import check
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import Verdict, check
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES

@@ -212,7 +212,7 @@ def profile(
     """
     from drawing.comparing.recordings import draw_recordings
     from lib.analysis.recording import figures, told
-    from lib.schedules.formats.kineto import read_profile
+    from lib.schedules.formats.chrome import read_profile
 
     name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0])  # replay_rank0.json is called replay
     recordings = [read_profile(files, name or "profile", step)]

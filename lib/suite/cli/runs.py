@@ -308,7 +308,7 @@ def demo(
     from rich.table import Table
 
     from drawing.timeline.schedule import picture_of_trace
-    from lib.checker.checker import check as judge
+    from lib.checker.verdict import check as judge
 
     output = output or Path("demo")
     output.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Notebooks that leave us: editions for Colab with the package inside, assignments for nbgrader, a made-up class.
+"""Notebooks for use elsewhere: editions for Colab with the package inside, assignments for nbgrader, a made-up class.
 
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
@@ -53,12 +53,12 @@ NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
-    *("lib/schedules/formats/kineto.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
+    *("lib/schedules/formats/chrome.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
     *("lib/suite/course/example_class.toml", "lib/suite/course/exports.py"),
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
 )
-"""How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
-DOORS: Final = ("lib/replay/__init__.py",)  # what is there all the same: it says that the rest is not
+"""Beginnings of the paths that no student's notebook loads; the orders stored there would answer puzzles."""
+DOORS: Final = ("lib/replay/__init__.py",)  # kept all the same: it says that the rest is missing
 GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
 """What the notebook of the gallery loads of it, where that notebook comes along."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
@@ -87,7 +87,7 @@ def chosen(names: Sequence[str]) -> list[Path]:
     folder, known = home() / "puzzles", ["introduction", *PUZZLES]
     paths: list[Path] = []
     for name in names or known:
-        if name not in known and name not in PUZZLES and not name.endswith(".ipynb"):
+        if name not in known and not name.endswith(".ipynb"):
             raise BuildError(f"there is no notebook {name!r}; there are {', '.join(known)}, or say the path of one")
         paths.append(Path(name) if name.endswith(".ipynb") else notebook_in(folder, name))
     paths = [*dict.fromkeys(paths)]

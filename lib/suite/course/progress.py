@@ -35,7 +35,6 @@ VARIABLE = "PUZZLES_PROGRESS"
 BROWSER_FILES = Path("/drive")
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
-OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
 PATIENCE = 5.0  # seconds to wait for another process that is writing
@@ -291,8 +290,6 @@ def _standing(puzzle: str, entry: Any) -> Standing:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
         raise ValueError(f"{puzzle[:70]!r} is no name of a puzzle")
     found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-    if OLD_GOAL in found and "goal" not in found:
-        found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
     if set(found) != set(FITS):
         raise ValueError(f"the entry of {puzzle} must have {', '.join(sorted(FITS))}, and nothing else")
     for name, fits in FITS.items():

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lib.analysis import figures
-from lib.analysis.event_words import Answer, asked, operation
 from lib.analysis.figures import Peak
 from lib.analysis.memory import Holding, Row, holdings, lean, rows
 from lib.analysis.waiting.critical_path import Path, critical_path
@@ -17,9 +16,10 @@ from lib.checker.verdict import Verdict
 from lib.cluster.costs import in_units, units
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.puzzles.records import schedule_record
-from lib.trace.trace import ModelLike, Trace
+from lib.trace.event import operation
+from lib.trace.trace import Answer, ModelLike, Trace, asked
 from lib.values.values import Elements
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     words. Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError
     where the run does not have the sizes of the puzzle. The reference is run here, for a correct run only."""
     from lib.analysis.bounds.limits import has_bound, lower_bound
-    from lib.checker.checker import check
+    from lib.checker.verdict import check
     from lib.suite.course.progress import judged_here
     from lib.suite.course.solutions import known_ways, run_of_file, schedule_of
     from lib.suite.submissions.locations import reference as reference_file

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.bounds.limits import has_bound, lower_bound
-from lib.checker.checker import check
-from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict, check
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES

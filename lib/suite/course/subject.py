@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lib.checker.checker import check
-from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict, check
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course import progress

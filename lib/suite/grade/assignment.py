@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh
-from lib.puzzles.goals import LARGEST
-from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.puzzle import LARGEST, Puzzle
 from lib.puzzles.records import PUZZLES, mesh_from_table
 from lib.suite.grade.gradebook import ATTEMPTS, BY_HAND, TERMS, Late, Rules
 from lib.suite.grade.judging import MOST, Required, Unfit, draw_sizes, figures_at, record_at

@@ -183,7 +183,8 @@ class Gradebook:
     """A class: what was asked, the students by name, and what could not be graded.
 
     `isolation` says what kept the code that ran apart from everything else, `made_by` which version of this package
-    wrote it, and `title` what the exercise is called. `problems` are to be looked at in the files of who teaches.
+    wrote it, and `title` what the exercise is called. `problems` are found in the teacher's
+    own files.
     """
 
     asked: tuple[Asked, ...]
@@ -334,7 +335,7 @@ class Traces:
         self._folder = Path(folder)
 
     def path(self, digest: str) -> Path:
-        """Return the file of a schedule. ValueError for what is no digest."""
+        """Return the file of a schedule. ValueError where it is not a digest."""
         if not re.fullmatch("[0-9a-f]{16}", digest):
             raise ValueError(f"the digest of a schedule has 16 hexadecimal digits; got {digest[:40]!r}")
         return self._folder / f"{digest}.json.gz"

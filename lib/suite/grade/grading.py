@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 from lib.errors.exceptions import CheckError
 from lib.errors.source_lines import notebook
 from lib.errors.wording import visible
-from lib.processes import shared_out
+from lib.extras import shared_out
 from lib.puzzles.records import PUZZLES
 from lib.suite.grade.assignment import Assignment, Config
 from lib.suite.grade.gradebook import (

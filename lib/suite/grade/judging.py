@@ -34,16 +34,14 @@ from weakref import WeakKeyDictionary
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import bound_of, work_bound
-from lib.checker.checker import check
 from lib.checker.hidden_sizes import bare
 from lib.checker.judging import check_data
-from lib.checker.verdict import FunctionVerdict
+from lib.checker.verdict import FunctionVerdict, check
 from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted, message_of
-from lib.puzzles.goals import Goal
-from lib.puzzles.puzzle import Puzzle, Task
+from lib.puzzles.puzzle import Goal, Puzzle, Task
 from lib.puzzles.records import PUZZLES
 from lib.suite.course.solutions import alternatives, run_of_file
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
@@ -274,7 +272,7 @@ class _Asked(NamedTuple):
         return self.result("failed", sent.text)
 
     def unjudged(self, error: Exception) -> Result:
-        """The result of a function whose data makes those fall over who judge it."""
+        """The result of a function whose data the judge cannot cope with."""
         why = f"({type(error).__name__}: {message_of(error)})"
         return self.result("failed", f"what {self.record.id} sent back cannot be judged {why}")
 

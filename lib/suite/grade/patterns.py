@@ -2,7 +2,7 @@
 
 **Mistakes.** Each kind is there once, so that one comment serves all who made it. Two messages are of one kind if the
 first lines of what happened and of the fix say the same but for what differs from student to student: which ranks,
-layers and lines, how many, what is in a store, what somebody called a function. The kinds of all puzzles are one list.
+layers and lines, how many, what is in a store, what a function is called. The kinds of all puzzles are one list.
 
 **Solutions.** Pairs to look at, weighed by how surprising they are, and never judged. Two students are alike in a
 puzzle if what they handed in has the same schedule and the same normal form. How much that weighs is counted in bits,

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    """Load no conftest.py among what is graded: it is somebody's code, too."""
+    """Load no conftest.py among what is graded: it is a student's code, too."""
     if early_config.known_args_namespace.puzzles:
         early_config.known_args_namespace.noconftest = True
     return (yield)
@@ -195,7 +195,7 @@ def _names(required: Required) -> Iterator[str]:
 
 
 class Failed(Exception):
-    """A puzzle that did not pass: what there is to say to whoever wrote it."""
+    """A puzzle that did not pass, and what its author is told."""
 
 
 class PuzzleTest(pytest.Item):

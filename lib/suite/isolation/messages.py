@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from lib.cluster.costs import Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.source_lines import Place
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.load import Extract
 from lib.suite.submissions.table import Answer, Given, decode, encode

@@ -110,7 +110,7 @@ def solution_of(puzzle: str) -> Callable[..., Any]:
 
 
 def _guarded(puzzle: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of ours: it does not answer to somebody who is to find the answer to the puzzle."""
+    """Wraps a function of ours: it does not answer a student who is to find the puzzle's answer."""
 
     def solution(*given: Any) -> Any:
         if puzzle in _asked:

@@ -1,6 +1,6 @@
 """How to take one function out of a notebook or .py, with what it uses, and without running the rest.
 
-What somebody wrote runs here: in a process that may come to harm, unless the code is one's own.
+Student code runs here: in a process that may come to harm, unless the code is one's own.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def source_in(file: Path) -> Source:
 
 
 def function_of(source: Source, name: str) -> Callable[..., Any]:
-    """Return the function `name`, with what it uses. This runs what somebody wrote, where that may come to harm.
+    """Return the function `name`, with what it uses. This runs the student's code, in this process.
     SourceError where it cannot be had."""
     return run_extract(extract(source, name))
 
@@ -161,7 +161,7 @@ def _step(unit: Statement) -> Step:
 
 
 def run_extract(found: Extract) -> Callable[..., Any]:
-    """Return the function. This runs what somebody wrote. SourceError where it cannot be had."""
+    """Return the function. This runs the student's code. SourceError where it cannot be had."""
     _importable(found.modules, found.file)
     for cell in found.cells:
         _remember(*cell)

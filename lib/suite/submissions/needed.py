@@ -108,7 +108,7 @@ class Program:
         return isinstance(node.value, kinds)
 
     def is_run(self, name: str) -> bool:
-        """Tell whether a name is something of ours that belongs into no function: `simulate`, `draw`, `check`."""
+        """Tell whether a name is something of ours that has no place in a function: `simulate`, `draw`, `check`."""
         last = self._ours.get(name, name if name in RUN_BY_NAME - self._given else "lib").rpartition(".")[2]
         return last not in GIVE_FUNCTIONS and not last[:1].isupper() and last not in OURS
 

@@ -1,4 +1,4 @@
-"""What somebody handed in, as text: its cells, which puzzles it answers, and one function of it with what that uses.
+"""A submission as text: its cells, which puzzles it answers, and one function of it with what that uses.
 
 The normal form of a function and of what it uses is equal for code that differs in what a copy is changed in first.
 Names that the source gives are numbers, in the order in which a statement comes across them, and statements at top
@@ -43,7 +43,7 @@ TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""
 
 class State(NamedTuple):
     """A state by its word, which is the same everywhere, with a sign that stands for it and what it means. `judged`:
-    there was a function to look at."""
+    there was a function to judge."""
 
     word: str
     sign: str
@@ -71,7 +71,7 @@ STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The code of what somebody handed in, as text: nothing of it has run.
+    """The code of a submission, as text: none of it has run.
 
     `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
     other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.

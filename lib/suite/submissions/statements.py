@@ -1,6 +1,6 @@
 """From the text of cells to statements, and from a statement to the names that it gives and takes.
 
-Commands of a notebook's own are left out, and what is no Python is set aside.
+A notebook's own commands are left out, and code that is not Python is set aside.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from operator import index
 from random import Random
 from typing import Any, NamedTuple, TypeVar, cast
 
+from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import message_of
 from lib.puzzles.puzzle import Row
 
@@ -220,7 +221,6 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
     """Call a function in this process. It gets copies: what it does to its inputs changes nothing. `where` says in
     which line an error was raised. Control flow is passed on: of what is raised only an Exception, or the wish to end
     Python, is an answer; and a PuzzleError, such as NotSolved, is none."""
-    from lib.errors.exceptions import PuzzleError
 
     def answer(given: Given) -> Answer:
         try:
@@ -234,7 +234,7 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
 
 
 def encode(value: Any) -> Any:
-    """Return data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data. Nothing of
+    """Return data as JSON has it; what JSON has not is an object of one key. TypeError where it is not data. Nothing of
     the student's own comes through: a class of text may call itself equal to everything."""
     kind = cast("type[Any]", type(value))
     if kind is int and value.bit_length() <= MOST_BITS:  # which most of all data is

@@ -1,6 +1,6 @@
 """What a run is told when a bound does not speak of it. Every run here is correct, unless it says so."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.limits import bound_of, lower_bound
 from lib.schedules import data_parallel
+from tests.replay.schedules import compute as _train
 from tests.support import schedules
 from tests.support.puzzles import way
 from tests.support.said import Said
@@ -28,18 +29,6 @@ def said(function: Function, family: Family, mesh: Mesh | None = None) -> str:
     verdict = check(trace)
     assert verdict.correct, verdict.faults
     return excuse(trace, family) or "of the family"
-
-
-def _train(model: Model, batches: Iterable[int], weights: dict[int, Weight]) -> dict[int, Any]:
-    """Forward and backward of some batches together; gives the gradients of the weights."""
-    acts = [model.get_activation(batches)]
-    for layer in range(model.LAYERS):
-        acts.append(model.forward(layer, acts[-1], weights[layer]))
-    grad = model.loss(acts.pop())
-    made: dict[int, Any] = {}
-    for layer in reversed(range(model.LAYERS)):
-        made[layer], grad = model.backward(layer, acts.pop(), grad, weights[layer])
-    return made
 
 
 ONE = Family(1, 2, 2)

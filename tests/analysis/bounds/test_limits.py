@@ -1,7 +1,6 @@
 """The lower bounds: nothing of the family is below them, and the schedules that reach them do."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -130,23 +129,10 @@ def test_the_proof_for_gpipe_names_the_solver_and_what_one_schedule_cannot_have(
     assert "So no schedule has the least time and the least memory" in bound.memory.proof
 
 
-def test_an_unknown_puzzle_has_no_bound() -> None:
-    assert not has_bound("nothing")
-    with pytest.raises(ValueError, match=r"no lower bound is known for 'nothing'; there are those of basic, .*gpipe"):
-        lower_bound("nothing")
-
-
 def test_a_bound_of_another_size_claims_no_witness() -> None:
     bound = bound_of(Family(2, 4, 3, stages=2, grouping="one"))
     assert not bound.time.optimal
     assert bound.time.value == pytest.approx(2 + 0.4 + 12 + 2 + 0.4 + 1)
-
-
-def test_reading_bounds_costs_no_solver() -> None:
-    modules = sorted((Path(__file__).parents[3] / "lib" / "analysis" / "bounds").glob("*.py"))
-    assert len(modules) > 3
-    for module in modules:
-        assert "ortools" not in module.read_text("utf-8").replace("OR-tools", "")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from drawing.comparing.bars import Bar, Bound, Column, Part, columns
 from drawing.display import PICTURES, _bundle  # pyright: ignore[reportPrivateUsage]
 from lib import PUZZLES, check, goal
 from lib.checker.verdict import Verdict
-from lib.puzzles.goals import Goal
-from lib.puzzles.puzzle import Task
+from lib.puzzles.puzzle import Goal, Task
 from lib.suite.course import progress
 from lib.suite.course.progress import Standing
 from lib.suite.course.solutions import answer, schedule_of

@@ -13,7 +13,7 @@ from drawing.canvas.palette import MINE, TRACK
 from drawing.canvas.scene import Rect, Scene, Text
 from drawing.comparing.dots import HIGH, LEFT, RIGHT, TOP, Handed, draw_spread
 from drawing.comparing.plot import Limits, Plot, Point, crossings, plot
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 from tests.drawing.marks import apart, corners, polys, rects, texts, written
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lib.analysis.recording import Recording, Span, departures
 from lib.errors.exceptions import TraceError
-from lib.schedules.formats.kineto import our_name, read_profile, read_slices
+from lib.schedules.formats.chrome import our_name, read_profile, read_slices
 from lib.schedules.formats.trace import order_of_recording, recording_of_order
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -130,7 +130,7 @@ def test_a_file_of_torch_itself(tmp_path: Path) -> None:
 def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.schedules.formats.kineto.MAX_BYTES", 10_000)
+    monkeypatch.setattr("lib.schedules.formats.chrome.MAX_BYTES", 10_000)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(TraceError, match="larger than"):

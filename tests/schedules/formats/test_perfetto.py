@@ -10,7 +10,7 @@ import pytest
 
 from lib import Links, Trace, simulate
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.formats.perfetto import perfetto, write_perfetto
+from lib.schedules.formats.chrome import perfetto, write_perfetto
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from tests.replay.schedules import overlapped

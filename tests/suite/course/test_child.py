@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from lib import PuzzleError, Trace, simulate
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.suite.course.progress import Standing, load
 from lib.suite.course.subject import attempt
 from lib.suite.isolation.isolation import run_of
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, read
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
+from lib.trace.json_format import encode
 from tests.support.functions import run, wrong
-from tests.support.version_1 import encode
 
 pytestmark = pytest.mark.usefixtures("warm")
 HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"
@@ -33,25 +33,6 @@ def tried(path: Path, body: str, limit: float = 30) -> tuple[str, str, str]:
     found = attempt(path, "basic", limit)
     assert found.puzzle == "basic"
     return found.state, found.text(), found.printed
-
-
-def test_a_solution_passes_and_is_recorded(file: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(reference("ddp").read_text("utf-8"), "utf-8")
-    found = attempt(mine, "ddp")
-    assert found.state == "passed"
-    assert found.text().startswith("Correct!\nTime 5.6,")
-    assert load() == {"ddp": Standing(1, True, "as good as our reference", 5.6, 1_572_864.0)}
-
-
-def test_our_own_solution_is_nobodys_progress(file: Path) -> None:
-    assert attempt(reference("ddp"), "ddp").state == "passed"
-    assert load() == {}
-
-
-def test_a_stub_is_unsolved(write: Path) -> None:
-    assert tried(write, 'raise NotSolved("basic")') == ("unsolved", "", "")
-    assert load() == {}
 
 
 def test_what_is_no_training_step_fails_with_its_verdict(write: Path) -> None:
@@ -106,7 +87,7 @@ def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
 
 FORGED = encode(Trace.of(run(wrong)))
 """A run of the puzzle's size that is no training step, as data."""
-EVENTS = len(FORGED["programs"][0]["events"])
+EVENTS = len(FORGED["programs"][0]["calls"])
 WHOLE = {"outcome": "trace", "text": "", "printed": "", "answers": [], "places": [], "lines": []}
 
 
@@ -161,7 +142,7 @@ def test_a_result_that_is_no_answer_is_none(write: Path, code: str) -> None:
 
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every goal."""
-    forged = whole(FORGED, lines=[[-1] * len(program["events"]) for program in FORGED["programs"]])
+    forged = whole(FORGED, lines=[[-1] * len(program["calls"]) for program in FORGED["programs"]])
     state, text = forge(write, f"os.write(result, {forged.encode()!r})")
     assert (state, text.splitlines()[0]) == ("failed", "Not one correct training step.")
     assert load() == {"basic": Standing(runs=1)}

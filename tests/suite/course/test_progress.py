@@ -230,14 +230,6 @@ def test_nothing_gets_worse(a: Standing, b: Standing) -> None:
     assert (both.goal, both.time, both.memory) in [(one.goal, one.time, one.memory) for one in (a, b)]
 
 
-def test_a_file_of_before_goals_were_called_so(file: Path) -> None:
-    old = {("tier" if name == "goal" else name): value for name, value in entry().items()}
-    put(file, ddp=old)
-    assert progress.read(file)["ddp"].goal == GOALS[0]
-    progress.add(file, "ddp", Standing(runs=1))
-    assert json.loads(file.read_text("utf-8"))["puzzles"]["ddp"].keys() == entry().keys()
-
-
 def test_the_harder_goal_wins_then_time_then_memory() -> None:
     slow, quick = Standing(1, True, GOALS[1], 5.6, 9.0), Standing(1, True, GOALS[0], 5.0, 1.0)
     assert slow.plus(quick, "ddp").time == 5.6
@@ -308,12 +300,6 @@ def test_it_holds_no_time_of_the_day(file: Path) -> None:
     file.unlink()
     progress.add(file, "ddp", Standing(runs=1))
     assert file.read_bytes() == first
-
-
-def test_puzzles_of_another_version_are_kept(file: Path) -> None:
-    put(file, not_known_here=entry(goal="whatever"))
-    progress.add(file, "ddp", Standing(runs=1))
-    assert sorted(progress.read(file)) == ["ddp", "not_known_here"]
 
 
 SAID = Said(__file__, "progress_files")

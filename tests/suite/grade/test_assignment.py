@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lib import PUZZLES
-from lib.checker.checker import check
+from lib.checker.verdict import check
 from lib.suite.course.solutions import run_of_file
 from lib.suite.grade.assignment import Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.judging import LEEWAY, draw_sizes, figures_at, own_ways, record_at

@@ -116,25 +116,6 @@ def test_a_new_number_or_folder_is_followed_with_the_work(root: Path, old: str, 
     assert (folder / DDP).read_text("utf-8") == text
 
 
-@pytest.mark.parametrize("worked", [(), ("basic",), ("ddp",), ("basic", "ddp")])
-def test_a_folder_of_the_old_layout_moves_and_loses_no_work(root: Path, worked: tuple[str, ...]) -> None:
-    folder = prepared(root).folder
-    old = {"basic": folder / "01_basic.ipynb", "ddp": folder / "03_ddp.ipynb"}
-    for name, path in old.items():
-        (folder / f"{PUZZLES[name].path}.ipynb").rename(path)
-    work = {name: solve(old[name]) for name in worked}
-    (folder / "10_mine.ipynb").write_text("notes of mine", "utf-8")
-    (root / "puzzles" / DDP).write_text(puzzle("ddp", "better words"), "utf-8")
-    found = prepared(root)
-    assert found.renamed == [("01_basic.ipynb", BASIC), ("03_ddp.ipynb", DDP)]
-    assert (found.kept, found.refreshed) == (([DDP], []) if "ddp" in worked else ([], [DDP]))
-    assert names(folder) == sorted([*EVERY, "10_mine.ipynb"])
-    assert (folder / "10_mine.ipynb").read_text("utf-8") == "notes of mine"
-    for name, text in work.items():
-        assert mine(name, folder).read_text("utf-8") == text
-    assert prepared(root) == Workplace(folder, kept=found.kept)
-
-
 def test_work_on_a_puzzle_that_is_part_of_another_by_now_stays_and_is_found(root: Path) -> None:
     folder = prepared(root).folder
     old = folder / "10_zero1.ipynb"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.puzzles.goals import Goal, Hidden
-from lib.puzzles.puzzle import Puzzle
+from lib.puzzles.puzzle import Goal, Hidden, Puzzle
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import reference

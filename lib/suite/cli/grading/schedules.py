@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.figures import bubbles
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, counted, exact, visible
+from lib.extras import shared_out
 from lib.files import ready, write_whole
-from lib.processes import shared_out
-from lib.puzzles.goals import Goal
+from lib.puzzles.puzzle import Goal
 from lib.suite.cli.console import markup
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, Traces
 from lib.suite.grade.intake.roster import ALIAS

@@ -156,7 +156,7 @@ def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[Member, ...]:
 
 @contextmanager
 def _damage(kind: str) -> Generator[None]:
-    """Say in one way what those who find damage in an archive say in many."""
+    """Report damage in an archive in one way, however the library that finds it does."""
     try:
         yield
     except Unreadable:

@@ -330,7 +330,7 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
 
 
 def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
-    """Notes and rows for what is nobody's: platforms' own files are a note; all else may be somebody's."""
+    """Notes and rows for files without an owner: platforms' own files are a note; any other may be a student's."""
     kept = [(file.name, "nobody's") for file in (*pile.progress, *pile.files)]
     rows = [Refused(name, why) for name, why in pile.refused]
     for name, why in pile.others:

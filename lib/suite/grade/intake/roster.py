@@ -149,7 +149,7 @@ NAMES: Final = (*((name,) for name in NAME), ("first name", "last name"), ("firs
 LOGINS: Final = ("username", "login", "sis login id", "sis user id", "email", "email address", "github", "student id")
 SUBMITTED: Final = ("submitted", "last modified (submission)")
 DEADLINE: Final = "deadline"
-ALIAS: Final = "alias"  # how somebody wants to be called where the class sees it
+ALIAS: Final = "alias"  # the name a student wants the class to see
 NO_STUDENT: Final = ("points possible", "")  # what stands for a student in Canvas's rows that are about columns
 
 
@@ -301,7 +301,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _may_be(name: str, shown: str) -> bool:
-    """Tell whether a platform may call somebody so: a word stands in it, or it hides who it is."""
+    """Tell whether a platform may show this name for somebody: it has a word of theirs in it, or hides who they are."""
     letters = "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", shown).casefold()))
     long = [word for word in _words(name) if len(word) > 1 or not word.isascii()]
     return not re.search(r"[^\W\d_]", shown) or "participant" in letters or any(word in letters for word in long)
@@ -377,7 +377,7 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
 
 
 def to_fill_in(book: Gradebook, path: Path) -> None:
-    """Write a file of marks with a row for each student and puzzle that is there, for somebody to fill in."""
+    """Write a file of marks with a row for each student and puzzle, to be filled in by hand."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

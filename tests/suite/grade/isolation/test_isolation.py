@@ -12,7 +12,7 @@ import pytest
 
 from lib import check
 from lib.files import ROOT
-from lib.puzzles.goals import Size
+from lib.puzzles.puzzle import Size
 from lib.puzzles.records import PUZZLES
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import AtSize, Limits, asked_for

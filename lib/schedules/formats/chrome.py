@@ -1,13 +1,20 @@
-"""torch.profiler's traces of a pipeline, one JSON file a rank, as a recording.
+"""Chrome's trace events, in and out: torch.profiler's traces of a pipeline, one JSON file a rank, as a recording; and
+Traces as a timeline for https://ui.perfetto.dev and chrome://tracing.
 
 Ranges are named as torch's pipeline executor names them (`PP:3F1`): they are actions, and the recording has an order. A
 range begins with waiting for its message: computing begins with its first operation.
 
     recording = read_profile(["rank0.json", "rank1.json.gz"])
 
-The format is Chrome's trace events, of which complete ones ("X") are read; see "Trace Event Format" at
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. A file comes from outside: it may be
+Of the format ("Trace Event Format",
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU) complete events ("X") are read, with
+times in microseconds, and written, beside names of processes and threads ("M"). A file comes from outside: it may be
 damaged, truncated, huge, packed to be huge, or no such file at all. It is read as data.
+
+A written timeline has a process for each rank of each Trace, a track for each stream (what the rank computes, the
+communication of each group, messages to and from each neighbour; a second one where a stream does several things at
+once), arrows from sends to receives and between the members of a collective, and a counter for its memory. A pipeline
+has a track of its actions, named as torch's executor names its ranges.
 """
 
 from __future__ import annotations
@@ -26,13 +33,18 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from lib.analysis.recording import Recording, Span
+from lib.analysis.figures import samples
+from lib.analysis.recording import COMPUTE, PER_UNIT, Recording, Span
+from lib.cluster.costs import TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.wording import counted, numbered
-from lib.schedules.formats.trace import PREFIX, action_of, as_recording, span_of
+from lib.files import ready, write_whole
+from lib.schedules.formats.trace import PREFIX, Part, action_of, as_recording, part_of, parts, span_of
 from lib.schedules.pipelines.action import KINDS, Action
+from lib.trace.order import meetings, messages
+from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import OPERATIONS
+from lib.values.operations import COMMUNICATION, OPERATIONS, TIMED
 
 MAX_BYTES: Final = 256 * 2**20
 """Of a file, unpacked."""
@@ -44,7 +56,6 @@ MAX_FILES: Final = 1024
 MAX_RANKS: Final = 16_384
 """Ranks that there may be; of some there are no files."""
 MAX_SPANS: Final = 200_000
-COMMUNICATION: Final = "communication"
 ON_CPU, ON_GPU = "user_annotation", "gpu_user_annotation"
 _CALL: Final = re.compile(r"(?:nccl|gloo|ucc|mpi):_?(\w+)")
 _KERNEL: Final = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)(?:_|\()")
@@ -204,7 +215,7 @@ def _spans(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
         if told is not None and one.end > first and one.start < last:  # not the barrier before a step that was named
             op = our_name(told[1])
             known = op in OPERATIONS or op in COLLECTIVES
-            yield Span(rank, one.start, one.end, op if known else "", one.name, stream=COMMUNICATION)
+            yield Span(rank, one.start, one.end, op if known else "", one.name, stream="communication")
 
 
 def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Sequence[Slice]) -> Iterator[Span]:
@@ -293,3 +304,100 @@ def _causal(ranks: Sequence[_Rank]) -> str:
         one.shift(by)
     who = numbered("rank", [one.rank for one, by in zip(ranks, moved, strict=True) if by]).capitalize()
     return f"{who} moved later, by up to {max(moved) / 1e6:.3g} ms, so that nothing is used before it was made."
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+
+
+def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
+    """Return the Traces by name. One time unit is a millisecond of the picture, or `unit` seconds of it."""
+    scale = (PER_UNIT / 1000 if unit is None else unit * 1e6) / TICKS  # in microseconds: Perfetto knows no time units
+    events: list[dict[str, Any]] = []
+    before = 0
+    for name, trace in traces.items():
+        threads: dict[tuple[int, int], int] = {}
+        for rank in range(trace.ranks):
+            events += _process(trace, rank, f"{name}: rank {rank}", before + rank, scale, threads)
+        events += _arrows(trace, before, scale, threads)
+        before += trace.ranks
+    about = {"writer": "llm-training-puzzles", "microseconds": scale * TICKS}
+    return {"otherData": about, "displayTimeUnit": "ms", "traceEvents": events}
+
+
+def write_perfetto(path: str | Path, traces: Mapping[str, Trace]) -> None:
+    """Write the Traces by name into a file."""
+    write_whole(ready(path), json.dumps(perfetto(None, **traces)))
+
+
+def _process(
+    trace: Trace, rank: int, title: str, process: int, scale: float, threads: dict[tuple[int, int], int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the slices of a rank, of what it did and, of an action, of what that is made of; and its memory. `threads`
+    takes the thread of each event, by rank and number."""
+    events = trace.programs[rank].events
+    streams: defaultdict[str, list[int]] = defaultdict(list)
+    """For each stream its threads: slices of a thread lie within each other, and not across."""
+    free: list[int] = []
+    """When each thread is free."""
+
+    def named(what: str, **args: Any) -> dict[str, Any]:
+        return {"ph": "M", "pid": process, "name": what, "args": args}
+
+    def slice_of(part: Part, stream: str, name: str, kind: str, **args: Any) -> dict[str, Any]:
+        start, end = part.span.start, part.span.end
+        thread = next((one for one in streams[stream] if free[one] <= start), len(free))
+        if thread == len(free):
+            streams[stream].append(thread)
+            free.append(end)
+        free[thread] = end
+        threads[rank, part.first] = thread
+        moments = {"ts": start * scale, "dur": (end - start) * scale}
+        names = ("stage", "microbatch") if part.span.word else ("layer", "batches")
+        about = (("action", part.span.word), (names[0], part.span.stage), (names[1], part.span.label))
+        said = {key: value for key, value in (*about, ("source", part.span.place)) if value not in (None, "")}
+        what = {"ph": "X", "pid": process, "tid": thread, "name": name, "cat": kind}
+        return {**what, **moments, "args": {"event": part.first, **args, **said}}
+
+    yield named("process_name", name=title)
+    yield named("process_sort_index", sort_index=process)
+    for part in parts(trace, rank):
+        first, action = events[part.first], part.action
+        if action is None:
+            slice_ = slice_of(part, part.span.stream, part.span.name, first.op)
+            if first.op in COMMUNICATION and first.blocking:
+                slice_["args"]["awaited"] = True
+            yield slice_
+            continue
+        yield slice_of(part, "pipeline", f"{PREFIX}{action}", part.span.op)
+        for index in range(part.first, part.last + 1):
+            event = events[index]
+            if event.start is not None and (event.op in TIMED or event.length):
+                inner = part_of(trace, rank, index, index)
+                yield slice_of(inner, COMPUTE, inner.span.name, event.op, within=str(action))
+    for stream, members in streams.items():
+        for place, thread in enumerate(members):
+            yield {**named("thread_name", name=f"{stream} ({place + 1})" if place else stream), "tid": thread}
+    for sample in samples(trace, rank):
+        amounts = {kind: float(elements) for kind, elements in sample.by_kind.items()}
+        counter = {"ph": "C", "pid": process, "ts": sample.time * scale, "name": "elements alive"}
+        yield {**counter, "args": amounts}
+
+
+def _arrows(
+    trace: Trace, before: int, scale: float, threads: Mapping[tuple[int, int], int]
+) -> Iterator[dict[str, Any]]:
+    """Yield arrows from each send to its receive, and from member to member of each collective, the first to begin
+    first."""
+    joined = [("message", [(a, sent), (b, got)]) for a, sent, b, got in messages(trace) if got is not None]
+    joined += [("collective", one) for one in meetings(trace) if len(one) > 1]
+    for number, (what, ends) in enumerate(joined):
+        if any(end not in threads for end in ends):
+            continue
+        found = [(trace.programs[rank].events[index].start or 0, rank, index) for rank, index in ends]
+        for place, (start, rank, index) in enumerate(found if what == "message" else sorted(found)):
+            last = place == len(found) - 1
+            middle = trace.programs[rank].events[index].length // 2 if last else 0
+            kind = {"ph": "f", "bp": "e"} if last else {"ph": "t" if place else "s"}
+            home = {"pid": before + rank, "tid": threads[rank, index]}
+            about = {"cat": "flow", "id": f"{before}.{number}", "name": what}
+            yield {**kind, **about, **home, "ts": (start + middle) * scale}
