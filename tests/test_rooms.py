@@ -39,9 +39,9 @@ BUDGETS = {
     "lib/suite/grade": 3_510,
     "lib/suite/isolation": 1_190,
     "lib/suite/submissions": 2_260,
-    "lib/trace": 3_020,
+    "lib/trace": 3_110,
     "lib/values": 4_190,
-    "tests": 44_160,
+    "tests": 44_170,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -24,7 +24,7 @@ is how many events before it the one is that it waits for.
 
 The fields of a value are those that its class takes after its layer. Where it is cut along more than those say, an
 object comes last: {"out": ["0", 2]} for columns 0 of 2, so too "features", and "terms" for a part of a sum. Sets of
-numbers are text: "0-3,7".
+numbers are text: "0-3,7". Version 1 had a row for each event, value and move, and is read like this one (see `rows`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from lib.trace.event import Event, Program
 from lib.trace.json_format import encode, once, set_text
 from lib.trace.rebuild import rebuild
 from lib.trace.trace import Trace
-from lib.trace.validation import COLUMNS, EVENT_COLUMNS, decode
+from lib.trace.validation import TABLES, decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, MESSAGES, OPERATIONS
 from lib.values.placement import Rest
@@ -123,14 +123,16 @@ def from_text(source: str) -> Trace:
     """Return the run that a text describes, its values by the rules and its times by its costs. TraceError where it is
     wrong.
 
-    The text becomes the data of a file first, so that one reader checks everything that comes from outside.
+    The text becomes a JSON form first (see `rows`), so that one reader checks everything that comes from outside.
     """
     lines = [line for line in source.splitlines() if line.strip()]
     head = _HEAD.fullmatch(lines[0].strip()) if lines else None
     if head is None:
         raise TraceError("a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4")
     layers, batches, ranks = (int(head[i]) for i in (1, 2, 3))
-    data = encode(Trace(max(layers, 1), max(batches, 1), (), sandbox=head[4] is not None))
+    empty = encode(Trace(max(layers, 1), max(batches, 1), ()))
+    data = {name: item for name, item in empty.items() if name not in TABLES}
+    data |= {"version": 1, "sandbox": head[4] is not None}  # a word is a row
     rest = lines[1:]
     while rest and (name := rest[0].split(" ", 1)[0]) in HEADERS:
         try:
@@ -143,9 +145,8 @@ def from_text(source: str) -> Trace:
         raise TraceError(f"the heading promises {ranks} ranks, the text has {len(rest)} lines of them")
     state = _Reader(ranks)
     data["programs"] = [state.program(rank, line) for rank, line in enumerate(rest)]
-    data |= {"groups": [*map(list, state.groups)], "sets": [*state.sets], "values": state.values}
-    data["calls"] = [[op, list(arg), *more] for op, arg, *more in state.calls]
-    run = decode(data, whole=False, names={"calls": state.first})
+    data["groups"] = [*map(list, state.groups)]
+    run = decode(data, whole=False)
     try:
         rebuilt = rebuild(run).run
     except PuzzleError as error:
@@ -161,19 +162,12 @@ def from_text(source: str) -> Trace:
     return rebuilt
 
 
-_Said = tuple[tuple[Any, ...], int | None, str, list[int], list[int], int | None]
-"""The call of a word but for its numbers of values; layer, batches, inputs, outputs, and start."""
-
-
 class _Reader:
-    """Turns words into the columns of a file, and its tables. Errors show the line up to the word, as `<-- here`."""
+    """Turns words into the JSON form of events. Errors show the line up to the word, as `<-- here`."""
 
     def __init__(self, ranks: int) -> None:
         self.everybody = list(range(min(ranks, 10**6)))
-        self.groups, self.calls, self.sets = dict[tuple[int, ...], int](), dict[Any, int](), dict[str, int]()
-        self.values: list[list[Any]] = []
-        self.first: list[str] = []
-        """Where each row of the table of calls stood first."""
+        self.groups: dict[tuple[int, ...], int] = {}
         # What is stated with all its fields has a form of its own, and no word here.
         stated = [row for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"]
         self.operations = {row.word: row.name for row in (*stated, *COLLECTIVES.values())}
@@ -181,42 +175,30 @@ class _Reader:
         words = "|".join(re.escape(word) for word in sorted(self.operations, key=len, reverse=True))
         self.form = re.compile(f"(?P<op>{words}){_REST}", re.ASCII)
 
-    def program(self, rank: int, line: str) -> dict[str, list[Any]]:
+    def program(self, rank: int, line: str) -> dict[str, Any]:
         label, bar, body = line.partition("|")
         if not bar or label.strip() != str(rank):
             raise TraceError(f"expected the line of rank {rank}, beginning with '{rank}|'; got {line[:40]!r}")
-        columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-        values: dict[int, tuple[int, Any]] = {}
+        events: list[list[Any]] = []
+        moves: list[list[int]] = []
+        values: dict[int, list[Any] | None] = {}
         words = body.split()
         for at, word in enumerate(words):
-            event = len(columns["calls"])
             if move := _MOVE.fullmatch(word):
-                store = _STORES.index(move["store"])
-                columns["before"].append(event)
-                columns["store"].append(store if move["sign"] == "+" else -1 - store)
-                columns["stored"].append(int(move["value"]))
+                change = 1 if move["sign"] == "+" else -1
+                moves.append([len(events), _STORES.index(move["store"]), int(move["value"]), change])
                 continue
-            found = self.elsewhere(word, values) or self.event(word, event)
-            if found is None:
+            event = self.elsewhere(word, values) or self.event(word)
+            if event is None:
                 raise TraceError(f"rank {rank}: {' '.join(words[max(0, at - 3) : at + 1])} <-- here: no such word")
-            call, layer, batches, inputs, outputs, start = found
-            for number in outputs:
-                values.setdefault(number, (-1, 0))
-            call = (*call, len(inputs), len(outputs))
-            if call not in self.calls:
-                self.first.append(f"programs[{rank}].events[{event}]")
-            row = self.calls.setdefault(call, len(self.calls)), layer, self.sets.setdefault(batches, len(self.sets))
-            for name, item in zip(EVENT_COLUMNS, (*row, -1, 0, start, 0), strict=True):
-                columns[name].append(item)
-            columns["inputs"] += inputs
-            columns["outputs"] += outputs
+            for number in event[4]:
+                values.setdefault(number, None)
+            events.append(event)
         if sorted(values) != list(range(len(values))):
             raise TraceError(f"rank {rank}: values are numbered 0, 1, 2, ... and each is made once")
-        columns["values"], columns["of"] = ([values[i][side] for i in range(len(values))] for side in (0, 1))
-        return columns
+        return {"values": [values[i] for i in range(len(values))], "events": events, "moves": moves}
 
-    def elsewhere(self, word: str, values: dict[int, tuple[int, Any]]) -> _Said | None:
-        """The event of a value from elsewhere, which becomes a row of its own."""
+    def elsewhere(self, word: str, values: dict[int, list[Any] | None]) -> list[Any] | None:
         match = _ELSEWHERE.fullmatch(word)
         if match is None:
             return None
@@ -231,11 +213,10 @@ class _Reader:
             role, _, pieces = part.partition("=")
             items, _, total = pieces.partition("/")
             rest[role] = [items, _integer(total)]
-        values[number] = len(self.values), made[0] if made else None
-        self.values.append([cls.kind, *made[1:], rest] if rest else [cls.kind, *made[1:]])
-        return ("foreign", (), -1, None, False), None, "", [], [number], 0
+        values[number] = [cls.kind, *made, rest] if rest else [cls.kind, *made]
+        return ["foreign", None, "", [], [number], 0, 0, 0, -1, [], -1, None, False]
 
-    def event(self, word: str, number: int) -> _Said | None:
+    def event(self, word: str) -> list[Any] | None:
         match = self.form.fullmatch(word)
         if match is None:
             return None
@@ -247,14 +228,15 @@ class _Reader:
         if op in MESSAGES:
             peer, layer = layer, None
         elif op == "wait":
-            arg, layer = ([] if layer is None else [number - layer]), None  # how many events before this one
+            arg, layer = ([] if layer is None else [layer]), None
         if op in COLLECTIVES:
             group = self.groups.setdefault(tuple(members or self.everybody), len(self.groups))
         elif match["group"] or (match["later"] and not talks):
             return None
-        call = op, tuple(arg), group, peer, talks and match["later"] is None
+        blocking = talks and match["later"] is None
         # Whatever has a time of its own gets one from the costs; a start that is stated would only be in the way.
-        return call, layer, match["batches"] or "", inputs, outputs, None if talks else 0
+        start = None if talks else 0
+        return [op, layer, match["batches"] or "", inputs, outputs, 0, start, 0, -1, arg, group, peer, blocking]
 
 
 def _integer(text: str) -> int:

@@ -32,10 +32,10 @@ from lib.values.values import KINDS, PIECES, Value, made, value_of
 
 FORMAT = "llm-training-puzzles trace"
 VERSION = 2
-FIELDS = {
-    *("format", "version", "layers", "batches", "sandbox", "puzzle", "error", "costs", "mesh", "places", "groups"),
-    *("calls", "values", "sets", "unit", "programs"),
-}
+FIELDS = {"format", "version", "layers", "batches", "sandbox", "puzzle", "error"}
+CONTENTS = {"costs", "mesh", "places", "groups", "programs"}
+TABLES = {"calls", "values", "sets", "unit"}
+"""What version 2 has besides."""
 TIMES, USED = ("issued", "start", "length"), ("inputs", "outputs")
 EVENT_COLUMNS = ("calls", "layers", "batches", "places", *TIMES)
 COLUMNS = (*EVENT_COLUMNS, *USED, "values", "of", "before", "store", "stored")
@@ -109,11 +109,17 @@ def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None 
         raise TraceError("this is not a Trace: its format is not 'llm-training-puzzles trace'")
     top = cast("dict[str, Any]", data)
     version = top.get("version")
-    if type(version) is not int or version != VERSION:
-        raise TraceError(f"this Trace has version {version!r}, and this library reads version {VERSION}")
-    if set(top) - {DESCRIPTIONS, PADDING} != FIELDS:
-        raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS)}; got {sorted(map(str, top))}")
-    return _Reader(top, whole, names or {}).run()
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise TraceError(f"this Trace has version {version!r}, and this library reads versions 1 and {VERSION}")
+    fields = FIELDS | CONTENTS | (TABLES if version > 1 else set[str]())
+    if set(top) - {DESCRIPTIONS, PADDING} != fields:
+        raise TraceError(f"a Trace has exactly the fields {sorted(fields)}; got {sorted(map(str, top))}")
+    if version > 1:
+        return _Reader(top, whole, names or {}).run()
+    from lib.trace.rows import Rows  # here and not above: few files are that old
+
+    rows = Rows()
+    return _Reader(rows.columns(top), whole, rows.names).run()
 
 
 class _Call(NamedTuple):
@@ -130,7 +136,8 @@ class _Call(NamedTuple):
 
 
 class _Reader:
-    """Checks and takes apart the data of one file. Every error names the place in the data."""
+    """Checks and takes apart the data of one file. Every error names the place in the data: in that of version 1 the
+    one where something stood first, which `names` has for each table."""
 
     def __init__(self, top: dict[str, Any], whole: bool, names: dict[str, list[str]]) -> None:
         self.top = top

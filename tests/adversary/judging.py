@@ -9,10 +9,10 @@ from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
 from lib.puzzles import records
 from lib.puzzles.puzzle import Goal, Puzzle, Size
-from lib.trace import json_format
+from lib.trace.json_format import decode
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion
-from tests.support.rows import columns, encode
+from tests.support.version_1 import encode
 
 PUZZLE = "made up"
 
@@ -58,8 +58,8 @@ def sent(trace: Trace) -> list[float]:
 
 
 def read(data: dict[str, Any]) -> Trace:
-    """The Trace that rows say. TraceError where it is none."""
-    return json_format.decode(columns(data))
+    """The Trace in JSON data. TraceError where it is none."""
+    return decode(data)
 
 
 def agree(trace: Trace, verdict: Verdict, second: Opinion) -> None:
@@ -74,11 +74,11 @@ def honest(trace: Trace) -> None:
     """That a Trace is a correct step, with the same figures in memory, from JSON and from text, and by the oracle."""
     first = judged(trace)
     assert ready(first), (first.faults, first.notes)
-    written = json_format.encode(trace)
-    for again in (judged(json_format.decode(written), trace), judged(Trace.parse(trace.text()))):
+    data = encode(trace)
+    for again in (judged(read(data), trace), judged(Trace.parse(trace.text()))):
         assert ready(again), again.faults
         assert figures_of(again) == figures_of(first)
-    second = opinion(encode(trace))
+    second = opinion(data)
     assert second.flaw is None, second.flaw
     agree(trace, first, second)
 

@@ -15,7 +15,7 @@ from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import dishonest, read
 from tests.adversary.programs import Program
 from tests.support.profiles import THOROUGH, examples
-from tests.support.rows import encode
+from tests.support.version_1 import encode
 from tests.values.numbers import play
 
 EACH = 5

@@ -8,7 +8,7 @@ from lib import ActivationGrad, Model, Trace, check, simulate
 from lib.schedules.steps import mine
 from tests.adversary.judging import agree, judged, puzzle_of, ready, replayed
 from tests.adversary.oracle import opinion
-from tests.support.rows import encode
+from tests.support.version_1 import encode
 
 
 def gradient(model: Model, batches: Any, weight: Any) -> Any:

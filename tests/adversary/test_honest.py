@@ -13,8 +13,8 @@ from tests.adversary.oracle import TooFine, opinion
 from tests.adversary.plans import training_step
 from tests.adversary.programs import Program, programs
 from tests.support.profiles import examples, sample
-from tests.support.rows import encode
 from tests.support.schedules import EVERYTHING, Case
+from tests.support.version_1 import encode
 
 
 def accepted(program: Program) -> None:

@@ -13,7 +13,7 @@ from tests.adversary.judging import judged, read, ready
 from tests.adversary.plans import Plan
 from tests.adversary.programs import programs, stored
 from tests.support.profiles import examples
-from tests.support.rows import encode
+from tests.support.version_1 import encode
 
 
 def by_hand(program: Program, random: Random | None) -> list[Move]:

@@ -14,7 +14,7 @@ from lib import Model, PuzzleError, Trace, Verdict, check, simulate
 from lib.schedules.data_parallel import ddp
 from lib.schedules.steps import compute, load, mine, step
 from tests.adversary.judging import read
-from tests.support.rows import encode
+from tests.support.version_1 import encode
 
 
 def judged(function: Callable[[Model], Any], puzzle: str) -> Verdict:
@@ -31,7 +31,7 @@ def test_a_result_taken_out_of_its_work() -> None:
         works: list[Any] = [model.allreduce(model.grad_weights[layer], layer) for layer in range(model.LAYERS)]
         await model.allreduce(model.fake_grad(0), 0)  # now everybody has come
         for layer, work in enumerate(works):
-            model.grad_weights[layer] = work._signal.value[work._place]
+            model.grad_weights[layer] = work._pending[1].value[work._pending[2]]
             step(model, layer)
 
     assert not judged(take, "ddp").correct

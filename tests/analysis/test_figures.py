@@ -11,8 +11,8 @@ from lib import HIDDEN, LENGTH, Costs, Model, Trace, simulate
 from lib.analysis import figures
 from tests.adversary import oracle
 from tests.support.random_programs import Schedule, run, schedules
-from tests.support.rows import encode
 from tests.support.schedules import CLASSIC, EVERYTHING, Case
+from tests.support.version_1 import encode
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 

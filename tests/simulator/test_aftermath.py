@@ -10,10 +10,10 @@ import pytest
 from lib import Model, PuzzleError, Trace, simulate
 from lib.cluster.costs import TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, RankFailed
-from lib.trace.json_format import encode
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.support.profiles import sample
 from tests.support.schedules import CLASSIC, OTHERS, Case
+from tests.support.version_1 import encode
 
 
 def failed(function: Callable[[Model], Any], **sizes: Any) -> tuple[PuzzleError, Trace]:

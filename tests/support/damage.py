@@ -1,7 +1,6 @@
 """Damage: small changes to a valid Trace, as data or as text, of the kind that accidents and cheats make."""
 
 import copy
-import json
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,9 +10,8 @@ from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import ddp_overlap, fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.trace.json_format import encode
-from tests.support import rows
 from tests.support.schedules import Case, all_to_all, grad_accum, star
+from tests.support.version_1 import encode
 
 SMALL = [
     Case("grad_accum", grad_accum, 1, 1, 2),
@@ -25,7 +23,7 @@ SMALL = [
     Case("hsdp", fully_sharded("shard", "replica"), 4, 1, 4, Mesh({"replica": 2, "shard": 2}), Links(host_size=2)),
 ]
 TRACES = {case.name: Trace.of(case.run(simulate)) for case in SMALL}
-DATA: dict[str, Any] = {name: json.loads(json.dumps(encode(trace))) for name, trace in TRACES.items()}
+DATA = {name: encode(trace) for name, trace in TRACES.items()}
 
 junk = st.one_of(
     st.none(),
@@ -62,34 +60,36 @@ def at(data: Any, path: tuple[Any, ...]) -> Any:
 PATHS = {name: paths(data) for name, data in DATA.items()}
 
 
-def _rewired(draw: st.DrawFn, trace: Trace) -> dict[str, Any]:
+def _rewired(draw: st.DrawFn, data: Any) -> Any:
     """One more wait, an await taken away or put in, or results that an event does not have."""
-    data = rows.encode(trace)
-    program = draw(st.sampled_from(data["programs"]))
-    events = program["events"]
-    target = draw(st.integers(0, len(events) - 1))
-    event = events[target]
-    match draw(st.integers(0, 3)):
-        case 0:
-            wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
-            events.insert(draw(st.integers(target + 1, len(events))), wait)
-        case 1:
-            event[12] = not event[12]
-        case 2:
-            event[4] = []
-        case _:
-            event[4] = [*event[4], len(program["values"])]
-            program["values"].append(program["values"][0])
-    return rows.columns(data)
+    try:
+        program = data["programs"][draw(st.integers(0, len(data["programs"]) - 1))]
+        events = program["events"]
+        event = events[draw(st.integers(0, len(events) - 1))]
+        match draw(st.integers(0, 3)):
+            case 0:
+                target = draw(st.integers(0, len(events) - 1))
+                wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
+                events.insert(draw(st.integers(target + 1, len(events))), wait)
+            case 1:
+                event[12] = not event[12]
+            case 2:
+                event[4] = []
+            case _:
+                event[4] = [*event[4], len(program["values"])]
+                program["values"].append(copy.deepcopy(program["values"][0]))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        pass  # a change before this one took it away
+    return data
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> Any:
-    """A Trace as JSON data, with a change or two anywhere."""
+def damaged(draw: st.DrawFn, of: Any = None) -> Any:
+    """A Trace as JSON data, of rows where no other data is given, with a change or two anywhere."""
     name = draw(st.sampled_from(sorted(DATA)))
-    whole, places = DATA[name], PATHS[name]
-    data = _rewired(draw, TRACES[name]) if draw(st.booleans()) else copy.deepcopy(whole)
-    for _ in range(draw(st.integers(int(data == whole), 2))):
+    whole, places = (DATA[name], PATHS[name]) if of is None else (of, paths(of))
+    data = copy.deepcopy(whole)
+    for _ in range(draw(st.integers(1, 2))):
         path = draw(st.sampled_from(places))
         try:
             parent, key = at(data, path[:-1]), path[-1]
@@ -98,7 +98,9 @@ def damaged(draw: st.DrawFn) -> Any:
             continue  # a change before this one took it away
         if not isinstance(parent, list | dict):
             continue
-        match draw(st.integers(0, 5)):
+        match draw(st.integers(0, 6)):
+            case 6:
+                data = _rewired(draw, data)
             case 0:
                 del parent[key]
             case 1:

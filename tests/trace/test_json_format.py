@@ -18,7 +18,6 @@ from lib.trace import validation as reader
 from lib.values import placement
 from lib.values.kinds.kind import PRICED as LINEAR
 from lib.values.kinds.kind import Layer
-from tests.support import rows
 from tests.support.damage import DATA, TRACES, damaged, ddp_lean
 from tests.support.inside import PROGRAMS
 from tests.support.random_programs import RUNS, Schedule, traced
@@ -100,12 +99,34 @@ def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["hsdp", "ddp_overlap"])
-def test_files_are_read_and_written_as_ever(name: str, folder: Path) -> None:
-    file = Path(__file__).parent / "files" / f"{name}_2.json"
-    saved = Trace.load(file)
-    assert check(saved).correct
-    saved.save(folder / "again.json")
-    assert (folder / "again.json").read_bytes() == file.read_bytes()
+def test_files_of_both_versions_are_read_for_ever(name: str, folder: Path) -> None:
+    """A row for each event, and columns: the same run, which is written as columns now."""
+    files = Path(__file__).parent / "files"
+    old, new = (Trace.load(files / f"{name}_{version}.json") for version in (1, 2))
+    assert serial.encode(old) == serial.encode(new) == json.loads((files / f"{name}_2.json").read_text("utf-8"))
+    assert check(old).correct
+    old.save(folder / "again.json")
+    assert (folder / "again.json").read_bytes() == (files / f"{name}_2.json").read_bytes()
+
+
+def column(name: str, *path: Any, to: Any) -> Any:
+    data = json.loads(json.dumps(serial.encode(TRACES[name])))
+    here = data
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = to
+    return data
+
+
+@given(st.data())
+def test_damaged_columns_are_a_trace_or_a_trace_error(folder: Path, draw: st.DataObject) -> None:
+    whole = serial.encode(TRACES[draw.draw(st.sampled_from(sorted(TRACES)))])
+    data = draw.draw(damaged(of=json.loads(json.dumps(whole))))
+    try:
+        trace = load(data, folder)
+    except TraceError:
+        return
+    use(trace)
 
 
 def test_a_short_file_does_not_share_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +185,7 @@ def use(trace: Trace) -> None:
 
 
 @given(damaged())
-def test_damaged_data_is_a_trace_or_a_trace_error(folder: Path, data: Any) -> None:
+def test_damaged_rows_are_a_trace_or_a_trace_error(folder: Path, data: Any) -> None:
     try:
         trace = load(data, folder)
     except TraceError:
@@ -212,6 +233,19 @@ def changed(name: str, *path: Any, to: Any) -> Any:
     return data
 
 
+LATER = DATA["ddp_overlap"]["programs"][0]["events"]
+WAIT = [event[0] for event in LATER].index("wait")
+AT_ONCE = DATA["ddp_lean"]["programs"][0]["events"]
+BLOCKING = [event[12] for event in AT_ONCE].index(True)
+
+
+def waited(name: str, place: int, target: int) -> Any:
+    data = copy.deepcopy(DATA[name])
+    wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
+    data["programs"][0]["events"].insert(place, wait)
+    return data
+
+
 SAID = Said(__file__, "damage")
 
 
@@ -223,11 +257,7 @@ def test_damage_is_named(call: str, folder: Path) -> None:
 def test_many_large_sets_are_refused_before_they_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_SET_ITEMS", 10**5)
     data = copy.deepcopy(DATA["star"])
-    mine = data["programs"][0]
-    for i in range(3):
-        mine["values"].append(len(data["values"]))
-        mine["of"].append(0)
-        data["values"].append(["activation", 1, f"{i}-99999", 10**5])
+    data["programs"][0]["values"] += [["activation", 0, 1, f"{i}-99999", 10**5] for i in range(3)]
     with pytest.raises(TraceError, match="out of bounds"):
         load(data, folder)
 
@@ -253,7 +283,7 @@ def test_parts_of_many_rows_are_read_as_runs_like_parts_of_a_few(
 @pytest.mark.timeout(20)
 def test_a_long_set_in_many_events_is_read_checked_and_written_once() -> None:
     """In a second. Where each event has to look at its set, each of the three steps takes a minute."""
-    data = rows.encode(TRACES["star"])
+    data = copy.deepcopy(DATA["star"])
     size = 10**6
     data["batches"] = size
     data["programs"] = [
@@ -275,30 +305,33 @@ def test_a_long_set_in_many_events_is_read_checked_and_written_once() -> None:
         }
     ]
     data.update(groups=[], places=[], mesh=None)
-    trace = reader.decode(rows.columns(data))
+    trace = reader.decode(data)
     assert check(trace).faults[0].startswith("no update and no final weight of layer")
     assert serial.encode(trace)["sets"] == ["", f"0-{size - 2}"]
 
 
-@pytest.mark.parametrize("one", [True, 1.0])
-@pytest.mark.parametrize("name", ["layers", "of", "stored"])
-def test_what_was_right_before_is_wrong_with_other_types(name: str, one: Any) -> None:
+@pytest.mark.parametrize("field", ["values", "events"])
+def test_what_was_right_before_is_wrong_with_other_types(field: str) -> None:
     """What repeats in a file is checked once; but true is not 1, and 1.0 is not."""
-    data = rows.columns(rows.encode(simulate(ddp_lean, ranks=2, layers=2, batches=2)[0].trace))
-    column = data["programs"][1][name]
-    column[column.index(1)] = one
-    with pytest.raises(TraceError, match="expected a whole number"):
-        reader.decode(data)
+    for one in (True, 1.0):
+        data = copy.deepcopy(DATA["ddp_lean"])
+        items = data["programs"][0][field]
+        again = copy.deepcopy(items[0])
+        at = (again if field == "values" else again[9]).index(1)
+        (again if field == "values" else again[9])[at] = one
+        items.append(again)
+        with pytest.raises(TraceError, match="expected a whole number"):
+            reader.decode(data)
 
 
 def test_a_thousand_different_numbers_of_shards_are_enough(folder: Path) -> None:
     values = [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
     wide = [["load_weights", 0, "", [], [], 0, 0, 0, -1, [0, total], -1, None, False] for total in range(2, 1500)]
     for field, more in (("values", values), ("events", wide)):
-        data = rows.encode(TRACES["star"])
+        data = copy.deepcopy(DATA["star"])
         data["programs"][0][field] += more
         with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
-            load(rows.columns(data), folder)
+            load(data, folder)
 
 
 def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from lib import Mesh, Model, Trace, TraceError, check, simulate
 from lib.schedules.mesh_parallel import tensor_parallel
-from lib.trace.json_format import decode, encode
+from lib.trace.validation import decode
 from lib.values.layers import by_hand
 from lib.values.values import Activation, Weight, value_of
 from tests.support.said import Said
+from tests.support.version_1 import encode
 
 MESH = Mesh({"data": 2, "model": 2})
 TRACE = Trace.of(simulate(tensor_parallel(), layers=2, batches=2, mesh=MESH))
@@ -19,18 +20,18 @@ TRACE = Trace.of(simulate(tensor_parallel(), layers=2, batches=2, mesh=MESH))
 def forged(place: int, last: Any, program: int = 0) -> dict[str, Any]:
     """The file of the run, with something else as the last field of a value."""
     data = copy.deepcopy(encode(TRACE))
-    data["values"][data["programs"][program]["values"][place]][-1] = last
+    data["programs"][program]["values"][place][-1] = last
     return data
 
 
 def test_the_form_of_a_file() -> None:
     data = encode(TRACE)
-    mine, values = data["programs"][1], data["values"]
-    assert values[mine["values"][0]] == ["weight", 2, 0, "0", 1, {"out": ["1", 2]}]
-    assert ["activation", 2, "0", 2, {"features": ["1", 2]}] in values
-    assert ["activation", 2, "0", 2, {"terms": ["1", 2]}] in values
-    assert ["activation", 2, "0", 2] in values
-    assert [data["calls"][number][1] for number in mine["calls"][:2]] == [[1, 2, 1], [1, 2]]
+    values = data["programs"][1]["values"]
+    assert values[0] == ["weight", 0, 2, 0, "0", 1, {"out": ["1", 2]}]
+    assert ["activation", 1, 2, "0", 2, {"features": ["1", 2]}] in values
+    assert ["activation", 2, 2, "0", 2, {"terms": ["1", 2]}] in values
+    assert ["activation", 2, 2, "0", 2] in values
+    assert [event[9] for event in data["programs"][1]["events"][:2]] == [[1, 2, 1], [1, 2]]
     assert encode(decode(data)) == data
     assert "W0@1.2.1>" in TRACE.text()
     assert Trace.parse(TRACE.text()).text() == TRACE.text()
@@ -49,7 +50,7 @@ def test_parts_that_there_cannot_be_are_refused(call: str) -> None:
 def loads(arg: list[int]) -> dict[str, Any]:
     """The file of the run, with something else as what the first load names."""
     data = copy.deepcopy(encode(TRACE))
-    data["calls"][data["programs"][0]["calls"][0]][1] = arg
+    data["programs"][0]["events"][0][9] = arg
     return data
 
 

@@ -16,8 +16,8 @@ from lib.suite.isolation.isolation import run_of
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, read
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
-from lib.trace.json_format import encode
 from tests.support.functions import run, wrong
+from tests.support.version_1 import encode
 
 pytestmark = pytest.mark.usefixtures("warm")
 HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"
@@ -87,7 +87,7 @@ def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
 
 FORGED = encode(Trace.of(run(wrong)))
 """A run of the puzzle's size that is no training step, as data."""
-EVENTS = len(FORGED["programs"][0]["calls"])
+EVENTS = len(FORGED["programs"][0]["events"])
 WHOLE = {"outcome": "trace", "text": "", "printed": "", "answers": [], "places": [], "lines": []}
 
 
@@ -142,7 +142,7 @@ def test_a_result_that_is_no_answer_is_none(write: Path, code: str) -> None:
 
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every goal."""
-    forged = whole(FORGED, lines=[[-1] * len(program["calls"]) for program in FORGED["programs"]])
+    forged = whole(FORGED, lines=[[-1] * len(program["events"]) for program in FORGED["programs"]])
     state, text = forge(write, f"os.write(result, {forged.encode()!r})")
     assert (state, text.splitlines()[0]) == ("failed", "Not one correct training step.")
     assert load() == {"basic": Standing(runs=1)}
