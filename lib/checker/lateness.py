@@ -12,7 +12,7 @@ from typing import Any
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import operation
+from lib.analysis.event_words import operation, spoken
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
@@ -357,7 +357,7 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
         needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
-        title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+        title = f"{operation(call)}{line_of(call)}"
         again = next((e for e in reversed(before) if (e.op, e.inputs) == (call.op, call.inputs)), call)
         since = takewhile(lambda e, again=again: {*again.outputs}.isdisjoint(e.inputs), reversed(before))
         if again is not call and not any(event.op in COMPUTE and event.length for event in since):
@@ -381,7 +381,7 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
                 if waited is None:
                     run.gaps.insert(0, gap)
                 why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
-                yield f"{why}:\ncall that first, and do this while it travels"
+                yield f"{why}:\ncall the {spoken(call.op)} first, and do the {spoken(event.op)} while it travels"
 
 
 def _from_the_reader(run: Late) -> Iterator[str]:
@@ -415,13 +415,17 @@ def _one_by_one(run: Late) -> Iterator[str]:
     latency, program = ticks(getattr(run.trace.costs, "latency", 0)), run.program
     calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
     calls = [e for e in calls if isinstance(program.values[e.inputs[0]], WeightGrad) and not is_given(e)]
-    paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
-    # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
+    # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
+    late: list[Event] = []  # those that are waited for, and those that hold them up
+    for event in reversed(calls):
+        waited = any((event.start or 0) < gap.end and gap.start < (event.end or 0) for gap in waits)
+        late += [event] if waited or any(one.issued < (one.start or 0) == event.end for one in late) else []
+    paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in late]
     saved = sum(paid) - max(paid, default=0)  # a bucket still pays once
     enough = units(min(saved, sum(gap.length for gap in waits))) >= run.over
-    if len(calls) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in calls):
-        why = f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
+    if len(late) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in late):
+        why = f"each of the {len(late)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
         yield f"{why}however small it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
 
 
@@ -606,7 +610,8 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         updates = sum(event.length for event in run.trace.programs[at.rank].events if event.op in UPDATES)
         could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(updates) >= run.over)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
-            got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
+            got = f"sums of gradients that nothing hides take {in_units(summed)} at the end of the critical path, "
+            got += f"such as {operation(at.event)}"
             yield run.told(got, places([(at.rank, at.event)]), fix)
     if sent and units(passed) >= run.over:
         rank, _, event = sent[-1]
