@@ -214,7 +214,7 @@ def _bare(run: Late) -> Iterator[str]:
     asked = chain(vain, _cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
-    late = chain(_called_late(run, program, found), _in_the_way(run, program, found), _beside(run, found))
+    late = chain(*(ask(run, program, found) for ask in (_beside, _called_late, _in_the_way)), _beside(run, None, found))
     earlier = chain(late, [START_EARLIER]) if own else [TAKE_TURNS]
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
@@ -223,10 +223,15 @@ def _bare(run: Late) -> Iterator[str]:
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
 
-def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
-    """Work that a rank could do during one of its calls."""
+def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterator[str]:
+    """Work that a rank could do during one of its calls; of a `program`, what comes next after it and is no update."""
     found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
-    if ready := [(call, one.at) for call, one in found if call and one]:
+    ready = [(call, one.at) for call, one in found if call and one]
+    if program is not None:
+        works = [number for number, event in enumerate(program.events) if event.op in COMPUTE and event.length]
+        ready = [(c, at) for c, at in ready if not any(c.number < number < at.number for number in works)]
+        ready = [(call, at) for call, at in ready if at.event.op not in UPDATES]
+    if ready:
         call, work = min(
             ready, key=lambda pair: (-min(at.event.length for at in pair), pair[1].number - pair[0].number)
         )
@@ -549,14 +554,15 @@ def _somehow(run: Late) -> Iterator[str]:
 
 def _on_the_path(run: Late) -> Iterator[str]:
     """Collectives that nothing hides, where without them the run would be short enough."""
-    steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES and not _lent(at.event)]
     calls = [at.event for at in steps]
-    total = sum(event.length for event in calls)
-    if not calls or units(total) < run.over:
+    if not calls or units(sum(event.length for event in calls)) < run.over:
         return
-    if len(calls) == 1 and (first := calls[0]).op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
-        why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
-        yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
+    last, *others = [call for call in calls if call.op == "allreduce_bucket"] or calls
+    late = units(last.length) >= run.over and not others and not run.is_order
+    if late and last.op in BUCKETED and len(last.inputs) > 1:
+        why = f"the last bucket{line_of(last)} has {len(last.inputs)} gradients and takes {in_units(last.length)}, and "
+        yield f"{why}too little is left to\nhide that behind: let the last bucket be smaller"
     every = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
     ((rank, layer, _), times), *_ = [*Counter(every).most_common(1), ((0, 0, ()), 0)]
     twice = 2 * len({layer for _, layer, _ in every})  # forward and backward, say
@@ -571,9 +577,9 @@ def _on_the_path(run: Late) -> Iterator[str]:
     if run.is_order:  # nothing hides the first one
         named = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
         fix = ISSUE_EARLIER if named.op == "allgather" else REDUCE_EARLIER
-    else:  # nor what comes before all work, or is in a helper
+    else:  # nor what comes before all work
         began = min((e.start or 0 for e in run.program.events if e.op in COMPUTE and e.length), default=0)
-        calls = [call for call in calls if call.issued > began and not _lent(call) and run.saved([call])]
+        calls = [call for call in calls if call.issued > began and run.saved([call])]
         named = max(calls, key=lambda event: event.length, default=None)
         run.gaps.sort(key=lambda gap: gap.before is None or gap.before.event is not named)
         fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
