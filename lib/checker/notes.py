@@ -116,20 +116,20 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
             return variable, replace(born, source=line), fix.format(variable)
         fix = f"a variable keeps what you await from {{}}:\nput it into a store, {store}[...] = await ..."
     # Where a store had it first, by whatever name, its line does not say which variable took it over.
-    stored = any(value == born.outputs[at] and change > 0 for _, _, value, change in program.moves)
+    waits = [n for n, e in enumerate(program.events) if e.op == "wait" and program.events[e.arg[0]] is born]
+    moves = [n for n, _, value, change in program.moves if value == born.outputs[at] and change > 0]
+    stored = moves and moves[0] <= min(waits, default=moves[0]) + 1
     if name is None or len(parts) not in (1, len(born.outputs)) or (stored and "[" in part):
         return None
-    return name[0], born, fix.format(name[0])
+    return f"a variable, awaited from {name[0]}" if " await " in fix else name[0], born, fix.format(name[0])
 
 
 def _awaiting(event: Event, name: str) -> list[Place]:
     """Return lines of an event's function that await and name a variable, the last first, if its code is at hand."""
-    code = event.source[0] if event.source is not None and not isinstance(event.source, Place) else None
-    node = None if code is None else function_of(code)
-    lines = (
-        [] if code is None or node is None else [place_in(code, n) for n in range(node.lineno, node.end_lineno or 0)]
-    )
-    return [line for line in reversed(lines) if "await" in line.text and re.search(rf"\b{name}\b", line.text)]
+    if (source := event.source) is None or isinstance(source, Place) or (node := function_of(source[0])) is None:
+        return []
+    lines = [place_in(source[0], number) for number in range(node.end_lineno or 0, node.lineno, -1)]
+    return [line for line in lines if "await" in line.text and re.search(rf"\b{name}\b", line.text)]
 
 
 def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -> tuple[str, Event] | None:
