@@ -140,6 +140,6 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     if counts(models, there) or (verdict := check(models, there)).passed:
         return trace
     what = "this is not one correct training step" if verdict.faults else "this does not count"
-    error = CheckError(what, got="\n            ".join(verdict.faults or verdict.notes))
+    error = CheckError(what, got="\n".join(verdict.faults or verdict.notes).replace("\n", "\n" + " " * 12))
     error.trace = trace
     return error

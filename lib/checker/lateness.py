@@ -20,7 +20,7 @@ from lib.checker.notes import STAYS, gathered_elsewhere, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, more, plural, these, with_article
-from lib.trace.event import Event, Program, line_of, operation, place_of
+from lib.trace.event import Event, Program, line_of, operation, place_of, spoken
 from lib.trace.lifetimes import is_for_update
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
@@ -213,7 +213,7 @@ def _bare(run: Late) -> Iterator[str]:
     asked = chain(vain, _cut_afterwards(run, program), _between_hosts(run, program), _held_back(program, mine))
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
-    late = chain(_called_late(run, program, found), _in_the_way(run, program, found), _beside(run, found))
+    late = chain(*(ask(run, program, found) for ask in (_beside, _called_late, _in_the_way)), _beside(run, None, found))
     earlier = chain(late, [START_EARLIER]) if own else [TAKE_TURNS]
     fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
@@ -222,10 +222,15 @@ def _bare(run: Late) -> Iterator[str]:
     yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
 
 
-def _beside(run: Late, waited: Sequence[Gap]) -> Iterator[str]:
-    """Work that a rank could do during one of its calls."""
+def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterator[str]:
+    """Work that a rank could do during one of its calls; of a `program`, what comes next after it and is no update."""
     found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
-    if ready := [(call, one.at) for call, one in found if call and one]:
+    ready = [(call, one.at) for call, one in found if call and one]
+    if program is not None:
+        works = [number for number, event in enumerate(program.events) if event.op in COMPUTE and event.length]
+        ready = [(c, at) for c, at in ready if not any(c.number < number < at.number for number in works)]
+        ready = [(call, at) for call, at in ready if at.event.op not in UPDATES]
+    if ready:
         call, work = min(
             ready, key=lambda pair: (-min(at.event.length for at in pair), pair[1].number - pair[0].number)
         )
@@ -356,7 +361,7 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
         needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
-        title = f"{COLLECTIVES[call.op].title}{line_of(call)}"
+        title = f"{operation(call)}{line_of(call)}"
         again = next((e for e in reversed(before) if (e.op, e.inputs) == (call.op, call.inputs)), call)
         since = takewhile(lambda e, again=again: {*again.outputs}.isdisjoint(e.inputs), reversed(before))
         if again is not call and not any(event.op in COMPUTE and event.length for event in since):
@@ -380,7 +385,7 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
                 if waited is None:
                     run.gaps.insert(0, gap)
                 why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
-                yield f"{why}:\ncall that first, and do this while it travels"
+                yield f"{why}:\ncall the {spoken(call.op)} first, and do the {spoken(event.op)} while it travels"
 
 
 def _from_the_reader(run: Late) -> Iterator[str]:
@@ -414,13 +419,17 @@ def _one_by_one(run: Late) -> Iterator[str]:
     latency, program = ticks(getattr(run.trace.costs, "latency", 0)), run.program
     calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
     calls = [e for e in calls if isinstance(program.values[e.inputs[0]], WeightGrad) and not is_given(e)]
-    paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
-    # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
+    # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
+    late: list[Event] = []  # those that are waited for, and those that hold them up
+    for event in reversed(calls):
+        waited = any((event.start or 0) < gap.end and gap.start < (event.end or 0) for gap in waits)
+        late += [event] if waited or any(one.issued < (one.start or 0) == event.end for one in late) else []
+    paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in late]
     saved = sum(paid) - max(paid, default=0)  # a bucket still pays once
     enough = units(min(saved, sum(gap.length for gap in waits))) >= run.over
-    if len(calls) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in calls):
-        why = f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
+    if len(late) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in late):
+        why = f"each of the {len(late)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
         yield f"{why}however small it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
 
 
@@ -544,14 +553,15 @@ def _somehow(run: Late) -> Iterator[str]:
 
 def _on_the_path(run: Late) -> Iterator[str]:
     """Collectives that nothing hides, where without them the run would be short enough."""
-    steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES]
+    steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES and not _lent(at.event)]
     calls = [at.event for at in steps]
-    total = sum(event.length for event in calls)
-    if not calls or units(total) < run.over:
+    if not calls or units(sum(event.length for event in calls)) < run.over:
         return
-    if len(calls) == 1 and (first := calls[0]).op == "allreduce_bucket" and len(first.inputs) > 1 and not run.is_order:
-        why = f"the last bucket{line_of(first)} has {len(first.inputs)} gradients and takes {in_units(total)}, and too "
-        yield f"{why}little is left to\nhide that behind: let the last bucket be smaller"
+    last, *others = [call for call in calls if call.op == "allreduce_bucket"] or calls
+    late = units(last.length) >= run.over and not others and not run.is_order
+    if late and last.op in BUCKETED and len(last.inputs) > 1:
+        why = f"the last bucket{line_of(last)} has {len(last.inputs)} gradients and takes {in_units(last.length)}, and "
+        yield f"{why}too little is left to\nhide that behind: let the last bucket be smaller"
     every = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
     ((rank, layer, _), times), *_ = [*Counter(every).most_common(1), ((0, 0, ()), 0)]
     twice = 2 * len({layer for _, layer, _ in every})  # forward and backward, say
@@ -566,9 +576,9 @@ def _on_the_path(run: Late) -> Iterator[str]:
     if run.is_order:  # nothing hides the first one
         named = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
         fix = ISSUE_EARLIER if named.op == "allgather" else REDUCE_EARLIER
-    else:  # nor what comes before all work, or is in a helper
+    else:  # nor what comes before all work
         began = min((e.start or 0 for e in run.program.events if e.op in COMPUTE and e.length), default=0)
-        calls = [call for call in calls if call.issued > began and not _lent(call) and run.saved([call])]
+        calls = [call for call in calls if call.issued > began and run.saved([call])]
         named = max(calls, key=lambda event: event.length, default=None)
         run.gaps.sort(key=lambda gap: gap.before is None or gap.before.event is not named)
         fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
@@ -605,7 +615,8 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         updates = sum(event.length for event in run.trace.programs[at.rank].events if event.op in UPDATES)
         could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(updates) >= run.over)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
-            got = f"sums of gradients that nothing hides take {in_units(summed)}, at the end of the critical path"
+            got = f"sums of gradients that nothing hides take {in_units(summed)} at the end of the critical path, "
+            got += f"such as {operation(at.event)}"
             yield run.told(got, places([(at.rank, at.event)]), fix)
     if sent and units(passed) >= run.over:
         rank, _, event = sent[-1]

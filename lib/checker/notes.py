@@ -13,9 +13,11 @@ from lib.checker.faults import SHOWN, places, remark
 from lib.cluster.costs import units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import GIVEN, ORDER, Place
+from lib.errors.source_lines import GIVEN, ORDER, Place, function_of
+from lib.errors.source_lines import place as place_in
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.puzzle import Goal
+from lib.record import replace
 from lib.trace.event import STORE, STORES, Event, Program, line_of, operation, place_of
 from lib.trace.lifetimes import held_at, is_for_update, stays_of
 from lib.trace.order import messages
@@ -102,23 +104,31 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
     parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2]) if said else [""]
     name = re.match(r"(\w+)(?![\w.])", part := parts[at] if len(parts) == len(born.outputs) > 1 else parts[0])
     fix = f"{{}} is a variable: put what it holds into a store, {store}[...]"
-    if born.op in COMMUNICATION and "await" not in place.text:  # what an await gives is in a variable of another line
-        calls = [event for event in program.events if event.op == born.op]
-        numbers = [n for n, event in enumerate(program.events) if born.outputs[at] in event.inputs]
-        uses = [program.events[n] for n in numbers]
-        began, texts = ([there.text for there in map(place_of, some) if there] for some in (calls, uses))
-        known = {*re.findall(r"\w+", " ".join(began)), *STORES}
-        named = [{*re.findall(r"(?<![.\w])[a-zA-Z_]\w*(?=[,).])", text)} - known for text in texts]
-        one = [*set[str].intersection(*named)] if named else []
-        # Where its line has had others before its last use, it was kept by what began it.
-        if one and [*map(place_of, program.events[numbers[0] : numbers[-1]])].count(place_of(uses[0])) < 2 > len(one):
-            return one[0], uses[0], fix.format(one[0])
+    if name and born.op in COMMUNICATION and "await" not in place.text:  # another line keeps what an await gives
+        uses = [n for n, event in enumerate(program.events) if born.outputs[at] in event.inputs]
+        lines = [*map(place_of, program.events[uses[0] : uses[-1] + 1] if uses else [None])]
+        line = next((one for one in _awaiting(born, name[0]) if lines[0] and one.line <= lines[0].line), place)
+        kept = re.match(r"(\w+)(?:\[.*?\])? = |(\w+)\.append\(", line.text)
+        # Where the line of its first use had others, too, before the last one, it was kept by what began it.
+        again = lines[:-1].count(lines[0]) > 1 and re.fullmatch(r"\w+ = await \w+(\[\w+\])?", line.text)
+        if kept and line != place and not again and (variable := kept[1] or kept[2]) not in STORES:
+            return variable, replace(born, source=line), fix.format(variable)
         fix = f"a variable keeps what you await from {{}}:\nput it into a store, {store}[...] = await ..."
     # Where a store had it first, by whatever name, its line does not say which variable took it over.
-    stored = any(value == born.outputs[at] and change > 0 for _, _, value, change in program.moves)
+    waits = [n for n, e in enumerate(program.events) if e.op == "wait" and program.events[e.arg[0]] is born]
+    moves = [n for n, _, value, change in program.moves if value == born.outputs[at] and change > 0]
+    stored = moves and moves[0] <= min(waits, default=moves[0]) + 1
     if name is None or len(parts) not in (1, len(born.outputs)) or (stored and "[" in part):
         return None
-    return name[0], born, fix.format(name[0])
+    return f"a variable, awaited from {name[0]}" if " await " in fix else name[0], born, fix.format(name[0])
+
+
+def _awaiting(event: Event, name: str) -> list[Place]:
+    """Return lines of an event's function that await and name a variable, the last first, if its code is at hand."""
+    if (source := event.source) is None or isinstance(source, Place) or (node := function_of(source[0])) is None:
+        return []
+    lines = [place_in(source[0], number) for number in range(node.end_lineno or 0, node.lineno, -1)]
+    return [line for line in lines if "await" in line.text and re.search(rf"\b{name}\b", line.text)]
 
 
 def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -> tuple[str, Event] | None:
@@ -271,6 +281,11 @@ def undivided(trace: Trace, domain: bool) -> str | None:
             got = f"rank {rank} works on all of {these('batch', RunSet(*batches))}"
             fix = "let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
             fix += "rank\nneed no more than data parallelism"
+            if trace.mesh is not None and {*trace.mesh.axes} == {"data", "domain"}:
+                calls[rank] = next(e for e in trace.programs[rank].events if e.op == "get_activation")
+                group = these("rank", trace.mesh.group(rank, "domain"))
+                got += f'; {group}, a group along "domain", are to share each batch'
+                fix = 'choose batches by model.coord["data"], and their rows by model.coord["domain"]'
             return remark(what, got=got, where=places([(rank, calls[rank])]), fix=fix)
     return None
 
