@@ -19,6 +19,7 @@ from lib.trace.event import Event, Program, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import SPACE
+from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe
 
@@ -137,12 +138,12 @@ def shard_call(program: Running | None, total: int | None = None, group: tuple[i
     """Return the call that loads a rank's own shard: of as many as the group, or the axis of `total`, has ranks."""
     mesh = None if program is None else program.world.mesh
     of_a_grid = mesh is not None and any(axis in (*SPACE, "domain") for axis in mesh.axes)  # all share all weights
-    if program is None or mesh is None or (of_a_grid and not group):
-        return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
+    if program is None or mesh is None or len(group) == program.world.ranks or (of_a_grid and not group):
+        return f"model.load_weights(layer, model.rank, {len(group) if mesh is None and group else 'model.RANKS'})"
     axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
     axes = axes or sorted(mesh.axes, key=lambda axis: (mesh.axes[axis] != total, axis in ALONG_LAYERS))
     axis = next((axis for axis in axes if axis not in ALONG_LAYERS), axes[0])
-    return f'model.load_weights(layer, model.coord["{axis}"], {mesh.axes[axis]})'
+    return f'model.load_weights(layer, model.coord["{axis}"], len(model.group("{axis}")))'
 
 
 def gather_call(program: Running) -> str:
@@ -394,9 +395,11 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
         if cut := provenance.piece(mine, "shard"):
             return f"{why}Cut it again first, {cut}; or gather it only once"
         return f'{why}Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
+    if (there := home(right)) is not None and there is not mine and (summed := _sum_again(mine, there, left)):
+        return summed
     if field != "batches":
         return None
-    if (there := home(right)) is not None and there is not mine:
+    if there is not None and there is not mine:
         return _on_two_ranks(mine, there, left, right, made)
     shared = left.place.batches & right.place.batches
     return _taken_again(mine, shared) or _one_key(mine, other) or _half_again(mine, right.layer, shared)
@@ -427,6 +430,19 @@ def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, 
     return why + _batches_of_its_own(program, right.place.total_batches, len(took) == 1)[0] if took else None
 
 
+def _sum_again(mine: Running, there: Running, gradient: Value) -> str | None:
+    """Two ranks that bring the same sum to another one: a sum over ranks has left both with it."""
+    made = provenance.through(gradient, {"add", "shard"})[0]
+    if made is None or made.op not in COLLECTIVES or there.rank not in made.group:
+        return None
+    if COLLECTIVES[made.op].law is not reduce or not isinstance(gradient, WeightGrad):
+        return None
+    if len(made.group) == mine.world.ranks:
+        return f"both have been summed over all ranks{line_of(made)} already: sum a gradient over the ranks once"
+    have = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
+    return f"{have}:\nsum this with ranks that have another one, or the gradients once over all"
+
+
 def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
     """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
     loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
@@ -435,12 +451,6 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
             return "each of these ranks has all of it already, so there is nothing to gather"
         return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
     took, summed = _taken(mine) & _taken(there), made.op in COLLECTIVES
-    if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
-        why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
-        return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
-    root, there_root = provenance.through(left, {"add"})[0], provenance.through(right, {"add"})[0]
-    if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
-        return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
     if left.place is right.place and (had := provenance.had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
@@ -463,7 +473,7 @@ def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str
     mesh, own, ranks, count = program.world.mesh, "model.rank", "model.RANKS", program.world.ranks
     if mesh is not None and "data" in mesh.axes:
         count = mesh.axes["data"]
-        own, ranks = 'model.coord["data"]', str(count)
+        own, ranks = 'model.coord["data"]', 'len(model.group("data"))'
     several = f"range({own}, model.BATCHES, {ranks})"
     if singly and total > count:
         named = _named_batches(program, total)
