@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_640,
     "lib/checker": 2_270,
     "lib/cluster": 1_680,
-    "lib/diagnosis": 3_780,
+    "lib/diagnosis": 3_820,
     "lib/errors": 890,
     "lib/puzzles": 520,
     "lib/replay": 4_210,
