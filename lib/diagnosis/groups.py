@@ -45,10 +45,9 @@ def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) 
 
 def no_mesh(axis: str) -> RuleError:
     """Return the error for the name of an axis where the ranks are in no mesh."""
-    expected = "no group, for all ranks, or a list of ranks"
     got = f"group={axis!r}, the name of a mesh axis, but these ranks are in no mesh"
     fix = "leave the group out: the collective is then for all ranks"
-    return RuleError(f"there is no group {axis!r}", expected=expected, got=got, fix=fix)
+    return RuleError(f"there is no group {axis!r}", expected="no group, or a list of ranks", got=got, fix=fix)
 
 
 def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
@@ -138,7 +137,8 @@ def shard_call(program: Running | None, total: int | None = None, group: tuple[i
     mesh = None if program is None else program.world.mesh
     of_a_grid = mesh is not None and any(axis in (*SPACE, "domain") for axis in mesh.axes)  # all share all weights
     if program is None or mesh is None or len(group) == program.world.ranks or (of_a_grid and not group):
-        return f"model.load_weights(layer, model.rank, {len(group) if mesh is None and group else 'model.RANKS'})"
+        few = program is not None and mesh is None and 0 < len(group) < program.world.ranks
+        return f"model.load_weights(layer, model.rank, {len(group) if few else 'model.RANKS'})"
     axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
     axes = axes or sorted(mesh.axes, key=lambda axis: (mesh.axes[axis] != total, axis in ALONG_LAYERS))
     axis = next((axis for axis in axes if axis not in ALONG_LAYERS), axes[0])
@@ -406,7 +406,7 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     if other.op == "alltoall" and event is not None and home(right) is mine and field in ("batches", "experts"):
         return _in_an_exchange(mine, event, first, right, other)
     if field == "shards" and not left.is_complete():
-        own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
+        own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total, mine.events[-1].group)}"
         return _gather_along(mine, left, right) or own
     if field == "shards" and isinstance(left, Weight) and made.op == "allgather":
         why = f"this weight was gathered{line_of(made)} already, and has taken the place of this rank's shard.\n"

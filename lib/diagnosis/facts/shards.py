@@ -120,7 +120,7 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
         fix = "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
         fix += "loaded,\nnot the gathered weight; or use allreduce, and every rank updates the whole weight"
     yield Words("the gradient does not cover the weight", expected, describe(grad), fix)
-    made, summed = maker(weight), maker(grad)
+    made, summed = maker(weight), through(grad, ("add", "allreduce"))[0]
     yield groups.cut_otherwise(program, grad)
     if weight.is_complete() and made is not None and made.op == "allgather":
         if cut := piece(program, "shard"):
