@@ -17,7 +17,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import counted, listed, these
-from lib.trace.event import Event, place_of
+from lib.trace.event import place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE
 from lib.values.values import Activation, ActivationGrad
@@ -432,8 +432,9 @@ def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
     unread = dist.unread()
     pairs = {(source, target) for source, target, _ in unread}
     for source, target, event in unread:
-        wanted = receivers.get(source)
-        if full & {source, target} or wanted in (None, target) or _is_for(dist, target, source, event):
+        wanted, values = receivers.get(source), dist.models[source].program.values_of(event.inputs)
+        moved = [value.layer for value in values if isinstance(value, Activation | ActivationGrad)]
+        if full & {source, target} or wanted in (None, target) or _layers(dist, target) & {*moved}:
             continue  # it is on its way to whom it is meant for, only too slowly
         if (source, wanted) not in pairs:
             why = f"rank {source} passed a message to rank {target}{line_of(event)}, which has not received it"
@@ -444,12 +445,6 @@ def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
 def _layers(dist: Dist, rank: int) -> set[int]:
     """The layers of which a rank has weights."""
     return layers_of(dist.models[rank].program) if rank in dist.models else set()
-
-
-def _is_for(dist: Dist, target: int, source: int, event: Event) -> bool:
-    """Tell whether a message is for a layer of a rank: the next one of an activation, the one before of a gradient."""
-    values, layers = dist.models[source].program.values_of(event.inputs), _layers(dist, target)
-    return any(isinstance(value, Activation | ActivationGrad) and value.layer in layers for value in values)
 
 
 def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:

@@ -43,10 +43,9 @@ def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) 
 
 def no_mesh(axis: str) -> RuleError:
     """Return the error for the name of an axis where the ranks are in no mesh."""
-    expected = "no group, for all ranks, or a list of ranks"
     got = f"group={axis!r}, the name of a mesh axis, but these ranks are in no mesh"
     fix = "leave the group out: the collective is then for all ranks"
-    return RuleError(f"there is no group {axis!r}", expected=expected, got=got, fix=fix)
+    return RuleError(f"there is no group {axis!r}", expected="no group, or a list of ranks", got=got, fix=fix)
 
 
 def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
@@ -135,12 +134,13 @@ def shard_call(program: Running | None, total: int | None = None, group: tuple[i
     """Return the call that loads a rank's own shard: of as many as the group, or the axis of `total`, has ranks."""
     mesh = None if program is None else program.world.mesh
     of_a_grid = mesh is not None and any(axis in (*SPACE, "domain") for axis in mesh.axes)  # all share all weights
-    if program is None or mesh is None or (of_a_grid and not group):
-        return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
+    if program is None or mesh is None or len(group) == program.world.ranks or (of_a_grid and not group):
+        few = program is not None and mesh is None and 0 < len(group) < program.world.ranks
+        return f"model.load_weights(layer, model.rank, {len(group) if few else 'model.RANKS'})"
     axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
     axes = axes or sorted(mesh.axes, key=lambda axis: (mesh.axes[axis] != total, axis in ALONG_LAYERS))
     axis = next((axis for axis in axes if axis not in ALONG_LAYERS), axes[0])
-    return f'model.load_weights(layer, model.coord["{axis}"], {mesh.axes[axis]})'
+    return f'model.load_weights(layer, model.coord["{axis}"], len(model.group("{axis}")))'
 
 
 def gather_call(program: Running) -> str:
@@ -200,6 +200,21 @@ def same_shard(program: Running, layer: int) -> Advice | None:
     return line(program, "group", f"{have}: sum with those alone", f'{have}: sum with group="{axis}"')
 
 
+def gathered_from_few(program: Running, weight: Weight, gather: Event) -> Advice | None:
+    """Recognise a gather among some of the ranks, where the others have the shards that lack."""
+    found = _axis(program, weight.layer, alike=False)
+    if found is None or not {*gather.group} < {*found[1]}:
+        return None
+    why = f"{titled(gather)} went over {these('rank', gather.group)}, and the other shards are on "
+    others = these("rank", {*found[1]} - {*gather.group})
+    return _among(program, f"{why}{others}:\ngather from all of {these('rank', found[1])}", found[0])
+
+
+def _among(program: Running, idea: str, axis: str) -> Advice:
+    """An idea, and in its line the group of a collective: along an axis, or all ranks."""
+    return line(program, "group", idea, f'{idea}, group="{axis}"' if axis else f"{idea}, without a group")
+
+
 def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
     """Recognise a gradient cut in another way than its weight: by hand, or by a reduce-scatter over other ranks."""
     cut, found = through(grad, ("allreduce",))[0], _axis(program, grad.layer, alike=False)
@@ -208,7 +223,7 @@ def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
     axis, ranks = found
     if cut.op == "shard":
         why, do = f"{named(cut)} cut the gradient into {grad.total}", "cut both alike"
-    elif {*cut.group} == {*ranks}:
+    elif {*cut.group} == {*ranks} and grad.total > len(ranks):
         why, do = f"{titled(cut)} cut what had been cut before", "reduce-scatter over those first"
     elif cut.op == "scatterreduce" and len(cut.group) == grad.total:
         why = f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {grad.total}"
@@ -216,7 +231,7 @@ def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
     else:
         return None
     idea = f"{why};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards: {do}"
-    return line(program, "group", idea, f'{idea}, group="{axis}"' if axis else f"{idea}, without a group")
+    return _among(program, idea, axis)
 
 
 def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
@@ -263,7 +278,8 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
     frame, lines = student_frame(), {place.line for _, event in takes if (place := place_of(event)) is not None}
     while frame is not None and lines:
         found = calls(frame.f_code)
-        if any(provenance.same_loop(found, frame.f_lineno, line) for line in lines):
+        around = [loop for call in found if call.line == frame.f_lineno for loop in call.loops]
+        if any(loop in around for call in found if call.line in lines for loop in call.loops):
             return True
         # Taken by a function: is that called in a loop? But not by who runs the rank, perhaps in a loop over sizes.
         inside, frame = lines & {line for *_, line in frame.f_code.co_lines()}, frame.f_back
@@ -328,26 +344,29 @@ def not_taken(program: Running) -> str | None:
 def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
     """Recognise a sum over ranks, or a gather, that the student's function has, but to which this rank did not come."""
     frame = student_frame()
-    if frame is None or any(event.op in ops and event.layer == layer for event in program.events):
+    mine = {(event.layer, line_of(event)) for event in program.events if event.op in ops}
+    again = layer in dict(mine)  # it may lack one of two sums
+    if frame is None or (again and "allgather" in ops):
         return None
     every = [(model.program, event) for model in program.world.models.values() for event in model.program.events]
     for call in calls(frame.f_code):
         if call.name not in ops:
             continue
-        title = COLLECTIVES[call.name].title
-        place = f" in line {call.line}"
+        title, place = COLLECTIVES[call.name].title, f" in line {call.line}"
         there = [(p, event) for p, event in every if event.op == call.name and line_of(event) == place]
+        both = {p.rank for p, _ in there} & {p.rank for p, e in every if (e.layer, line_of(e)) in mine}
+        if again and (program.rank in both or not call.optional or not both):
+            continue
         kinds = {type(value) for p, e in there for value in p.values_of(e.inputs)}
         if "allgather" not in ops and kinds - {WeightGrad}:
             continue  # it sums activations, and every rank may well have called it: it is not the one that lacks
         if call.line > frame.f_lineno:
-            first = "gather" if "allgather" in ops else "sum"
-            return f"the {title} in line {call.line} comes only after this line: {first} first"
-        same = [(p.rank, event) for p, event in every if event.op == call.name and event.layer == layer]
-        others = {rank for rank, event in same if program.rank in event.group}
+            return f"the {title}{place} comes only after this line: {'gather' if 'allgather' in ops else 'sum'} first"
+        same = {p.rank for p, e in every if (e.op, e.layer) == (call.name, layer) and program.rank in e.group}
+        others = both if again else same
         if others or (call.optional and "allgather" not in ops):
             who = f", which {these('rank', others)} called" if others else ""
-            why = f"rank {program.rank} did not reach the {title} in line {call.line}{who}"
+            why = f"rank {program.rank} did not reach the {title}{place}{who}"
             return f"{why}:\nevery rank of a group must call it; is it inside an `if`?"
     return None
 
@@ -385,16 +404,18 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     if other.op == "alltoall" and event is not None and home(right) is mine and field in ("batches", "experts"):
         return _in_an_exchange(mine, event, first, right, other)
     if field == "shards" and not left.is_complete():
-        own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
+        own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total, mine.events[-1].group)}"
         return _gather_along(mine, left, right) or own
     if field == "shards" and isinstance(left, Weight) and made.op == "allgather":
         why = f"this weight was gathered{line_of(made)} already, and has taken the place of this rank's shard.\n"
         if cut := provenance.piece(mine, "shard"):
             return f"{why}Cut it again first, {cut}; or gather it only once"
         return f'{why}Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
+    if (there := home(right)) is not None and there is not mine and (summed := _sum_again(mine, there, left)):
+        return summed
     if field != "batches":
         return None
-    if (there := home(right)) is not None and there is not mine:
+    if there is not None and there is not mine:
         return _on_two_ranks(mine, there, left, right, made)
     shared = left.place.batches & right.place.batches
     return _taken_again(mine, shared) or _one_key(mine, other) or _half_again(mine, right.layer, shared)
@@ -406,9 +427,8 @@ def _gather_along(program: Running, value: Value, other: Value) -> Advice | None
     if found is None or there is None or _loaded(program, program.rank, value.layer) != value.place.shards:
         return None
     axis, ranks = found
-    have = f"ranks {program.rank} and {there.rank} are replicas, they have the same shard:\n"
-    have += f"all shards of layer {value.layer} are on {these('rank', ranks)}"
-    return line(program, "group", f"{have}, so gather from them alone", f'{have}, so gather with group="{axis}"')
+    have = f"ranks {program.rank} and {there.rank} are replicas, they have the same shard:\nall shards of layer "
+    return _among(program, f"{have}{value.layer} are on {these('rank', ranks)}: gather from those", axis)
 
 
 def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, exchange: Event) -> str | None:
@@ -425,6 +445,17 @@ def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, 
     return why + _batches_of_its_own(program, right.place.total_batches, len(took) == 1)[0] if took else None
 
 
+def _sum_again(mine: Running, there: Running, gradient: Value) -> str | None:
+    """Two ranks that bring the same sum to another one: a sum over ranks has left both with it."""
+    made = provenance.through(gradient, {"add", "shard"})[0]
+    if made is None or there.rank not in made.group or not isinstance(gradient, WeightGrad):
+        return None
+    if len(made.group) == mine.world.ranks:
+        return f"both have been summed over all ranks{line_of(made)} already: sum a gradient over the ranks once"
+    have = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
+    return f"{have}:\nsum this with ranks that have another one, or the gradients once over all"
+
+
 def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
     """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
     loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
@@ -433,12 +464,6 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
             return "each of these ranks has all of it already, so there is nothing to gather"
         return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
     took, summed = _taken(mine) & _taken(there), made.op in COLLECTIVES
-    if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
-        why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
-        return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
-    root, there_root = provenance.through(left, {"add"})[0], provenance.through(right, {"add"})[0]
-    if not took and all(one is not None and one.op in COLLECTIVES for one in (root, there_root)):
-        return f"both have been summed{line_of(root)} already: sum a gradient over the ranks once"
     if left.place is right.place and (had := provenance.had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
@@ -459,17 +484,18 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
 def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str, bool]:
     """How each rank takes other batches than the rest, and whether in a loop over them."""
     mesh, own, ranks, count = program.world.mesh, "model.rank", "model.RANKS", program.world.ranks
+    who = "each rank"
     if mesh is not None and "data" in mesh.axes:
-        count = mesh.axes["data"]
-        own, ranks = 'model.coord["data"]', str(count)
+        who, count = "each place along 'data'", mesh.axes["data"]
+        own, ranks = 'model.coord["data"]', 'len(model.group("data"))'
     several = f"range({own}, model.BATCHES, {ranks})"
     if singly and total > count:
         named = _named_batches(program, total)
         if named is None and mesh is not None and "expert" in mesh.axes:
             return "each rank works on batches of its own: those alike along 'data' differ along 'expert'", True
-        return f"each rank works on batches of its own, one after the other: for b in {named or several}", True
+        return f"{who} works on batches of its own, one after the other: for b in {named or several}", True
     batches = _named_batches(program, total) or (several if total > count else f"[{own}]")
-    apart = f"each rank works on batches of its own: {_data_call(program)}({batches})"
+    apart = f"{who} works on batches of its own: {_data_call(program)}({batches})"
     if mesh is not None and "data" in mesh.axes and len(_taken(program)) == total:
         apart += f",\nor cut them out: value.shard({own}, {ranks})"
     return apart, False

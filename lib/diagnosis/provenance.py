@@ -205,9 +205,3 @@ def piece(program: Running, method: str) -> str | None:
     source = next((event.source for event in program.events if event.op == "load_weights"), None)
     found = () if source is None or isinstance(source, Place) else calls(source[0])
     return next((call.piece for call in found if call.name == method and call.piece), None)
-
-
-def same_loop(found: list[Call], first: int, other: int) -> bool:
-    """Tell whether the calls of two lines stand in one loop."""
-    here, there = ([call for call in found if call.line == line] for line in (first, other))
-    return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

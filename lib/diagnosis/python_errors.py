@@ -290,6 +290,8 @@ def never_begun(frame: FrameType | None) -> str | None:
 
 def _key_of_given(error: KeyError) -> str | None:
     """Say what a helper that a notebook gives has not found, or which other one was to put it there."""
+    from dis import get_instructions  # here and not above: only a mistake needs it
+
     frame = _in_given(error)
     said = None if frame is None else _key(error, "", frame)
     if frame is None or said is None:
@@ -299,17 +301,11 @@ def _key_of_given(error: KeyError) -> str | None:
     for outer, _ in walk_tb(error.__traceback__):
         for name, other in outer.f_locals.items():
             theirs: CodeType | None = getattr(other, "__code__", None)
-            if theirs is not None and lacking.intersection(theirs.co_freevars) and _stores(theirs):
+            steps = () if theirs is None or lacking.isdisjoint(theirs.co_freevars) else get_instructions(theirs)
+            if any(one.opname == "STORE_SUBSCR" for one in steps):
                 why = f"{takes} takes what {name} has begun, and nothing is under way under {key!r} here"
                 return f"{why}:\ncall {name}({key!r}, ...) before it, once for each {takes}({key!r})"
     return f"{takes} finds nothing under this key:\n{said}"
-
-
-def _stores(code: CodeType) -> bool:
-    """Tell whether a function puts something under a key."""
-    from dis import get_instructions  # here and not above: only a mistake needs it
-
-    return any(one.opname == "STORE_SUBSCR" for one in get_instructions(code))
 
 
 def _in_given(error: BaseException) -> FrameType | None:

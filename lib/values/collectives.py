@@ -149,10 +149,7 @@ class Collective:
         if self.root and self.origins is not None:  # it is the root's value alone that the others have to fit
             yield from ((root, other) for other in range(len(values)) if other != root)
             return
-        for other in range(1, len(values)):
-            yield 0, other
-        # All are like the first one, which shares nothing with anybody. What is left is that two others share
-        # something, and the first that had it is one of them.
+        # Those that share something first: any two of a whole grid may differ in all of its dims, and fit.
         owners: dict[object, int] = {}
         shared: set[tuple[int, int]] = set()
         apart = _APART.get(self.law)
@@ -163,6 +160,7 @@ class Collective:
                     shared.add((owner, place))
         # In the order of the group, in every run: a set of tuples has none that a message could rely on.
         yield from sorted(shared)
+        yield from ((0, other) for other in range(1, len(values)))
 
 
 def values_in(result: Any) -> list[Value]:

@@ -47,8 +47,8 @@ def gather(*values: V) -> V:
     for other in values[1:]:
         if type(other) is not kind or other.layer != layer or other.updates != step:
             last = values[-1]
-            _refuse("gather", first, other, first.place.along(last.place) if type(last) is kind else 0)
-    return first.at(_together("gather", values))
+            _refuse("join", first, other, first.place.along(last.place) if type(last) is kind else 0)
+    return first.at(_together("join", values))
 
 
 def reduce(*values: V) -> V:

@@ -251,7 +251,7 @@ def test_a_broken_law_names_the_rank_that_the_value_lives_on() -> None:
     with pytest.raises(RuleError) as raised:
         weight.combine(weight)
     assert raised.value.rank == 3
-    assert str(raised.value).startswith("rank 3: cannot gather these values: shard 0 would be counted twice\n")
+    assert str(raised.value).startswith("rank 3: cannot join these values: shard 0 would be counted twice\n")
     assert "weight.combine(weight)" in str(raised.value)
 
 

@@ -225,13 +225,18 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     if role in SPACE and low < high and (low < 0 or high > parts[role].dim.size):
         inside = f"{DIMS[role].plural} 0 to {parts[role].dim.size - 1}"
         yield None if parts[role].dim.size > 1 else f"it has one {DIMS[role].noun}, and all of that: leave this cut out"
-        yield f"there is nothing beyond the edges of the grid, {inside}: cut no further"
+        how = "does each rank cut by its place in the group?" if low >= parts[role].dim.size else "cut no further"
+        yield f"there is nothing beyond the edges of the grid, {inside}: {how}"
     made, program = maker(value), home(value)
     if made is None or program is None or role not in SPACE:
         return
     kind, here, kinds = DIMS[role], parts[role].pieces, program.world.models[program.rank].shape.kinds
     lacking = sorted({*range(low, high)} - {*here})
     if made.op == "combine" and lacking:
+        for event in program.events if isinstance(value, ActivationGrad) else ():
+            given = [one for one in program.values_of(event.inputs) if event.op == "halo" and type(one) is type(value)]
+            if any(one.layer == value.layer and {*lacking} & {*one.place.named[role].pieces} for one in given):
+                yield f"{numbered(kind.noun, lacking)} went home by {titled(event)} already: a halo is given back once"
         verb = "is" if len(lacking) == 1 else "are"
         why = f"{numbered(kind.noun, lacking)} {verb} missing from what was put together{line_of(made)}"
         yield f"{why}:\nhow many {kind.plural} does each neighbour hand in, and how many are needed?"
@@ -283,8 +288,12 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
         if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
             why = f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends"
             yield f"{why}:\nawait that, and put it together with what is here, before you cut"
-    why = f"{are} on another rank. Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
-    yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange"
+    why, took = f"{are} on another rank.", maker(value)
+    if took is not None and took.op in ("cut", "get_activation"):
+        mine = numbered(kind.noun, value.place.named[role].pieces)
+        why = f"this rank took {mine}{line_of(took)}, without {numbered(kind.noun, lacking)}: is that cut right?\n"
+    why += f" Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
+    yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange".replace("\n ", "\n")
 
 
 def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
@@ -296,4 +305,5 @@ def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]
     exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
     if same:
         return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, with the same batches"
-    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
+    which = ', by model.coord["data"]' if "data" in getattr(program.world.mesh, "axes", ()) else ""
+    return f"{exchange}, and each took batches of its own:\nranks that exchange rows take the same batches{which}"

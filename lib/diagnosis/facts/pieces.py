@@ -47,7 +47,7 @@ def tokens(place: Place, role: str, items: Iterable[int]) -> str:
 
 @fact
 def OtherKind(verb: str, first: Value, other: object) -> Words:
-    """Two values of different kinds are to be put together (`verb`: gather or sum)."""
+    """Two values of different kinds are to be put together (`verb`: join or sum)."""
     got, fix = describe(other), "look at the stores that they come from: both values have to be of the same kind"
     if isinstance(other, list):
         fix = "this is a list of values: take them one by one, or with a `*` in front of it, as in [own, *arrived]"
@@ -58,6 +58,9 @@ def OtherKind(verb: str, first: Value, other: object) -> Words:
 @fact
 def Different(_: object, verb: str, field: str, first: Value, other: Value) -> Told:
     """Two values differ in a field (layer, batches, shards, total, step, or a dim) in which they have to be alike."""
+    mine, theirs, lent = home(first), home(other), maker(other)
+    if lent is not None and lent.op == "halo" and field in SPACE and first.place.batches != other.place.batches:
+        field = "batches"  # a halo has other rows by its nature
     different, same = f"of different {field}", f"of the same {field}"
     if field in ("layer", "step"):
         different += "s"
@@ -72,15 +75,14 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     got = f"{describe(first)}; {describe(other)}"
     what = f"cannot {verb} {first.kind}s {different}"
     yield Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
-    mine, theirs, lent = home(first), home(other), maker(other)
-    if mine and first.mark and verb == "gather" and field in DIMS and DIMS[field].partial:
+    if mine and first.mark and verb == "join" and field in DIMS and DIMS[field].partial:
         yield summed_by(mine, first.mark[1])
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
         why = f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
         yield f"{why}alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
     if mine and lent and lent.op == "halo" and field != "layer" and first.place.batches != other.place.batches:
         yield halo_of_other_batches(mine, lent, first.place.batches)
-    if field == "layer" or verb == "gather":
+    if field == "layer" or verb == "join":
         yield from _exchanged(field, first, other)
         return
     if mine is None or theirs is None or verb != "sum":
@@ -118,10 +120,12 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         if field == "features":
             return "values with different features are put together and not added: first.combine(second)"
         whole = all(isinstance(v, WeightGrad) and len(v.batches) == v.total_batches for v in (first, other))
-        if field == "out" or (field == "shards" and whole and not first.place.first.dim.counted):
-            own = "columns" if field == "out" else "shard"
-            why = f"each rank has the gradient of its own {own}, so there is nothing to add. If other ranks have the "
-            return f'{why}same\n{own} and other batches, sum over those, such as group="data"'
+        if field == "shards" and whole and not first.place.first.dim.counted:
+            by = f", by {titled(made)}" if (made := maker(first)) and made.op in COLLECTIVES else ""
+            return f"each rank has the gradient of its own shard, of all batches{by}:\nthere is nothing to add here"
+        if field == "out":
+            why = "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the"
+            return f'{why} same\ncolumns and other batches, sum over those, such as group="data"'
         if field == "total" and first.is_complete() != other.is_complete():
             why = "one is a shard of a sum, the other is whole: keep the sum under another key until that one is"
             return f"{why}\nreduce-scattered too, and then add the shards"
@@ -287,9 +291,10 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
         expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = f"this rank is member {place} of 0 to {members - 1}: it brings an edge to each neighbour that it has "
-        fix += "there" + ".\nWere its rows cut for this place? Has each neighbour some?" * (count == 1 < wanted)
-        return Words(f"{title} takes one value for each neighbour of a member", expected, got, fix)
+        fix = f"this rank is member {place} of the {members} in its group, counted from 0"
+        fix += ".\nAre its rows cut for that place, and for as many members?" * (count > 0)
+        what = f"in {title} a rank hands in one value for each neighbour that it has in the group"
+        return Words(what, expected, got, fix + " Has each neighbour some?" * (count == 1 < wanted))
     what = f"an {row.title} takes one value for each of the {members} members"
     expected = f"a list of {members} values, in the order of the group"
     return Words(what, expected, got, "value number i goes to member number i")

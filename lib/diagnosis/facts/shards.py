@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.diagnosis import Running, Told, groups, line
 from lib.diagnosis.groups import gather_call, shard_call
-from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, piece, through, titled
+from lib.diagnosis.provenance import alike, is_held, is_whole, line_of, made_by, maker, named, piece, through, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import plural, ranges, these, written
 from lib.values.collectives import COLLECTIVES, STEP
@@ -61,6 +61,7 @@ def Incomplete(program: Running, weight: Weight) -> Told:
         why = f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}"
         if (own := maker(program.values[made.inputs[0]])) and own.op == "shard":
             yield f"{why}:\n{named(own)} cut what is still to be gathered: cut it after that"
+        yield groups.gathered_from_few(program, weight, made)
         yield f"{why}:\ncut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
     if made is not None and made.op == "shard":
         why = f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more"
@@ -117,7 +118,7 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
         fix = "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
         fix += "loaded,\nnot the gathered weight; or use allreduce, and every rank updates the whole weight"
     yield Words("the gradient does not cover the weight", expected, describe(grad), fix)
-    made, summed = maker(weight), maker(grad)
+    made, summed = maker(weight), through(grad, ("add", "allreduce"))[0]
     yield groups.cut_otherwise(program, grad)
     if weight.is_complete() and made is not None and made.op == "allgather":
         if cut := piece(program, "shard"):
@@ -131,12 +132,21 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
         yield f"this rank has the gradient and the optimizer state of {these('shard', grad.shards)} only{CUT_TOO}"
     if summed is None or summed.op != "scatterreduce":
         return
+    left = f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}"
+    if not weight.is_complete() and not weight.place.covers(grad.place):
+        before, mine = maker(program.values[summed.inputs[0]]), f"this rank loaded {_part(weight)}"
+        if is_whole(grad, "in") != is_whole(weight, "in"):
+            yield f"{titled(summed)} cut the gradient along another dim, and {mine}:\nname one dim in both, or none"
+        if before is not None and before.op == "scatterreduce":
+            why = f"{left}, of what the one{line_of(before)} had cut, and {mine}"
+            yield f"{why}.\nA single reduce-scatter over all of these ranks leaves member r shard r"
+        whose = "member r of its group" if len(summed.group) < program.world.ranks else "rank r"
+        yield f"{left}, and {mine}. It leaves {whose} shard r:\n{shard_call(program, weight.total, summed.group)}"
     if not weight.is_complete() and _has_state_of(program, weight):
         why = f"{titled(summed)} left a part of {_part(weight)}, and this rank has the weight and the optimizer\nstate "
         yield f"{why}of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
     if not weight.is_complete():
-        why = f"{titled(summed)} left {these('shard', grad.shards)} of {grad.total}: cut the same shard out of the "
-        yield f"{why}weight,\nweights[layer] = weights[layer].shard(...), and update that"
+        yield f"{left}: cut the same out of the weight,\nweights[layer] = weights[layer].shard(...), and update that"
     why = f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
     yield f"{why}A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
 

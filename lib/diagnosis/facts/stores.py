@@ -88,6 +88,10 @@ def Missing(program: Running, store: int, key: object) -> Told:
         return
     found = _under_another_key(program, store, parts)
     if found is None and store == 0 and _words_in(parts):
+        for there, value in store_of(program, store).items():
+            if value.layer == number and value.is_complete() and (gave := maker(value)) and gave.op == "allgather":
+                why = f"the whole weight of layer {number}, which {titled(gave)} gave, took the place of the shard, "
+                yield f"{why}{name}[{shown(there)}]:\nkeep it under a key of its own, {name}[{shown(key)}]"
         whole = f"the whole weight of layer {number} is there after an all-gather of its shards, which has not run yet"
         yield not_reached(program, number, ("allgather",)) or whole
     yield found or never_begun(student_frame()) or _not_made(program, store, number, parts[1:])

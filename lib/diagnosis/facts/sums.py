@@ -157,7 +157,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         others = these("rank", set(copies[1]) - set(made.group))
         why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
         yield line(program, "group", why, f"{why}, with group={copies[0]}")
-    if made is not None and summed and len(grad.batches) > len(here):
+    if made is not None and summed and len(grad.batches) >= len(here):
         models = [model for rank, model in program.world.models.items() if rank not in made.group]
         left = [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]
         others = (e for e in program.events if e.op in COLLECTIVES and COLLECTIVES[e.op].law is reduce)
@@ -167,8 +167,8 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         if left:
             why = f"{titled(made)} has summed over {these('rank', made.group)} only"
             yield f"{why}: sum with {these('rank', left)}, too"
-        why = f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take"
-        yield f"{why},\nand updates once, after the last of them, with the sum of all"
+        why = f"the sum over the ranks has {these('batch', grad.batches)} only. The ranks together take all batches"
+        yield f"{why}, each its own,\nand update once, after the last of them, with the sum of all"
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
         why = f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one"
         yield f"{why},\nso it belongs inside a loop over the layers"
