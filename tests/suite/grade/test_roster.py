@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import Roster, enrolled, moment, neutral, plain, read_roster, read_table
-from tests.suite.grade.classes import hand_in
+from tests.suite.grade.intake.trees import folder as hand_in
 from tests.support.said import Said
 
 STUB = "async def ddp(model):\n    pass\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.suite.cli.commands import puzzles, words
-from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, read_back, solution
+from tests.suite.grade.classes import HARD_CODED, STUB, alternative, read_back, solution
+from tests.suite.grade.intake.trees import folder as hand_in
 
 pytest.importorskip("jinja2")
 pytest.importorskip("joblib")

@@ -173,7 +173,7 @@ def test_what_is_alike_is_never_judged(tmp_path: Path) -> None:
     assert one.name in page.text
     assert other.name in page.text
     assert "may well be as it should" in " ".join(page.text.split())
-    for word in ("plagiar", "cheat", "copied", "suspect", "dishonest", "misconduct", "guilty"):
+    for word in ("plagiar", "cheat", "copied", "suspect", "dishonest", "misconduct", "guilt"):
         assert word not in page.text.lower()
     for path, text in files.items():
         assert path == "index.html" or "Pairs to look at" not in text
