@@ -63,9 +63,6 @@ def test_python_in_several_encodings() -> None:
     assert text_of("a.py", text.encode("utf-16-le")) == text
 
 
-SAID = Said(__file__, "no_notebooks")
-
-
 def told(name: str, data: bytes) -> str:
     """What is said of a file that is none, in one short line."""
     with pytest.raises(Unreadable) as caught:
@@ -75,9 +72,9 @@ def told(name: str, data: bytes) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_what_is_none_says_what_it_is(expression: str) -> None:
-    SAID.check(expression, {**globals(), "FSDP": FSDP, "zip_bytes": zip_bytes})
+test_what_is_none_says_what_it_is = Said(__file__, "no_notebooks").test(
+    lambda: globals() | {"FSDP": FSDP, "zip_bytes": zip_bytes}
+)
 
 
 def test_lone_surrogates_are_no_text_and_are_replaced() -> None:
