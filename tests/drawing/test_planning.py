@@ -43,6 +43,7 @@ def test_plans_that_nothing_beats_are_numbered_and_listed() -> None:
     picture = draw_plans(found.front(), found.candidates, {"NVIDIA": candidate(GPT3, A100, PLAN)})
     assert "NVIDIA: tp8 pp8 v3 micro 1 zero0 1f1b recompute selective: 13.8 s, 59.5 GiB" in picture.words
     assert texts(picture).count("1") == 2, "at its point and at its row"
+    assert any("GiB of the GPU that holds most" in text for text in texts(picture))
     with pytest.raises(ValueError, match="takes plans that fit"):
         draw_plans([])
 
@@ -52,6 +53,7 @@ def test_predictions_that_fail_are_named() -> None:
     picture = draw_predictions([Prediction(*run) for run in runs])
     assert [name for name in ("bad", "good") if name in texts(picture)] == ["bad"]
     assert picture.words.endswith("3 runs; the farthest is bad.")
+    assert any("within 10 percent" in text for text in texts(picture))
     with pytest.raises(ValueError, match="one Prediction or more"):
         draw_predictions([])
 

@@ -71,6 +71,23 @@ def test_a_message_is_awaited_at_once_unless_the_order_has_a_wait_for_it() -> No
     assert blocking == [True, False, True, False]
 
 
+def test_a_message_that_has_to_lie_lies_in_a_store() -> None:
+    late = (
+        parse("0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B0 0RECV_B1 0B0 0B1"),
+        parse("1RECV_F0 1RECV_F1 1F0 1F1 1B0 1B1 1SEND_B0 1SEND_B1"),
+    )
+    verdict = check(_run(late, 2, 2))
+    assert verdict.correct
+    assert verdict.notes == ()
+
+
+def test_an_update_may_stand_anywhere_and_is_not_done_twice() -> None:
+    trace = _run((parse("0F0 1F0 1B0 1UPDATE 0B0"),), 2, 1)
+    ops = [event.op for _, event in trace.events() if event.op in ("backward", "update")]
+    assert ops == ["backward", "update"] * 2
+    assert check(trace).correct
+
+
 def test_a_pair_waits_for_the_messages_of_both() -> None:
     """A forward and a backward in one: both inputs are there before the first of them begins."""
     order = (parse("0F0 0F1 (0F2;0B0)OVERLAP_F_B 0B1 0B2"), parse("1F0 1B0 1F1 1B1 1F2 1B2"))

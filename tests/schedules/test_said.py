@@ -1,6 +1,7 @@
 """What is said of orders, files, sweeps and lists that cannot be: each with its kind of error, to the letter."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,12 @@ def too_far(rank, ranks, batches): return ["F0", "B0"] if rank == 0 else ["F0", 
 exec(STUDENTS, NAMES)
 
 
-def recorded(data: bytes) -> Any:
-    """What is read of a file with this in it."""
+def recorded(data: bytes | None, name: str = "trace.json", read: Callable[[Path], Any] = read_slices) -> Any:
+    """What is read of a file with this in it; None for a folder."""
     with tempfile.TemporaryDirectory() as folder:
-        (path := Path(folder, "trace.json")).write_bytes(data)
-        return read_slices(path)
+        path = Path(folder, name)
+        path.mkdir() if data is None else path.write_bytes(data)
+        return read(path)
 
 
 def official(puzzle: str) -> Trace:

@@ -13,6 +13,7 @@ import pytest
 from lib.suite.course.exports import GALLERY, package
 from lib.suite.submissions.locations import notebooks_below
 from tests.support.outputs import joined
+from tests.support.said import Said
 from tools.browser import chalk_standin, kernel
 
 ROOT = Path(__file__).parents[2]
@@ -164,23 +165,17 @@ def test_an_error_shows_the_lines_of_the_student_and_no_others(site: Path) -> No
     ]
 
 
-@pytest.mark.parametrize(
-    ("cell", "said"),
-    [
-        ("!ls", "This page runs Python only: a line that begins with ! or % is a command of Jupyter's."),
-        ("%time 1", "This page runs Python only: a line that begins with ! or % is a command of Jupyter's."),
-        (
-            "import scipy_of_nobody.linalg",
-            "This page has no scipy_of_nobody: it has Python's standard library, `lib` and `drawing`.",
-        ),
-        ("raise SystemExit", "SystemExit"),
-        ("if True:\nx = 1", "IndentationError: expected an indented block after 'if' statement on line 1"),
-    ],
-)
-def test_what_a_page_cannot_do_is_said(site: Path, cell: str, said: str) -> None:
-    ((fine, outputs),) = answers(site, cell)
-    assert not fine
-    assert text(outputs).splitlines()[-1] == said
+SAID = Said(Path(__file__).with_name("page_cannot.txt"))
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_a_page_cannot_do_is_said(site: Path, expression: str) -> None:
+    def told(cell: str) -> str:
+        ((fine, outputs),) = answers(site, cell)
+        assert not fine
+        return text(outputs).splitlines()[-1]
+
+    SAID.check(expression, {"told": told})
 
 
 def test_what_nobody_has_any_more_goes_while_nothing_is_to_be_done(site: Path) -> None:

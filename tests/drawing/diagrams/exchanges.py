@@ -101,11 +101,10 @@ def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Tra
     return trace(function, **{"ranks": ranks, "layers": 2, "batches": ranks * ranks, **sizes})
 
 
-GOOD = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, shift, message)
-GOOD += (allgather_padded, alltoall_padded, halo)
+SMALL = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, shift, message)
+SMALL += (allgather_padded, alltoall_padded, halo, missing, different, unreceived)
 EXCHANGES: dict[str, Trace] = {
-    **{each.__name__: small(each) for each in GOOD},
-    **{each.__name__: small(each) for each in (missing, different, unreceived)},
+    **{each.__name__: small(each) for each in SMALL},
     "allreduce_mean": small(allreduce_mean, layers=[Layer("mean"), Layer(rows=1)]),
     "grid": small(grid, mesh=MESH),
     "many": small(allgather, ranks=12),

@@ -6,7 +6,6 @@ import hashlib
 import html
 import re
 from base64 import b64encode
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +27,14 @@ from lib.values.operations import TIMED
 from tests.drawing.pages.runs import HOSTILE, TRACES, hostile, large
 from tests.drawing.runs import trace as run_of
 from tests.drawing.shown import data_of
+from tests.suite.cli.commands import Page
 from tests.support.inside import PROGRAMS
-
-
-class Tags(HTMLParser):
-    """The start tags of a page, as a browser finds them."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
 
 
 def test_hostile_texts_become_no_markup_and_arrive_unchanged() -> None:
     page = step_through(hostile(), hostile(), names=[HOSTILE, HOSTILE]).html()
     plain = step_through(TRACES["alone"]).html()
-    assert [tag for tag, _ in Tags(page).found] == [tag for tag, _ in Tags(plain).found]
+    assert [tag for tag, _ in Page(page).elements] == [tag for tag, _ in Page(plain).elements]
     assert page.isascii() == plain.isascii()
     page.encode()  # although a text had half a surrogate pair
     data = data_of(page)
@@ -63,10 +51,10 @@ def test_json_in_html() -> None:
 
 def test_only_its_own_script_may_run_and_it_asks_for_nothing_from_anywhere() -> None:
     page = step_through(TRACES["ddp"]).html()
-    links = [tag[name] for _, tag in Tags(page).found for name in ("src", "href") if name in tag]
+    links = [tag[name] for _, tag in Page(page).elements for name in ("src", "href") if name in tag]
     assert links == ["data:,"]  # an empty icon, so that browsers do not look for one
     assert "url(" not in page
-    policy = next(str(tag[1]["content"]) for tag in Tags(page).found if "http-equiv" in tag[1])
+    policy = next(str(tag[1]["content"]) for tag in Page(page).elements if "http-equiv" in tag[1])
     script = page.rpartition("<script>")[2].partition("</script>")[0]
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in policy
@@ -87,7 +75,7 @@ def test_what_a_notebook_gets() -> None:
     view = step_through(TRACES["ddp"])
     bundle = view._repr_mimebundle_()
     assert sorted(bundle) == ["text/html", "text/plain"]
-    *_, (tag, attributes) = Tags(bundle["text/html"]).found
+    *_, (tag, attributes) = Page(bundle["text/html"]).elements
     assert tag == "iframe"
     assert attributes["sandbox"] == "allow-scripts"
     assert attributes["title"] == "Step through a run"

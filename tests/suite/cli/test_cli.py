@@ -253,15 +253,6 @@ def test_the_command_and_the_notebook_count_together(student: Path) -> None:
     assert puzzles("hint", "ddp").output.count("Hint ") == 2
 
 
-def test_before_it_passes_the_answer_is_not_shown(student: Path) -> None:
-    progress.record("basic", Standing(1, False, None, 18.0, 9.0))
-    result = puzzles("reveal", "basic")
-    assert result.exit_code == 1
-    assert "basic is correct, with time 18 and memory 9 at best" in words(result)
-    assert "in the repository under solutions/" in words(result)
-    assert "model.backward(" not in result.output
-
-
 def test_a_notebook_of_their_own_that_passes_is_asked(student: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
     monkeypatch.setenv("PUZZLES_FOLDER", str(student))

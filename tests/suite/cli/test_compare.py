@@ -1,10 +1,10 @@
 """`puzzles compare`: what may be compared, what is refused, and the files that come of it."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from lib import Trace, simulate
 from lib.suite.cli.entries import chosen
@@ -15,6 +15,7 @@ from tests.suite.cli.commands import STUB, Page, puzzles
 from tests.suite.grade.intake.trees import tar_bytes, zip_bytes
 
 pytestmark = pytest.mark.usefixtures("warm")
+compare = partial(puzzles, "compare")
 
 NASTY = "<script>alert(1)</script>&\"'[red]"
 ESCAPES = "\x1b[2J\u202e"
@@ -25,10 +26,6 @@ WRONG = "async def basic(model):\n    model.forward(0, model.get_activation([0])
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def compare(*arguments: str) -> Result:
-    return puzzles("compare", *arguments)
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -1,10 +1,10 @@
 """`puzzles gallery`: equal schedules once, in the order of a figure, and nobody's name unless it is asked for."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from lib.suite.cli.compare import grouped
 from lib.suite.cli.entries import ALL, Entry, chosen, entries_of
@@ -16,6 +16,7 @@ from tests.suite.cli.commands import Page, puzzles
 
 pytest.importorskip("jinja2")
 pytestmark = pytest.mark.usefixtures("warm")
+gallery = partial(puzzles, "gallery")
 NAMES = ("ada", "bob", "eve<b>", "mallory", "trent")
 
 
@@ -30,10 +31,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "class" / name).mkdir(parents=True)
         (tmp_path / "class" / name / "gpipe.py").write_text(text, "utf-8")
     return tmp_path
-
-
-def gallery(*arguments: str) -> Result:
-    return puzzles("gallery", *arguments)
 
 
 def titles(html: str) -> list[str]:

@@ -1,9 +1,10 @@
 """`puzzles schedule`: what it prints, what it writes, and what its exit status says."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from lib import PUZZLES
 from lib.schedules.formats.orders import read_file
@@ -15,10 +16,7 @@ from lib.suite.submissions.locations import reference
 from tests.suite.cli.commands import puzzles
 
 INTERLEAVED = interleaved(4, 8)
-
-
-def schedule(*arguments: str | Path) -> Result:
-    return puzzles("schedule", *arguments)
+schedule = partial(puzzles, "schedule")
 
 
 @pytest.mark.parametrize(("form", "expected"), [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED))])

@@ -1,7 +1,6 @@
 """Small classes to be graded: folders of submissions, and what is asked of them."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import convert
@@ -73,15 +72,6 @@ def solution(puzzle: str) -> str:
 def alternative(name: str) -> str:
     """The text of another solution of ours."""
     return (home() / "solutions" / "alternatives" / f"{name}.py").read_text("utf-8")
-
-
-def hand_in(folder: Path, files: Mapping[str, str]) -> Path:
-    """Writes files, each with the folder that it is in."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    return folder
 
 
 def asked(*puzzles: str, **options: object) -> Assignment:

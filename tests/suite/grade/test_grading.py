@@ -29,10 +29,10 @@ from tests.suite.grade.classes import (
     alternative,
     asked,
     graded,
-    hand_in,
     scores,
     solution,
 )
+from tests.suite.grade.intake.trees import folder as hand_in
 from tests.suite.grade.isolation.attempts import Attempt
 from tests.support.processes import descendants
 from tests.support.profiles import examples, sample
@@ -93,7 +93,6 @@ STUDENTS = 12
 GRADER = """
 import sys
 from pathlib import Path
-from tests.suite.grade.isolation.attempts import Attempt
 from tests.suite.grade.classes import asked, graded
 print("begun", flush=True)
 graded(Path(sys.argv[1]), Path(sys.argv[2]), asked("ddp", hidden=1, seed=3), jobs=int(sys.argv[3]))

@@ -12,7 +12,7 @@ from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import enrolled, read_roster
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.grade.results import file_names, write_feedback, write_points
-from tests.suite.grade.classes import hand_in
+from tests.suite.grade.intake.trees import folder as hand_in
 from tests.support.said import Said
 
 MOODLE = """\

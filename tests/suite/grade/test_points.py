@@ -16,7 +16,8 @@ from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import by_hand, moment, to_fill_in
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.grade.results import csv_of
-from tests.suite.grade.classes import HARD_CODED, alternative, hand_in, read_back, solution
+from tests.suite.grade.classes import HARD_CODED, alternative, read_back, solution
+from tests.suite.grade.intake.trees import folder as hand_in
 from tests.support.said import Said
 
 ASKED = Asked("ddp", "Data parallel", 3, (("passes", 6, 2e6), ("best", 5, 1e6)), "passes", ("a size", "another"))

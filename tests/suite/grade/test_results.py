@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lib.suite.course.solutions import run_of_file
@@ -141,10 +141,11 @@ names = st.lists(st.text(st.characters(codec=None), max_size=80), max_size=12, u
 
 
 @given(names)
+@example(["", "../..", "CON", "李明", "a" * 300, "nul.txt", "\ud800", "\u202e", ".hidden", "-rf"])
 def test_they_are_safe_on_every_system_and_differ(students: list[str]) -> None:
     found = file_names(students)
     assert len(set(found)) == len(students)
-    assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]{8,120}", name) for name in found)
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}-[0-9a-f]{8}", name) for name in found)
     assert all(map(is_ours, found))
 
 
@@ -159,9 +160,6 @@ def test_what_they_look_like() -> None:
     assert re.fullmatch("anna-schmidt-[0-9a-f]{8}", file_names(["Anna Schmidt"])[0])
     assert re.fullmatch("jose-nguyen-[0-9a-f]{8}", file_names(["José Nguyễn"])[0])
     assert re.fullmatch("jurgen-mussig-[0-9a-f]{8}", file_names(["Jürgen Müßig"])[0])
-    for odd in ("", "../..", "CON", "李明", "a" * 300, "nul.txt", "\ud800", "\u202e", ".hidden", "-rf"):
-        (name,) = file_names([odd])
-        assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}-[0-9a-f]{8}", name), odd
     assert len(set(file_names(["Anna", "anna", "ANNA", "Anna "]))) == 4
 
 

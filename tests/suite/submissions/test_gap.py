@@ -86,10 +86,7 @@ def test_two_puzzles_in_one_file() -> None:
 
 
 BEGIN, END = "    # --- your code (about 3 lines) ---", "    # --- end of your code ---"
-
-
 GAP = f"{BEGIN}\n    a = 1\n    b = 2\n    c = 3\n{END}\n"
-SAID = Said(__file__, "gaps")
 
 
 def changed(old: str, new: str) -> str:
@@ -98,9 +95,7 @@ def changed(old: str, new: str) -> str:
     return student(broken, find(broken, "x.py", "basic"), "x.py")
 
 
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_what_is_wrong_with_a_gap(expression: str) -> None:
-    SAID.check(expression, globals())
+test_what_is_wrong_with_a_gap = Said(__file__, "gaps").test(lambda: globals())
 
 
 names = st.from_regex(r"[a-z]{3,8}_", fullmatch=True)

@@ -197,26 +197,8 @@ def by_run(path: Path) -> str:
     return attempt(path, PUZZLE, 30).state
 
 
-def by_check(path: Path) -> str:
-    return of_command("check", str(path), "--puzzle", PUZZLE)
-
-
-def by_watch(path: Path) -> str:
-    watcher = Watcher(path, PUZZLE, 30)
-    return "passed" if watcher.begin() else "unsolved"
-
-
-def by_review(path: Path) -> str:
-    return of_command("review", str(path), "--puzzle", PUZZLE)
-
-
 def by_compare(path: Path) -> str:
     (entry,) = entries_of(chosen([str(path)], PUZZLE))
-    return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
-
-
-def by_gallery(path: Path) -> str:
-    (entry,) = entries_of(chosen([str(path.parents[1])], PUZZLE))
     return {"correct": "passed", "not solved": "unsolved"}.get(entry.state, entry.message)
 
 
@@ -235,21 +217,17 @@ def of_pytest(path: Path, *options: str) -> str:
     return "passed" if done.returncode == 0 else "unsolved" if "is not solved" in done.stdout else done.stdout
 
 
-def by_pytest(path: Path) -> str:
-    return of_pytest(path, "--puzzles", "-k", f"test_puzzle[{PUZZLE}]")
-
-
 READERS: dict[str, Callable[[Path], str]] = {
     "run": by_run,
-    "check": by_check,
-    "watch": by_watch,
-    "review": by_review,
+    "check": lambda path: of_command("check", str(path), "--puzzle", PUZZLE),
+    "watch": lambda path: "passed" if Watcher(path, PUZZLE, 30).begin() else "unsolved",
+    "review": lambda path: of_command("review", str(path), "--puzzle", PUZZLE),
     "compare": by_compare,
-    "gallery": by_gallery,
+    "gallery": lambda path: by_compare(path.parents[1]),  # a class
     "grade": by_grade,
 }
 if THOROUGH:  # at a commit: tests/suite/grade/test_pytest_plugin.py
-    READERS["pytest --puzzles"] = by_pytest
+    READERS["pytest --puzzles"] = lambda path: of_pytest(path, "--puzzles", "-k", f"test_puzzle[{PUZZLE}]")
 EVERY = [(form, way) for form in FORMS for way in WAYS_BACK]
 SOME = EVERY[::3]  # each form and each way back
 HARDEST = [("colab, three in one", "saved by Colab")]

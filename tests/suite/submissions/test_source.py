@@ -1,6 +1,5 @@
 """A function taken out of a source: with all that it uses, and nothing else; and what is read without running any."""
 
-import json
 import linecache
 import textwrap
 from ast import literal_eval
@@ -16,6 +15,7 @@ from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.load import function_of
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import ask_here
+from tests.suite.grade.intake.trees import notebook
 from tests.support.puzzles import way
 from tests.support.said import Said
 from tests.support.variants import VARIANTS, Variant
@@ -27,11 +27,6 @@ def source(*cells: str, **modules: str) -> Source:
     found = Source.of("work.ipynb", notebook(*texts))
     beside = tuple((f"{name}.py", textwrap.dedent(text)) for name, text in modules.items())
     return replace(found, modules=beside)
-
-
-def notebook(*cells: str) -> str:
-    made = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
-    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
 def answer(*cells: str, **modules: str) -> Any:

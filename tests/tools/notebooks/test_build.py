@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lib.files import ready
 from lib.suite.submissions.gap import BuildError
 from tests.support.said import Said
 from tools.notebooks import build as notebooks
@@ -48,20 +49,18 @@ demonstration
 )
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "solutions" / "basics").mkdir(parents=True)
-    (tmp_path / "solutions" / "basics" / "basic.py").write_text(SOURCE, "utf-8")
+def with_source(tmp_path: Path) -> Path:
+    ready(tmp_path / "solutions" / "basics" / "basic.py").write_text(SOURCE, "utf-8")
     return tmp_path
+
+
+root = pytest.fixture(with_source, name="root")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What is built of it: the only time that this file starts a kernel."""
-    root = tmp_path_factory.mktemp("root")
-    (root / "solutions" / "basics").mkdir(parents=True)
-    (root / "solutions" / "basics" / "basic.py").write_text(SOURCE, "utf-8")
-    return notebooks.build(root)
+    return notebooks.build(with_source(tmp_path_factory.mktemp("root")))
 
 
 def cells(text: str) -> list[dict[str, Any]]:
@@ -153,8 +152,7 @@ def test_outputs_are_joined_only_with_their_neighbours() -> None:
 def refused(name: str, text: str) -> str:
     """Why a source stops the build, before anything runs."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "solutions", name)
-        path.parent.mkdir(parents=True)
+        path = ready(Path(folder, "solutions", name))
         path.write_text(text, "utf-8")
         with pytest.raises(BuildError) as caught:
             notebooks.build(Path(folder))

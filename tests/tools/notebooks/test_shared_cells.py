@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
+from lib.files import ready
 from lib.puzzles.records import Chapter, chapters, core_of, minutes_of_core
 from lib.suite.course.exports import pinned
-from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebook_in
 from tests.support.said import Said
 from tools.notebooks import shared_cells
@@ -204,42 +204,14 @@ CITING = """# One says so [@page]. Another does [@lee2020, table 2], and again [
 """
 
 
-@pytest.fixture
-def cited_from(tmp_path: Path) -> Path:
-    (tmp_path / shared_cells.FILE).parent.mkdir()
-    (tmp_path / shared_cells.FILE).write_text(TWO, "utf-8")
-    return tmp_path
+def listed(source: str, file: str = TWO) -> str:
+    """A source with its references of a file of works; two blanks at the end of a line are <br>."""
+    with TemporaryDirectory() as folder:
+        ready(Path(folder, shared_cells.FILE)).write_text(file, "utf-8")
+        return shared_cells.with_references(source, "one.py", Path(folder)).replace("  \n", "<br>\n").rstrip("\n")
 
 
-def test_citations_are_numbered_by_first_use_and_listed(cited_from: Path) -> None:
-    assert shared_cells.with_references(CITING, "one.py", cited_from) == (
-        "# One says so [1]. Another does [2, table 2], and again [1].\n"
-        "# [1] PyTorch, *A page*, [docs](https://docs.pytorch.org) (we could not open it)  \n"
-        "# [2] Lee et al., *On rings*, 2020, [arXiv 1](https://arxiv.org/abs/1)\n"
-    )
-
-
-def test_a_source_without_citations_stays_as_it_is(cited_from: Path) -> None:
-    assert shared_cells.with_references("# See [1].\n", "one.py", cited_from) == "# See [1].\n"
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        (CITING.replace("page", "pages"), "one.py cites pages, which docs/references.toml does not have"),
-        ("# So [@page].\n", "one.py: a source with citations"),
-        ("# <!-- references -->\n", "one.py: a source with citations"),
-    ],
-)
-def test_what_cannot_be_listed_is_refused(cited_from: Path, source: str, message: str) -> None:
-    with pytest.raises(BuildError, match=re.escape(message)):
-        shared_cells.with_references(source, "one.py", cited_from)
-
-
-def test_a_work_has_all_fields(cited_from: Path) -> None:
-    (cited_from / shared_cells.FILE).write_text('[page]\nauthors = "PyTorch"\n', "utf-8")
-    with pytest.raises(BuildError, match="title"):
-        works(cited_from)
+test_citations_are_numbered_by_first_use_and_listed = Said(__file__, "references").test(lambda: globals())
 
 
 def test_every_work_is_cited_and_none_is_there_twice() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.suite.cli.commands import puzzles, words
-from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, read_back, solution
+from tests.suite.grade.classes import HARD_CODED, STUB, alternative, read_back, solution
+from tests.suite.grade.intake.trees import folder as hand_in
 
 pytest.importorskip("jinja2")
 pytest.importorskip("joblib")
@@ -105,21 +106,8 @@ hidden = [{ ranks = 4, layers = 3, batches = 4 }]
 
 
 def regrade(folder: Path) -> tuple[int, str]:
-    options = [
-        "--roster",
-        "worksheet.csv",
-        "--config",
-        "grade.toml",
-        "--marks",
-        "marks.csv",
-        "--column",
-        "Grade",
-        "-j",
-        "1",
-    ]
-    paths = [str(folder / one) if one.endswith((".csv", ".toml")) else one for one in options]
-    result = puzzles("grade", folder / "hw1", "-o", folder / "report", *paths)
-    return result.exit_code, words(result)
+    files = ("--roster", folder / "worksheet.csv", "--config", folder / "grade.toml", "--marks", folder / "marks.csv")
+    return run(folder / "hw1", "-o", folder / "report", *files, "--column", "Grade", "-j", "1")
 
 
 @pytest.fixture(scope="module")

@@ -36,9 +36,13 @@ def small() -> tuple[Gradebook, InMemory]:
 
 
 def written(book: Gradebook, traces: InMemory, out: Path) -> dict[str, str]:
-    """All files of a report by their paths."""
+    """All files of a report by their paths. No page of any report does harm."""
     write_report(book, traces, out)
-    return {path.relative_to(out).as_posix(): path.read_text("utf-8") for path in sorted(out.rglob("*.*"))}
+    files = {path.relative_to(out).as_posix(): path.read_text("utf-8") for path in sorted(out.rglob("*.*"))}
+    for path, html in files.items():
+        if path.endswith(".html"):
+            assert_harmless(path, html)
+    return files
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +102,6 @@ def test_the_pages_hold_what_they_are_for(files: dict[str, str]) -> None:
     assert {link.partition("#")[0] for link in links} == {path for path in files if path.startswith("students/")}
     for path, html in files.items():
         if path.endswith(".html"):
-            assert_harmless(path, html)
             shown = [address for address in Page(html).values("src") if "pictures/" in address]
             assert all(address.removeprefix("../") in files for address in shown), path
 
@@ -119,9 +122,6 @@ def test_nothing_of_a_students_becomes_markup(tmp_path: Path) -> None:
     names = ("Anna", "Ben", "Eve", "Z")
     tame = written(hostile(book, names), traces, tmp_path / "tame")
     files = written(hostile(book, HOSTILE), traces, tmp_path / "hostile")
-    for path, html in files.items():
-        if path.endswith(".html"):
-            assert_harmless(path, html)
     page = Page(files["index.html"])
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
@@ -140,10 +140,7 @@ def test_nothing_of_a_students_becomes_markup(tmp_path: Path) -> None:
 def test_whatever_they_write(tmp_path: Path, texts: list[str]) -> None:
     book, traces = small()
     few = replace(book, students=book.students[:3])
-    files = written(hostile(few, tuple(texts)), traces, tmp_path)
-    for path, html in files.items():
-        if path.endswith(".html"):
-            assert_harmless(path, html)
+    written(hostile(few, tuple(texts)), traces, tmp_path)
 
 
 def test_a_comment_for_everybody_who_made_a_mistake(files: dict[str, str]) -> None:
@@ -176,7 +173,7 @@ def test_what_is_alike_is_never_judged(tmp_path: Path) -> None:
     assert one.name in page.text
     assert other.name in page.text
     assert "may well be as it should" in " ".join(page.text.split())
-    for word in ("plagiar", "cheat", "copied", "suspect", "dishonest", "misconduct", "guilty"):
+    for word in ("plagiar", "cheat", "copied", "suspect", "dishonest", "misconduct", "guilt"):
         assert word not in page.text.lower()
     for path, text in files.items():
         assert path == "index.html" or "Pairs to look at" not in text
@@ -299,9 +296,6 @@ def test_a_schedule_that_is_gone_costs_one_picture(tmp_path: Path) -> None:
     book, _ = small()
     files = written(book, InMemory({}), tmp_path)
     assert any("cannot be read" in text for path, text in files.items() if path.endswith(".svg"))
-    for path, html in files.items():
-        if path.endswith(".html"):
-            assert_harmless(path, html)
 
 
 def test_an_empty_class_has_a_page(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,10 @@ STATE = {name: name for name in STATES} | {
 pytest_plugins = ["pytester"]
 
 
-@cache
-def graded(out: Path) -> dict[str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The class graded by the command, and its rows in the terminal, JSON, CSV and pages, by student."""
+    out = tmp_path_factory.mktemp("five")
     files = {
         f"{name} One_{n}_assignsubmission_file_/{HANDED_IN[name][0]}": HANDED_IN[name][1]
         for n, name in enumerate(HANDED_IN)
@@ -55,10 +55,10 @@ def graded(out: Path) -> dict[str, dict[str, Any]]:
     command = ["grade", str(folder(out / "in", files)), "--out", str(out / "report"), "-p", "ddp", "-j", "1"]
     result = CliRunner().invoke(app, command, terminal_width=300)
     assert result.exit_code == 1, result.output
-    book = read_back((out / "report" / "gradebook.json").read_text("utf-8"))
+    made = read_back((out / "report" / "gradebook.json").read_text("utf-8"))
     rows = list(csv.DictReader((out / "report" / "scores.csv").read_text("utf-8-sig").splitlines()))
     found: dict[str, dict[str, Any]] = {}
-    for student, row in zip(book.students, rows, strict=True):
+    for student, row in zip(made.students, rows, strict=True):
         sent = (out / "report" / "feedback" / f"{Path(row['feedback']).stem}.txt").read_text("utf-8")
         page = (out / "report" / "feedback" / row["feedback"]).read_text("utf-8")
         found[student.name.removesuffix(" One")] = {
@@ -70,11 +70,6 @@ def graded(out: Path) -> dict[str, dict[str, Any]]:
             "notes": row["notes"],
         }
     return found
-
-
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    return graded(tmp_path_factory.mktemp("five"))
 
 
 @pytest.mark.parametrize("how", HANDED_IN)

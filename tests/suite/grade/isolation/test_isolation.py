@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
@@ -109,15 +109,11 @@ def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pyt
         if isolation.features == ("a new Python for each run",):
             pytest.skip("there is no server here")
         with monkeypatch.context() as patch:
-            patch.setattr("lib.suite.isolation.isolation._Child.answer", interrupted)
+            patch.setattr("lib.suite.isolation.isolation._Child.answer", Mock(side_effect=KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 isolation.run(solution("ddp"), "ddp")
         sent = isolation.run(source("print('this'); model.get_activation([0])"), "basic")
         assert (sent.outcome, sent.printed) == ("trace", "this\n")
-
-
-def interrupted(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def test_sizes_that_are_asked_together_do_not_know_of_each_other(isolation: Isolation) -> None:
