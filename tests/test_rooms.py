@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 3_530,
     "lib/checker": 2_280,
     "lib/cluster": 1_680,
-    "lib/diagnosis": 3_800,
+    "lib/diagnosis": 3_820,
     "lib/errors": 890,
     "lib/puzzles": 510,
     "lib/replay": 4_210,

@@ -67,7 +67,8 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "'int' object is not (iter|revers)": "this is one number: range(number) is 0, 1, ... below it",
         ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
         "ones: weights[layer]",
-        r"'Activation' object is not subscriptable": "a value is cut by shard: batch.shard(0, 2) is its first half",
+        r"'Activation' object is not subscriptable": "a value is cut by a call: batch.shard(0, 2) is the first half of "
+        'its batches, batch.cut("rows", 0, 2) has two of its rows',
         ".*is not subscriptable$": "square brackets take something out of a store, list or tuple; this is neither",
     },
     RuntimeError: {
@@ -119,6 +120,8 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None
     for kind, ask in explain.items():
         if isinstance(error, kind) and (found := ask(error, text, frame)) is not None:
             return found
+    if isinstance(error, TypeError | ValueError | ArithmeticError) and (given := _in_given(error)) is not None:
+        return _handed(given)
     for pattern, fix in (row for kind, rows in FIXES.items() if isinstance(error, kind) for row in rows.items()):
         if (match := re.match(pattern, text)) is not None:
             *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]
@@ -200,8 +203,8 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 
 def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
-    call = re.match(r"Model\.(\w+)\(\) ", text)
-    known = signatures() | {"shard": 'model.shard(value, "rows", shard, total)'}
+    call = re.match(r"(?:Model|Value)\.(\w+)\(\) ", text)
+    known = signatures() | {"shard": 'model.shard(value, "rows", shard, total)', "cut": 'value.cut("rows", low, high)'}
     if call is not None and call[1] in known:
         none = ";\ndispatch and combine need no activation: model.backward(layer, None, gradient)"
         return f"write {known[call[1]]}" + none * ("missing" in text and "'grad'" in text)
@@ -312,6 +315,17 @@ def _in_given(error: BaseException) -> FrameType | None:
     """The frame that raised an error, where it is one of a helper that a notebook gives."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(source_lines.MARK) else None
+
+
+def _handed(helper: FrameType) -> str | None:
+    """Say what a helper that a notebook gives was handed, and cannot use; None where it refuses on purpose."""
+    code, here = helper.f_code, resolve(helper.f_code, helper.f_lasti)
+    if here is None or here.text.lstrip().startswith("raise "):
+        return None
+    takes = [name for name in code.co_varnames[: code.co_argcount] if name in helper.f_locals]
+    said = [f"{name} is {describe(helper.f_locals[name])}" for name in takes if name != "model"]
+    why = f"{code.co_name}({', '.join(takes)}) is a helper, and cannot use what this line hands it:\n"
+    return why + ",\n".join(said)
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:

@@ -72,8 +72,8 @@ draw_mesh(MESH, holds=HOLDS, title="Who has which images, and which of their row
 # A box is the GPU of a rank, a **device**. From line to line `data` differs, from column to column `domain`. The boxes
 # have four colours, as no two of them hold the same.
 #
-# Look at rank 1, with the even images and the rows from 32 on. The ranks of its column are its group along `data`, and
-# those of its line its group along `domain`, each with a colour:
+# Look at rank 1, with the even images and the rows from 32 on. The ranks in its column are its group along `data`, and
+# those in its line are its group along `domain`, each with a colour:
 
 # %%
 draw_mesh(MESH, groups_of=1)
@@ -249,7 +249,8 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # total)`, `model.allgather(shard, layer)` and `model.scatterreduce(gradient, layer)`: without a `group` over all ranks.
 # And helpers:
 #
-# - `my_rows(place, places)` gives `rows`; its first two numbers say where this rank's rows begin and end.
+# - `my_rows(place, places)` gives `rows`; its first two numbers say where this rank's rows begin and end, and
+#   `value.cut("rows", low, high)` is that part of a value. The helpers below take `rows` whole.
 # - `await borrow(model, layer, rows, group)` adds the halo to `activations[layer]`.
 # - `await give_back(model, layer, rows, group)` sends home what `grad_activations[layer]` has for borrowed rows, and
 #   adds what arrives.
@@ -263,7 +264,7 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # rows of all images.
 #
 # 1. Whole weights on every rank, and everything awaited where you call it.
-# 2. Let the sums travel. And what is sent in vain?
+# 2. Let the sums travel. And what is sent for nothing?
 # 3. Cut the weights. A rank has a whole weight only for as long as it needs that, and the step takes no longer.
 #
 # **Rules**
@@ -505,8 +506,8 @@ for layer in (smaller, LAYERS[0]):
 # All links are equally fast; in a real machine `domain` stays inside a host, where messages are fast, because all ranks
 # wait for halos and hardly any for a sum. All images are processed at once, 32 on each rank. With one image at a time,
 # as in AIFS, the halo is a single row of one image, and α is most of its price. Weights are small here, as they are in
-# convolutions. And the loss is a sum, so nothing is ever divided.
-# An update takes as long for a shard as for a whole weight.
+# convolutions. The loss is a sum, so nothing is ever divided. And an update takes as long for a shard as for a whole
+# weight.
 
 # %% [markdown]
 # ## Questions to think about

@@ -239,7 +239,8 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
         yield too_wide(gave, twice_there, kind.plural)
     if made.op == "halo" and gave is not None and gave.op in ("cut", "get_activation"):
         took = f"{numbered(kind.noun, left.place.named[field].pieces)}{line_of(gave)}, {twice_there} with them"
-        yield f"this rank took {took}:\ncut out its own alone, by its place in the group, or exchange no halo"
+        own = "cut out only the rank's own, by its place along the axis of the exchange"
+        yield f"this rank took {took}:\n{own}, or exchange no halo"
     if made.op == "halo":
         yield f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo joins the rest once"
     if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
