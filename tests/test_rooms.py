@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_260,
     "lib/trace": 3_110,
     "lib/values": 4_190,
-    "tests": 43_940,
+    "tests": 43_950,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -161,10 +161,14 @@ def _cut(program: Program, until: int) -> Program:
         if event.op in COMMUNICATION and (event.start is None or event.start > until):
             pending.add(number)
             blocked = event.blocking
-            event = _not_begun(event)
+            event = _not_over(event, begun=False)
         elif event.blocking or event.op not in COMMUNICATION:
             clock = max(clock, event.end or 0)
         events.append(event)
+    waited = {event.arg[0] for event in events if event.op == "wait"}
+    for number, event in enumerate(events):  # what a rank waits for later has brought it nothing so far
+        if event.op in COMMUNICATION and event.outputs and not event.blocking and number not in waited:
+            events[number] = _not_over(event, begun=True)
     count = len(events)
     last = count - 1 if blocked or clock > until else count  # what comes after an operation that goes on is not yet
     moves = [move for move in program.moves if move[0] <= last]
@@ -173,12 +177,13 @@ def _cut(program: Program, until: int) -> Program:
     return Program(program.rank, events, program.values[: max(ids, default=-1) + 1], moves)
 
 
-def _not_begun(event: Event) -> Event:
-    """A communication whose time had not come."""
+def _not_over(event: Event, *, begun: bool) -> Event:
+    """A communication whose rank has not waited for it by then, or whose own time had not come."""
     event = event.copy()
-    event.start, event.length, event.outputs, event.blocking = None, 0, (), False
+    event.outputs, event.blocking = (), False
+    if not begun:
+        event.start, event.length = None, 0
+        event.arg = () if event.op in READS else event.arg
     if event.op == "receive":
         event.layer, event.batches = None, frozenset()
-    if event.op in READS:
-        event.arg = ()
     return event

@@ -14,6 +14,7 @@ from lib.errors import exceptions as errors
 from lib.errors.fixes import HOW
 from lib.errors.fixes import shown as shown_lines
 from lib.trace.event import Event, event_words
+from lib.trace.json_format import plain
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.diagnosis.corpus import Outcome, cases, run, run_in_asyncio
 from tests.support.profiles import sample
@@ -98,6 +99,7 @@ def test_the_picture_up_to_the_failure(name: str, capsys: pytest.CaptureFixture[
         return
     assert isinstance(error.trace, Trace)
     assert error.trace.error == CASES[name].message
+    assert plain(error.trace).ranks == error.trace.ranks, "a run that failed can be saved, and comes out of a sandbox"
     svg = draw(error.trace, fold=False).svg()
     capsys.readouterr()
     assert shown(svg, CASES[name].message.partition("\n")[0][:40]), "the headline says what happened, and on which rank"

@@ -134,6 +134,22 @@ def test_what_has_not_begun_by_then_is_pending() -> None:
     assert Trace.parse(trace.text()).ranks == 3
 
 
+def test_what_is_over_by_then_and_not_waited_for_has_brought_nothing() -> None:
+    async def function(model: Model) -> None:
+        weight, inp = model.load_weights(0)[0], model.get_activation([0])
+        model.forward(0, inp, weight)
+        if model.rank == 2:
+            raise RuntimeError("at 1")
+        work = model.allreduce(model.fake_grad(0), 0, group=[0, 1])  # which takes 0.3
+        model.forward(0, inp, weight)
+        await work
+
+    _, trace = failed(function, ranks=3, layers=1, batches=1)
+    (event,) = [event for event in trace.programs[0].events if event.op in COMMUNICATION]
+    assert (event.start, event.length, event.outputs) == (TICKS, 300_000_000, ())
+    assert Trace.parse(trace.text()).ranks == 3
+
+
 @pytest.mark.parametrize("case", sample(CLASSIC + OTHERS), ids=lambda case: case.name)
 def test_what_lies_before_the_failure_is_what_would_have_happened(case: Case) -> None:
     """The run up to a moment is the beginning of the run that goes well."""
