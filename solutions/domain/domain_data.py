@@ -69,8 +69,8 @@ HOLDS = {
 draw_mesh(MESH, holds=HOLDS, title="Who has which images, and which of their rows")
 
 # %% [markdown]
-# A box is the GPU of a rank, a **device**. From line to line `data` differs, from column to column `domain`. The boxes
-# have four colours, as no two of them hold the same.
+# A box is the GPU of a rank, a **device**. Lines differ in `data`, columns in `domain`. The boxes have four colours,
+# because no two of them hold the same.
 #
 # Look at rank 1, with the even images and the rows from 32 on. The ranks in its column are its group along `data`, and
 # those in its line are its group along `domain`, each with a colour:
@@ -86,7 +86,7 @@ draw_mesh(MESH, groups_of=1)
 # | `domain` | 0 | the same images, other rows |
 # | `data` | 3 | the same rows of other images |
 #
-# These functions exchange rows and take a layer back, and you get them in the puzzle. They are simpler than those of
+# These functions exchange rows and run the backward of a layer, and you get them in the puzzle. They are simpler than those of
 # puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
 
 
@@ -242,7 +242,7 @@ print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
 # |---|---|---|---|---|---|---|---|---|---|
 # | 4 | data 2, domain 2 | 64, so 32 a rank | 64, so 32 a rank | 4 | 3 | 0.07875 | 0.6975 | 0.34875 each | 0.09375 |
 #
-# The last columns are for collectives over all four ranks. A layer takes 3 forward and 3 backward.
+# All-reduce, gather and reduce-scatter are over all four ranks. A layer takes 3 forward and 3 backward.
 #
 # **Given:** `model.coord` says where on the mesh this rank is, and `model.group("data")` which ranks are in
 # its group along `data`. Shards are loaded, gathered and summed as in FSDP, with `model.load_weights(layer, shard,
@@ -407,15 +407,15 @@ if out:
         print(f"{shape}{computing:>11.3f}{waiting:>9.3f}{most_sent(run):>9,.0f}")
 
 # %% [markdown]
-# More ranks along `domain` cost halos; more along `data` need more images. But with the shards of the third goal most of
-# the waiting has another cause: gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that
-# should hide it takes 0.75. On 16 ranks, cutting every weight into 16 shards saves memory and costs time. Question 4 has something
-# better.
+# More ranks along `domain` cost halos; more along `data` need more images. But most of the waiting is for collectives
+# over all 16 ranks: a gather or a reduce-scatter has 15 messages and takes 1.11, and the layer that should hide it takes
+# 0.75. Whole weights are hardly better: each of their all-reduces takes 2.22, and the step ends only 0.33 earlier.
+# Shorter rings help: see question 4.
 #
 # ## What each shape costs
 #
 # Four GPUs and 64 images of 64 rows each. Every mesh shape gives a rank the same work, 1/4 of all rows of all images. A
-# layer takes 3, so four layers forward and backward take 24. On top come 8 halo exchanges:
+# layer takes 3, so four layers forward and backward take 24. Added to that are 8 halo exchanges:
 
 # %%
 print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
