@@ -22,7 +22,7 @@ from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, more, plural, these, with_article
 from lib.trace.event import Event, Program, line_of, operation, place_of, spoken
 from lib.trace.lifetimes import is_for_update
-from lib.trace.retiming import retime
+from lib.trace.retiming import alone, retime
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
@@ -295,19 +295,25 @@ def _lent(event: Event) -> bool:
 
 
 def _borrowed(run: Late) -> Iterator[str]:
-    """Halo exchanges of helpers that nothing needs, or whose rows a rank could read."""
-    for program in run.trace.programs:
-        lent, needed = [event for event in program.events if _lent(event)], set[int]()
-        for event in reversed(program.events if lent else []):
+    """Halo exchanges of helpers that nothing needs, that share a link, or whose rows a rank could read."""
+    lent = [[event for event in program.events if _lent(event)] for program in run.trace.programs]
+    vain, data = list[list[Event]](), list[list[Event]]()
+    for program, mine in zip(run.trace.programs, lent, strict=True):
+        needed = set[int]()
+        for event in reversed(program.events if mine else []):
             needed |= {*event.inputs} if event.length or needed & {*event.outputs} else set()
-        vain = [event for event in lent if needed.isdisjoint(event.outputs)]
-        rows = (program.values_of(event.inputs[:1])[0] for event in lent)
-        data = [event for event, row in zip(lent, rows, strict=True) if type(row) is Activation and not row.layer]
-        read = "the data is read, not computed: could a rank read what it borrows?"
-        for found, fix in ((vain, "nothing reads what this brings: leave it out"), (data, read)):
-            if found and units(sum(event.length for event in found) + 1) >= run.over:
-                got = f"rank {program.rank} waits for {counted(len(found), 'halo exchange')} of layer {found[0].layer}"
-                yield run.told(got, places([(program.rank, event) for event in found]), fix)
+        vain.append([event for event in mine if needed.isdisjoint(event.outputs)])
+        rows = (program.values_of(event.inputs[:1])[0] for event in mine)
+        data.append([event for event, row in zip(mine, rows, strict=True) if type(row) is Activation and not row.layer])
+    read = "the data is read, not computed: could a rank read what it borrows?"
+    for calls, fix in ((vain, "nothing reads what this brings: leave it out"), (data, read)):
+        if fix == read and any(lent):
+            yield from _on_one_link(run, [at for at, *_ in critical_path(run.trace).chain if _lent(at.event)])
+        wins = fix != read or (any(data) and run.saved([*chain(*data)]) + units(1) >= run.over)
+        for rank, found in enumerate(calls):
+            if found and wins and units(sum(event.length for event in found) + 1) >= run.over:
+                got = f"rank {rank} waits for {counted(len(found), 'halo exchange')} of layer {found[0].layer}"
+                yield run.told(got, places([(rank, event) for event in found]), fix)
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
@@ -623,7 +629,7 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         got = f"rank {rank} waits {in_units(passed)} for its own messages to arrive, on the critical path"
         fix = "keep what pass_to gives, go on, and await it later: the message arrives while this rank computes"
         yield run.told(got, places([(rank, event)]), fix)
-    yield from _on_one_link(run, [at for at, *_ in path if at.event.op == "pass_to" or _lent(at.event)])
+    yield from _on_one_link(run, [at for at, *_ in path if at.event.op == "pass_to"])
 
 
 def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
@@ -631,13 +637,10 @@ def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
     slow: list[tuple[At, Event, int]] = []
     for at in waited:
         program, event = run.trace.programs[at.rank], at.event
-        size = sum(value.elements() for value in program.values_of(event.inputs))
-        alike = (e for e in program.events if e.op == event.op)
-        least = min(e.length for e in alike if sum(value.elements() for value in program.values_of(e.inputs)) == size)
         others = (e for e in program.events if e.op in COLLECTIVES and e.op != event.op and e.issued < (event.end or 0))
         beside = next((e for e in others if (e.end or 0) > (event.start or 0) and not is_given(e)), None)
-        if beside is not None and event.length > least:
-            slow.append((at, beside, event.length - least))
+        if beside is not None and (lost := event.length - alone(run.trace).get(at[:2], event.length)) > 0:
+            slow.append((at, beside, lost))
     if slow and units(sum(longer for *_, longer in slow) + 1) >= run.over:
         (rank, _, event), beside, _ = slow[0]
         title = f"the {COLLECTIVES[beside.op].title}{line_of(beside)}"

@@ -20,7 +20,7 @@ from lib.values.dims import SPACE
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe
 
-__all__ = ["axis_twice", "no_axis", "no_mesh", "no_peer", "not_a_group"]
+__all__ = ["axis_twice", "no_axis", "no_peer", "not_a_group"]
 
 ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 """Axes of a mesh along which ranks have different layers, by their usual names."""
@@ -41,20 +41,19 @@ def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) 
     return RuleError(what, expected=expected, got=f"group=[{', '.join(map(written, ranks))}]", fix=fix)
 
 
-def no_mesh(axis: str) -> RuleError:
-    """Return the error for the name of an axis where the ranks are in no mesh."""
-    got = f"group={axis!r}, the name of a mesh axis, but these ranks are in no mesh"
+def no_axis(axis: str | int, rank: int, mesh: Mesh | None) -> RuleError:
+    """Return the error for a name that no axis of the mesh has, or where there is no mesh; or for a number."""
+    got, expected = f"group={written(axis)}", "no group, or a list of ranks"
     fix = "leave the group out: the collective is then for all ranks"
-    return RuleError(f"there is no group {axis!r}", expected="no group, or a list of ranks", got=got, fix=fix)
-
-
-def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
-    """Return the error for a name that no axis of the mesh has."""
-    expected = f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}"
-    fix = "along an axis, a group is the ranks that differ in that coordinate only:"
-    for known in mesh.axes:
-        fix += f"\ngroup={known!r} is {list(mesh.group(rank, known))} here"
-    return RuleError(f"there is no group {axis!r}", expected=expected, got=f"group={axis!r}", fix=fix)
+    if not isinstance(axis, str):
+        got += ", a number, and so one rank alone"
+    elif mesh is None:
+        got += ", the name of a mesh axis, but these ranks are in no mesh"
+    if mesh is not None:
+        expected = f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}"
+        fix = "along an axis, a group is the ranks that differ in that coordinate only:"
+        fix += "".join(f"\ngroup={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes)
+    return RuleError(f"there is no group {written(axis)}", expected=expected, got=got, fix=fix)
 
 
 def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:

@@ -272,7 +272,7 @@ class Dist(Given):
         """Return the group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
         if name is None:
             return self.everybody
-        if isinstance(name, str):
+        if isinstance(name, str | int):  # a number is no axis of any mesh, and is refused like a wrong name
             axis: str = name if type(name) is str else name_of(name)
             found = self._by_name.get((rank, axis))
             if found is None:
@@ -300,10 +300,8 @@ class Dist(Given):
             return mesh.group(rank, *axes)
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
-        if mesh is None:
-            raise diagnosis.no_mesh(axes[0])
         for axis in axes:
-            if axis not in mesh.axes:
+            if mesh is None or axis not in mesh.axes:
                 raise diagnosis.no_axis(axis, rank, mesh)
         raise diagnosis.axis_twice(next(axis for axis in axes if axes.count(axis) > 1), axes)
 
