@@ -52,6 +52,7 @@ def check(
         graded.say_absent(models, why)
         return None
     from lib.checker.verdict import check as judge
+    from lib.checker.verdict import refusal
 
     trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
     verdict = judge(models, puzzle, time=time, memory=memory)
@@ -69,12 +70,7 @@ def check(
     if wrong is not None:
         raise wrong
     if not verdict.correct:
-        from lib.errors.exceptions import CheckError
-
-        faults = "\n".join(verdict.faults).replace("\n", "\n" + " " * 12)
-        error = CheckError("this is not one correct training step", got=faults)
-        error.trace = trace
-        raise error
+        raise refusal(verdict, trace)
     graded.say(verdict.text(), passed=verdict.passed)
     return verdict
 

@@ -14,7 +14,7 @@ from typing import Any
 from lib.analysis import figures
 from lib.checker.faults import places
 from lib.checker.judging import counts
-from lib.checker.verdict import Verdict, check
+from lib.checker.verdict import RIGHT_AT, Verdict, check, refusal
 from lib.cluster.costs import LISTS, Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.errors.source_lines import raised_at
@@ -28,7 +28,7 @@ from lib.values.operations import COMMUNICATION
 
 
 def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
-    """Return the record at another size, with one goal: what is correct there and counts. `costs` are else its own."""
+    """Return the record at another size, with one goal that any correct run reaches. `costs` are else the record's."""
     goals = (Goal("correct", inf, inf),)
     return replace(record, **size, costs=costs or record.costs, goals=goals, hidden=(), sent=None)
 
@@ -45,14 +45,14 @@ def tried_elsewhere(answer: Callable[..., Any], record: Puzzle, verdict: Verdict
         lists = [f"{name}={value}" for name in LISTS if (value := getattr(hidden.costs, name, ()))]
         there += f", with {' and '.join(lists)}" if lists else ""
         if isinstance(outcome, PuzzleError):
-            outcome.before = f"right at {record.size.words()}, but not at {there}:"
+            outcome.before = f"{RIGHT_AT} {record.size.words()}, but not at {there}:"
             return replace(verdict, correct=False, faults=(str(outcome),)), outcome
         if (end := figures.end(outcome)) > hidden.time and not slow:
             slow = f"{verdict.goals[-1].name!r} has to hold at other sizes, too: at {there} yours ends at {end:g}, "
             ask = "Does each cut weigh layers and ranks?" if lists else "Is there a number that fits this size alone?"
             slow += f"where {hidden.time:g} is possible. {ask}"
     if (error := wrong_with(answer, record)) is not None:
-        error.before = f"right at {record.size.words()}, but not {error.before}"
+        error.before = f"{RIGHT_AT} {record.size.words()}, but not {error.before}"
         return replace(verdict, correct=False, faults=(str(error),)), error
     verdict = replace(verdict, elsewhere=len(record.hidden) + sum("sizes" in one.arguments for one in record.variants))
     if slow and verdict.goals[-1].reached:
@@ -139,7 +139,4 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> P
     # Without figures first, as most are right; the verdict with its words is for the one that is wrong.
     if counts(models, there) or (verdict := check(models, there)).passed:
         return trace
-    what = "this is not one correct training step" if verdict.faults else "this does not count"
-    error = CheckError(what, got="\n".join(verdict.faults or verdict.notes).replace("\n", "\n" + " " * 12))
-    error.trace = trace
-    return error
+    return refusal(verdict, trace)

@@ -228,12 +228,10 @@ def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterat
     ready = [(call, one.at) for call, one in found if call and one]
     if program is not None:
         works = [number for number, event in enumerate(program.events) if event.op in COMPUTE and event.length]
-        ready = [(c, at) for c, at in ready if not any(c.number < number < at.number for number in works)]
+        ready = [(c, at) for c, at in ready if not any(c.number < n < at.number for n in works)]
         ready = [(call, at) for call, at in ready if at.event.op not in UPDATES]
     if ready:
-        call, work = min(
-            ready, key=lambda pair: (-min(at.event.length for at in pair), pair[1].number - pair[0].number)
-        )
+        call, work = min(ready, key=lambda p: (-min(at.event.length for at in p), p[1].number - p[0].number))
         words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
         yield f"{words}:\ncall it before that, and await it after"
 
@@ -297,32 +295,37 @@ def _lent(event: Event) -> bool:
 def _borrowed(run: Late) -> Iterator[str]:
     """Halo exchanges of helpers that nothing needs, that share a link, or whose rows a rank could read."""
     lent = [[event for event in program.events if _lent(event)] for program in run.trace.programs]
+    if not any(lent):
+        return
     vain, data = list[list[Event]](), list[list[Event]]()
     for program, mine in zip(run.trace.programs, lent, strict=True):
         needed = set[int]()
         for event in reversed(program.events if mine else []):
             needed |= {*event.inputs} if event.length or needed & {*event.outputs} else set()
         vain.append([event for event in mine if needed.isdisjoint(event.outputs)])
-        rows = (program.values_of(event.inputs[:1])[0] for event in mine)
-        data.append([event for event, row in zip(mine, rows, strict=True) if type(row) is Activation and not row.layer])
-    read = "the data is read, not computed: could a rank read what it borrows?"
-    for calls, fix in ((vain, "nothing reads what this brings: leave it out"), (data, read)):
-        if fix == read and any(lent):
-            yield from _on_one_link(run, [at for at, *_ in critical_path(run.trace).chain if _lent(at.event)])
-        wins = fix != read or (any(data) and run.saved([*chain(*data)]) + units(1) >= run.over)
-        for rank, found in enumerate(calls):
-            if found and wins and units(sum(event.length for event in found) + 1) >= run.over:
-                got = f"rank {rank} waits for {counted(len(found), 'halo exchange')} of layer {found[0].layer}"
-                yield run.told(got, places([(rank, event) for event in found]), fix)
+        data.append([e for e in mine if type(row := program.values_of(e.inputs)[0]) is Activation and not row.layer])
+    yield from _long_exchanges(run, vain, "nothing reads what this brings: leave it out")
+    yield from _on_one_link(run, [at for at, *_ in critical_path(run.trace).chain if _lent(at.event)])
+    if any(data) and run.saved([*chain(*data)]) + units(1) >= run.over:
+        yield from _long_exchanges(run, data, "the data is read, not computed: could a rank read what it borrows?")
+
+
+def _long_exchanges(run: Late, of_ranks: Iterable[Sequence[Event]], fix: str) -> Iterator[str]:
+    """Those of a rank that take as long as the run is too long."""
+    for rank, calls in enumerate(of_ranks):
+        if calls and units(sum(event.length for event in calls) + 1) >= run.over:
+            got = f"rank {rank} waits for {counted(len(calls), 'halo exchange')} of layer {calls[0].layer}"
+            yield run.told(got, places([(rank, event) for event in calls]), fix)
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
+    if run.waiting:
+        return
     sent = max(([e for e in p.events if e.op in MESSAGES] for p in run.trace.programs), key=len)
     fix = "let the ranks compute less, or share the work more evenly"
     if (spent := sum(event.length for event in sent)) >= ticks(run.over):
         fix = f"the {len(sent)} messages of a rank take {in_units(spent)}: what all ranks need, one collective brings"
-    if not run.waiting:
-        yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
+    yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
 
 
 # -- waits --------------------------------------------------------------------------------------------------------
@@ -532,10 +535,8 @@ def _together(run: Late) -> Iterator[str]:
     if passed and all(len(e.batches) > 1 and len(p.values_of(e.inputs)) == 1 for p, e in passed):
         _, first = min(passed, key=lambda one: (one[1].issued, one[0].rank))
         why = f"{these('batch', first.batches)} travel together, so rank {first.peer} begins only after "
-        why += (
-            f"{units(first.issued):g}: pass each batch on\nas soon as it is ready, and the ranks work at the same time"
-        )
-        yield why
+        why += f"{units(first.issued):g}: pass each batch on"
+        yield f"{why}\nas soon as it is ready, and the ranks work at the same time"
 
 
 def _somehow(run: Late) -> Iterator[str]:

@@ -219,8 +219,7 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     gradient of the data, but `backward` works it out too, and goals and lower bounds are for that.
 
     A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
-    come from some that were: half a backward of those is computed before the step has come that far.
-    """
+    come from some that were: half a backward of those is computed before the step has come that far."""
     # By layer: the gradients of the weight that weight halves gave, and those that belong to input halves, each once.
     halves: dict[int, dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
     inputs: dict[int, dict[ValuePlace, None]] = defaultdict(dict)
@@ -447,10 +446,8 @@ def _by(words: str, event: Event | None) -> str:
 
 
 def _fewer(peak: Peak) -> str:
-    """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end.
-
-    Of weights only guests come and go, and one of them has to be there.
-    """
+    """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end. Of weights
+    only guests come and go, and one of them has to be there."""
     alive, stay = [one.value for one in peak.top.alive], ("weight", "optimizer state")
     visiting = {id(peak.program.values[number]) for number in guests(peak.program)}
     sizes = _sizes(value for value in alive if value.kind not in stay or id(value) in visiting)

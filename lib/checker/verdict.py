@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lib.errors.exceptions import CheckError
 from lib.errors.wording import amount, counted, message_of
 from lib.record import record
 from lib.trace.event import Program
@@ -14,16 +15,17 @@ from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 if TYPE_CHECKING:
     from lib.puzzles.puzzle import Goal, Puzzle
 
+RIGHT_AT = "right at"  # how a fault begins that says at which other size a run is wrong
+WRONG, WRONG_ELSEWHERE = "Not one correct training step.", "Right at the size on the page, and wrong at another."
+WRONG_FUNCTION = "Not right yet."
+
 
 @record()
 class Verdict:
-    """The result of a check.
-
-    `time` is the true end, `printed` the time that the original prints, `memory` the peak in elements on
-    rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
-    fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox. `sent` is what the rank
-    sends that sends most, in elements. `elsewhere`: at how many other sizes the function was tried, and is right.
-    """
+    """The result of a check: `time` is the true end, `printed` the time that the original prints, `memory` the peak in
+    elements on rank `rank`, `sent` what the rank sends that sends most, in elements. `faults` say why the run is not
+    one correct training step (none: it is). `notes` are remarks that fail nothing: hidden locals, messages nobody
+    received, pretended gradients of a sandbox. `elsewhere`: at how many other sizes the function is right, too."""
 
     correct: bool
     time: float
@@ -52,8 +54,7 @@ class Verdict:
 
     def text(self, width: int = 24) -> str:
         """Return the verdict in words, with a bar for each figure of each goal: full means exactly at the limit."""
-        here = self.faults and self.faults[0].startswith("right at ")  # and wrong at the size that it goes on to name
-        head = "Right at the size on the page, and wrong at another." if here else "Not one correct training step."
+        head = WRONG_ELSEWHERE if self.faults and self.faults[0].startswith(RIGHT_AT) else WRONG
         if self.correct:
             head = "Correct!" if self.passed else "Correct, but not within the goal yet."
             head += f" Also right at {counted(self.elsewhere, 'other size')}." if self.elsewhere else ""
@@ -112,7 +113,15 @@ class FunctionVerdict:
             return "\n".join([f"Correct! {self.worth}", *marks])
         if self.correct:
             return f"Correct! Right on all of {counted(self.asked, 'input', ',')}."
-        return "\n".join(["Not right yet.", *("  " + fault.replace("\n", "\n  ") for fault in self.faults)])
+        return "\n".join([WRONG_FUNCTION, *("  " + fault.replace("\n", "\n  ") for fault in self.faults)])
+
+
+def refusal(verdict: Verdict, trace: Trace) -> CheckError:
+    """Return the error of a run that is wrong, or does not count."""
+    what = "this is not one correct training step" if verdict.faults else "this does not count"
+    error = CheckError(what, got="\n".join(verdict.faults or verdict.notes).replace("\n", "\n" + " " * 12))
+    error.trace = trace
+    return error
 
 
 @without_collector()

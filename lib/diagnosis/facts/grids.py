@@ -288,12 +288,12 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
         if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
             why = f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends"
             yield f"{why}:\nawait that, and put it together with what is here, before you cut"
-    why, took = f"{are} on another rank.", maker(value)
+    why, took = f"{are} on another rank. ", maker(value)
     if took is not None and took.op in ("cut", "get_activation"):
         mine = numbered(kind.noun, value.place.named[role].pieces)
         why = f"this rank took {mine}{line_of(took)}, without {numbered(kind.noun, lacking)}: is that cut right?\n"
-    why += f" Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
-    yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange".replace("\n ", "\n")
+    why += f"Forward, a rank lends the {kind.plural} at its own edge, which its neighbours lack"
+    yield f"{why};\nwhat it lacks itself, the halo, comes by the exchange"
 
 
 def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:

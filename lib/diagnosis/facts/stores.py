@@ -68,10 +68,8 @@ def Missing(program: Running, store: int, key: object) -> Told:
         why = ",\nor the loop goes through batches that are not this rank's" if len(parts) > 1 else ""
         yield f"{name}[{shown(key)}] would be the one before the first: there is none yet to take{why}{_asker()}"
     if any(isinstance(part, Value) for part in parts):
-        should = (
-            "a batch should: name it, as in weight=..." if len(parts) > 1 else "the layer should: hand in that number"
-        )
-        yield f"a value stands where the number of {should}"
+        what, do = ("a batch", "name it, as in weight=...") if len(parts) > 1 else ("the layer", "hand in that number")
+        yield f"a value stands where the number of {what} should: {do}"
     sums = rf"\b{name}(\[.*?\]) ?(\+=|= ?.*{name}\1.*\+|= ?.*\+ ?.*{name}\1)"
     once = sum(event.op in BY_WEIGHT and event.layer == number for event in program.events) == 1
     if once and _batch_in(parts) is None:

@@ -27,6 +27,7 @@ from functools import cache
 from math import log2
 from typing import Final, NamedTuple
 
+from lib.checker.verdict import WRONG, WRONG_ELSEWHERE, WRONG_FUNCTION
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.course.solutions import files_of, run_of_file
@@ -128,7 +129,7 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
 def _parts(message: str) -> tuple[str, str]:
     """Return what happened, in a line, and the fix, in as many as it has."""
     lines = [line[:400] for line in message[:4000].split("\n")]  # patterns take long over what is made for them
-    if re.match(r"(Not one correct training step|Not right yet|Right at the size on)\b", lines[0]) and len(lines) > 1:
+    if lines[0] in (WRONG, WRONG_ELSEWHERE, WRONG_FUNCTION) and len(lines) > 1:
         # The first fault of a verdict: its lines stand two to the right.
         lines = [line.removeprefix("  ") for line in lines[1:]]
         lines = lines[: next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))]
