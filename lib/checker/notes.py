@@ -446,8 +446,8 @@ def _by(words: str, event: Event | None) -> str:
 
 
 def _fewer(peak: Peak) -> str:
-    """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end. Of weights
-    only guests come and go, and one of them has to be there."""
+    """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end. Of
+    weights only guests come and go, and one of them has to be there."""
     alive, stay = [one.value for one in peak.top.alive], ("weight", "optimizer state")
     visiting = {id(peak.program.values[number]) for number in guests(peak.program)}
     sizes = _sizes(value for value in alive if value.kind not in stay or id(value) in visiting)
