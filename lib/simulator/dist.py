@@ -272,7 +272,7 @@ class Dist(Given):
         """Return the group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
         if name is None:
             return self.everybody
-        if isinstance(name, str | int):  # a number is no axis of any mesh, and is refused like a wrong name
+        if isinstance(name, str):
             axis: str = name if type(name) is str else name_of(name)
             found = self._by_name.get((rank, axis))
             if found is None:
@@ -283,6 +283,8 @@ class Dist(Given):
             # One more than there are ranks: what is endless is no group, and has to be refused all the same.
             items: tuple[Any, ...] = tuple(islice(name, self.ranks + 1))
         except TypeError:
+            if isinstance(number := plain(name), int):  # no axis of any mesh: it is refused like a wrong name
+                return self._intern(self._line(rank, (number,)))
             items = (name,)
         if items and all(isinstance(item, str) for item in items):
             return self._intern(self._line(rank, tuple(map(name_of, items))))
@@ -294,7 +296,7 @@ class Dist(Given):
             raise diagnosis.not_a_group(rank, ranks, self.ranks, self.mesh)
         return self._intern(ranks)
 
-    def _line(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
+    def _line(self, rank: int, axes: tuple[Any, ...]) -> tuple[int, ...]:
         mesh = self.mesh
         if mesh is not None and mesh.axes.keys() >= {*axes} and len({*axes}) == len(axes):
             return mesh.group(rank, *axes)
