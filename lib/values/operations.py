@@ -32,8 +32,8 @@ class Operation:
     a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
     "shard", which is a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
     or "part", which is the number of a dim and a range of it. `by_kind`: the kind of its layer says what it takes
-    where the table says a weight, and what it gives. `about` tells the layer that it is
-    about: "call" as it says, "input" or "output" that of its first value. Its batches are those of its first output.
+    where the table says a weight, and what it gives. `about` tells the layer that it is about: "call" as it says,
+    "input" or "output" that of its first value. Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches, or `per_weight` by the
     size of its layer's weight; without one it takes no time. `as_loaded`: it computes through a weight, which must not
@@ -120,18 +120,13 @@ class Operation:
         return made if type(made) is tuple else (made,)  # pyright: ignore[reportUnknownVariableType]
 
 
-# Rules of operations that do not name their layer, or give nothing, in the form of the others.
+# Rules of operations that do not name their layer, in the form of the others.
 def _get_activation(shape: Shape, _: Any, batches: Iterable[int]) -> Activation:
     return rules.get_activation(shape, batches)
 
 
 def _loss(shape: Shape, _: Any, inp: Any) -> ActivationGrad:
     return rules.loss(shape, inp)
-
-
-def _final(shape: Shape, layer: Any, weight: Any) -> tuple[()]:
-    rules.final(shape, layer, weight)
-    return ()
 
 
 def _add(shape: Shape, _: Any, *values: Value) -> Value:
@@ -168,74 +163,39 @@ OPERATIONS: Final = table(
             "load_weights", "W", "layer, shard, total", rules.load_weights, (), (Weight, OptState), "shard", loads=True
         ),
         Operation(
-            "get_activation",
-            "I",
-            "batches",
-            _get_activation,
-            (),
-            (Activation,),
-            "batches",
-            "output",
-            cost="to_device",
-            per_batch=True,
-            loads=True,
-            free_of="read",
-            colour="read",
+            "get_activation", "I", "batches", _get_activation, (), (Activation,), "batches", "output",
+            cost="to_device", per_batch=True, loads=True, free_of="read", colour="read",
         ),
         # No time on the rank's own clock: the reader works beside it, as a data loader's processes do.
         Operation(
-            "read", "D", "batches", _get_activation, (), (Activation,), "batches", "output", loads=True, kind="read"
+            "read", "D", "batches", _get_activation, (), (Activation,), "batches", "output",
+            loads=True, kind="read",
         ),
         _timed("forward", "F", "layer, activation, weight", rules.forward, (Activation, Weight), (Activation,)),
         Operation("loss", "X", "activation", _loss, (Activation,), (ActivationGrad,), about="input", cost="loss"),
         _timed("backward", "B", f"{BACK}, weight", rules.backward, PASS, (WeightGrad, ActivationGrad)),
         # Zero bubble's B and W (Qi et al. 2023): only the first of the halves keeps the stage before waiting.
         _timed(
-            "backward_input",
-            "BI",
-            f"{BACK}, weight",
-            rules.backward_input,
-            PASS,
-            (ActivationGrad,),
-            title="input half",
-            letter="I",
+            "backward_input", "BI", f"{BACK}, weight", rules.backward_input, PASS, (ActivationGrad,),
+            title="input half", letter="I",
         ),
         _timed(
-            "backward_weight",
-            "BW",
-            BACK,
-            rules.backward_weight,
-            PASS[:2],
-            (WeightGrad,),
-            title="weight half",
-            letter="W",
+            "backward_weight", "BW", BACK, rules.backward_weight, PASS[:2], (WeightGrad,),
+            title="weight half", letter="W",
         ),
         Operation(
-            "update",
-            "U",
-            "layer, weight_gradient, weight, opt_state",
-            rules.update,
-            (WeightGrad, Weight, OptState),
-            (Weight, OptState),
-            cost="update",
-            per_weight=True,
-            labels=("update", "U"),
+            "update", "U", "layer, weight_gradient, weight, opt_state", rules.update,
+            (WeightGrad, Weight, OptState), (Weight, OptState), cost="update", per_weight=True, labels=("update", "U"),
         ),
         Operation(
-            "fake_grad",
-            "Z",
-            "layer, batches",
-            rules.fake_grad,
-            (),
-            (WeightGrad,),
-            "batches",
+            "fake_grad", "Z", "layer, batches", rules.fake_grad, (), (WeightGrad,), "batches",
             made_up=(
                 "a gradient was made up with fake_grad",
                 "gradients that backward gives",
                 "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
             ),
         ),
-        Operation("set_final_weight", "E", "layer, weight", _final, (Weight,), hands_in=True),
+        Operation("set_final_weight", "E", "layer, weight", rules.final, (Weight,), hands_in=True),
         Operation("add", "P", "", _add, (Value, Value), (Value,), about="input", signature="one + other"),
         Operation(
             "combine", "C", "", _combine, (Value, Value), (Value,), about="input", signature="one.combine(other)"
@@ -246,12 +206,7 @@ OPERATIONS: Final = table(
         Operation("cut", "KC", "", _cut, (Value,), (Value,), "part", "input", signature="value.cut(dim, low, high)"),
         # No rule can make it, so a Trace has to state its value; what comes of it counts in a sandbox alone.
         Operation(
-            "foreign",
-            "Q",
-            "",
-            gives=(Value,),
-            about="output",
-            signature="Weight(layer, ...)",
+            "foreign", "Q", "", gives=(Value,), about="output", signature="Weight(layer, ...)",
             made_up=(
                 "a value was made by hand",
                 "values that come from the operations of the model",
@@ -262,7 +217,7 @@ OPERATIONS: Final = table(
         Operation("pass_to", "S", "rank, value", title="send", labels=("send",), kind="message"),
         Operation("receive", "R", "rank", labels=("recv",), kind="message"),
     )
-)
+)  # fmt: skip
 
 
 def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:

@@ -309,15 +309,15 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
     return made(WeightGrad, layer, shape.layers, cast(Schema, gradient).held(_batches(shape, batches)))
 
 
-def final(shape: Shape, layer: int, weight: Any) -> Weight:
-    """Return the weight that a rank hands in as its final weight of a layer."""
+def final(shape: Shape, layer: int, weight: Any) -> tuple[()]:
+    """Check the weight that a rank hands in as its final weight of a layer. Nothing comes of it."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "set_final_weight")
     if type(weight) is not Weight:
         need(Weight, weight, "final weight", "set_final_weight")
     if weight.layer != layer:
         _on_layer("set_final_weight", "final weight", weight, layer)
-    return weight
+    return ()
 
 
 def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0) -> None:
