@@ -1,16 +1,20 @@
 """Explanations of what went wrong: the likely cause and the likely fix, as in `diagnosis.not_callable(...)`; and what
 they are made of: advice says what to do, or names the idea of a line that a student is to find.
 
-Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for.
+Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for. Advice that is the
+same in every run is in `advice.toml`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.errors.exceptions import Words
+from lib.files import packaged
+from lib.values.dims import DIMS
 
 if TYPE_CHECKING:
     from lib.diagnosis.deadlock import *  # noqa: F403
@@ -38,6 +42,22 @@ class Line(NamedTuple):
 Advice = str | Line
 Told = Iterator[Words | Advice | None]
 """What a fact tells: its words, and then what to do for each likely reason that a program has."""
+
+
+@cache
+def advice() -> dict[str, Any]:
+    """Return the tables of `advice.toml`."""
+    import tomllib  # here and not above: only a mistake needs it
+
+    return tomllib.loads(packaged("lib.diagnosis", "advice.toml"))
+
+
+def of_dim(need: str, role: str) -> str:
+    """Return what to do where values are not "alike" along a dim, have not each piece of it "once", or are a sum that
+    is "owed" the rest of it. Nothing where there is no advice."""
+    known, words = advice()[need], DIMS[role].plural.split()
+    found: str = known.get(role) or known.get(words[0], "")  # the dims of a grid share theirs: "output columns"
+    return found.format(of=words[-1], one=words[-1][:-1])
 
 
 def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:

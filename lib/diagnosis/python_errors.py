@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import linecache
 import re
@@ -13,6 +14,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, cast
 
+from lib.diagnosis import advice
 from lib.errors import source_lines
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
 from lib.errors.source_lines import Place, function_of, place, resolve
@@ -40,67 +42,6 @@ SHOWN = 6
 ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
 """What other libraries call some operations."""
 
-FIXES: dict[type[BaseException], dict[str, str]] = {
-    TypeError: {
-        r"a coroutine was expected, got <\w+, to be awaited>": "a communication is under way as soon as it is called, "
-        "and needs no task: keep what the call returns,\nand await it later: work = model.allreduce(...), then await "
-        "work",
-        "cannot unpack non-iterable NoneType": "this call gives nothing back: if it stores what it makes, call it on a "
-        "line of its own;\nelse look for a `return` that is missing in it",
-        "cannot unpack non-iterable ActivationGrad": "this is one gradient: give it one name.\nbackward gives two, "
-        "but one where a layer has no weight, and backward_input gives one",
-        "cannot unpack non-iterable": "this call gives one value: give it one name; {two} give two",
-        r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
-        "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "
-        ".get(key, 0) begin with 0",
-        r"unsupported.* for [/*]=?: '(WeightGrad' and '\w+'|Act\w+' and 'int'|\w+' and 'WeightGrad')": "values are only"
-        " added up here, with `+`: leave the factor out, it takes no time and no memory",
-        r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable": "values "
-        "are labels here, without numbers in them: a layer is computed by {forward}",
-        "'float' object cannot be interpreted as an integer": "`/` gives a number with a point even where nothing is "
-        "left over: `//` divides whole numbers",
-        "'list' object cannot be int|unsupported.*( '(int|float)' and 'list'| 'list' and '(int|float)')": "one of the "
-        "names is a list here: len(...) says how many are in it",
-        r'can only concatenate (list|str) \(not "(list|str)': "`+` joins lists: [one] makes one of a word",
-        ".*after \\* must be an iterable, not function": "`*` takes words out of a list: call what makes the list",
-        r"(\w+)\(\) missing \d+ required pos": "the `def` of {0} says what it takes, in which order: give it all of it",
-        "'int' object is not (iter|revers)": "this is one number: range(number) is 0, 1, ... below it",
-        ".*object is not callable$": "round brackets call a function; what is in a store is taken out with square "
-        "ones: weights[layer]",
-        r"'Activation' object is not subscriptable": "a value is cut by a call: batch.shard(0, 2) is the first half of "
-        'its batches, batch.cut("rows", 0, 2) has two of its rows',
-        ".*is not subscriptable$": "square brackets take something out of a store, list or tuple; this is neither",
-    },
-    RuntimeError: {
-        ".*cannot be called from a running event loop": "a rank's function runs in a loop already: await the "
-        "coroutine, without asyncio.run",
-        ".*is bound to a different event loop": "it belongs to an earlier run: make a new one for each run, right "
-        "before simulate(...)",
-        ".*changed size during iteration": "go through a copy of the keys, so that the store may change: for key in "
-        "list(...):",
-    },
-    ValueError: {
-        r".*values to unpack(?!.*least 1, got 0\))": "give the result as many names as it has parts: storage gives "
-        "five, {two} two",
-        ".*has no mesh": "this run has no mesh, so there are no coordinates and no axes: a rank is known by model.rank "
-        "alone",
-    },
-    BaseException: {
-        r"(pop from|reduce\(\) of) (an )?empty": "nothing is left in it: more is taken out than was put in. Who "
-        "else takes from it?\nOr has the list that this loop goes through grown since?",
-        "range object index": "this range is empty, or shorter than you think: look at where it begins and ends, with "
-        "print",
-    },
-    KeyError: {"": "nothing is stored under that key on this rank: is it stored on all ranks that come to this line?"},
-    SystemExit: {"": "exit() and sys.exit() end the whole of Python; to end this rank's work here, write `return`"},
-    MemoryError: {"": "look for a list that grows in a loop without end, or a number that is far too large"},
-    RecursionError: {"": "this function calls itself, directly or through others, and nothing ends that"},
-    IndexError: {"": "an index goes from 0 to the length - 1: the last stage and the last layer have no next one"},
-    ZeroDivisionError: {"": "here the divisor is 0: ranks and layers count from 0, and a // b is 0 where a < b"},
-    AssertionError: {"": "this `assert` is in your own code: what it claims is not true on this rank"},
-}
-"""What to do about an error of a class whose message begins with a pattern: the first that fits."""
-
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:
     """Return the error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
@@ -122,10 +63,12 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None
             return found
     if isinstance(error, TypeError | ValueError | ArithmeticError) and (given := _in_given(error)) is not None:
         return _handed(given)
-    for pattern, fix in (row for kind, rows in FIXES.items() if isinstance(error, kind) for row in rows.items()):
-        if (match := re.match(pattern, text)) is not None:
+    for row in advice()["python"]:
+        kind = getattr(builtins, row["of"])
+        if isinstance(error, kind) and (match := re.match(row["says"], text)) is not None:
             *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]
-            return fix.format(*match.groups(), two=f"{', '.join(others)} and {last}", forward=signatures()["forward"])
+            two, forward = f"{', '.join(others)} and {last}", signatures()["forward"]
+            return row["fix"].format(*match.groups(), two=two, forward=forward)
     return None
 
 

@@ -38,8 +38,7 @@ class DimKind:
     set of these; any other is cut into n equal pieces, which may end within an element. `partial`: tensors are only
     summed over it, never split along it. `field`: what the classic values call its pieces.
 
-    The rest is advice: how to get values that are `alike` in it, how to count each of its pieces `once`, and what a sum
-    that lacks some of them is `owed`.
+    What to do about values that do not fit along it is in `lib/diagnosis/advice.toml`.
     """
 
     role: str
@@ -48,9 +47,6 @@ class DimKind:
     noun: str = ""
     plural: str = ""
     field: str | None = None
-    alike: str = ""
-    once: str = ""
-    owed: str = ""
 
     def __post_init__(self) -> None:
         plural = self.plural or self.role.replace("_", " ")
@@ -58,129 +54,23 @@ class DimKind:
         object.__setattr__(self, "noun", self.noun or plural.removesuffix("s"))
 
 
-def _of_a_grid(of: str) -> DimKind:
-    return DimKind(
-        of,
-        counted=True,
-        plural=f"grid {of}",
-        alike=f"put together along one dim of a grid at a time: parts of the same {of} that differ in their rows",
-        once=f"each rank has {of} of its own: cut them off where others have them, too",
-        owed="sum it over all ranks that have a part of the grid: await model.allreduce(gradient, layer)",
-    )
-
-
-def _outputs(of: str) -> DimKind:
-    """The row of OUTPUTS for a dim of a grid."""
-    return DimKind(
-        OUTPUTS[of],
-        counted=True,
-        partial=True,
-        plural=f"output {of}",
-        alike=f"the gradient of a {of[:-1]} that several ranks took is a sum: each brings what its own {of} of the "
-        "output gave",
-        once=f"each {of[:-1]} of the output counts once: look for a halo that was added twice, and for two ranks that "
-        f"worked out\nthe same {of[:-1]}",
-        owed=f"the gradient of a halo goes home: cut it off, send it to the rank that has these {of}, and there "
-        f"add it\nto the edge. Inner {of} are done by themselves",
-    )
-
-
-def _averaged(of: str) -> DimKind:
-    """The row of AVERAGED for a dim of a grid."""
-    return DimKind(
-        AVERAGED[of],
-        counted=True,
-        partial=True,
-        plural=f"averaged {of}",
-        alike=f"parts of a mean are added once each, over other {of} each",
-        once=f"each {of[:-1]} counts once: each rank brings what its own {of} gave",
-        owed=f"it knows nothing of the other {of}. Sum it over the ranks that have these: "
-        "await model.allreduce(value, layer)",
-    )
-
-
 _ROWS = (
     DimKind("batch", counted=True, noun="batch", plural="batches", field="batches"),
     DimKind("in", plural="shards", field="shards"),
-    DimKind(
-        "out",
-        noun="column shard",
-        plural="columns",
-        alike="put together what has the same columns; give load_weights the same total and dim everywhere",
-        once="each rank loads columns of its own, with its place in the group as the shard",
-    ),
-    DimKind(
-        "features",
-        alike="put together one thing at a time: batches of the same features, or features of the same batches",
-    ),
-    DimKind(
-        "terms",
-        partial=True,
-        plural="part",  # as in "part 0-1 of 4 of a sum"
-        alike="a partial sum is added to the other parts of the same sum, once each: by an all-reduce or a "
-        "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it is",
-        once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
-    ),
-    DimKind(
-        "rows",
-        counted=True,
-        alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
-        "\nand a sum that goes round meets the same rows on each of them",
-        once="each rank has rows of its own, or batches of its own: does it take them by its place in the group?",
-        owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
-    ),
-    DimKind(
-        "keys",
-        counted=True,
-        partial=True,
-        alike="rows that have seen different keys stay apart, and are put together when all have seen theirs",
-        once="each block of keys is attended to once: look for a step of the ring that is made twice, and for two "
-        "ranks\nwith the same tokens",
-        owed="attend to the other keys too, and add up what comes of it: out + model.forward(layer, x, keys)",
-    ),
-    DimKind(
-        "queries",
-        counted=True,
-        partial=True,
-        noun="query",
-        alike="gradients that different queries gave stay apart, and are put together when all queries are in each",
-        once="each block of queries counts once: look for a step of the ring that is made twice, and for two "
-        "ranks\nwith the same tokens",
-        owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
-    ),
-    DimKind(
-        "uses",
-        counted=True,
-        partial=True,
-        once="each layer that takes an activation gives one part of its gradient",
-        owed="several layers take this activation: add the gradients that their backwards give",
-    ),
-    DimKind(
-        "vocabulary",
-        partial=True,
-        noun="part of the vocabulary",
-        alike="what part of the vocabulary each rank has is a part of a sum, which is added and not put together: "
-        "with an\nall-reduce over the ranks that have the rest of the vocabulary",
-        once="each part of the vocabulary counts once: each rank brings what its own shard gave",
-        owed="this is as if there were no other words than those that are here. Sum it over the ranks that have "
-        "the\nrest of the vocabulary: await model.allreduce(value, layer)",
-    ),
-    DimKind(
-        "experts",
-        counted=True,
-        alike="these ranks have different experts, and an expert sees the tokens of all ranks: the gradient of its "
-        "weight\nis complete without a sum. Put together what is of one expert",
-        once="each expert counts once: after an exchange a rank has its own experts and all tokens, or its own "
-        "tokens\nand all experts",
-        owed="results come home before they are combined, and gradients before they go on: exchange them, so "
-        "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
-        "reduce-scatter",
-    ),
+    DimKind("out", noun="column shard", plural="columns"),
+    DimKind("features"),
+    DimKind("terms", partial=True, plural="part"),  # as in "part 0-1 of 4 of a sum"
+    DimKind("rows", counted=True),
+    DimKind("keys", counted=True, partial=True),
+    DimKind("queries", counted=True, partial=True, noun="query"),
+    DimKind("uses", counted=True, partial=True),
+    DimKind("vocabulary", partial=True, noun="part of the vocabulary"),
+    DimKind("experts", counted=True),
     DimKind("taps", counted=True),
-    _outputs("rows"),
-    *map(_of_a_grid, SPACE[1:]),
-    *map(_outputs, SPACE[1:]),
-    *map(_averaged, SPACE),
+    DimKind(OUTPUTS["rows"], counted=True, partial=True, plural="output rows"),
+    *[DimKind(of, counted=True, plural=f"grid {of}") for of in SPACE[1:]],
+    *[DimKind(OUTPUTS[of], counted=True, partial=True, plural=f"output {of}") for of in SPACE[1:]],
+    *[DimKind(AVERAGED[of], counted=True, partial=True, plural=f"averaged {of}") for of in SPACE],
 )
 # Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
 # that none is broken (see `LayerKind.unbroken`).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.diagnosis import Running, Told
+from lib.diagnosis import Running, Told, advice, of_dim
 from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of, too_wide
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
@@ -20,13 +20,6 @@ from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, def
 __all__ = ["Different", "Disagree", "NoBucket", "NotAdjacent", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
 __all__ += ["ToldLayer", "Twice", "Undivided", "Unlawful"]
 
-ALIKE = {
-    "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
-    "batches": "gradients of different batches are summed: with `+`, scatterreduce or allreduce",
-    "shards": "sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
-    "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
-    "step": "gather all shards before the update, or all of them after it",
-}
 SAME_BUCKETS = "every rank fills its buckets with the same layers, in the same order"
 
 
@@ -142,8 +135,10 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
             return f"the gradient of activation {high} goes back through {between} first, and is then one of {low}"
         return f"activation {high} is activation {low} after {between}: only parts of the same one belong together"
     if field in ("shards", "total") and first.place.first.dim.counted:
-        return DIMS[first.place.first.dim.name].alike
-    return DIMS[field].alike or f"cut both along their {REST[field]} in the same way" if field in REST else ALIKE[field]
+        return of_dim("alike", first.place.first.dim.name)
+    if field in REST:
+        return of_dim("alike", field) or f"cut both along their {REST[field]} in the same way"
+    return advice()["fields"][field]
 
 
 def _exchanged(field: str, value: Value, other: Value) -> Told:
@@ -202,7 +197,7 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
         grid = both[0].place.part(field)
         of = "" if grid is None else f" of {grid.grid}"
         what = f"cannot {verb} these values: {REST[field]} {ranges(items)}{of} would be counted twice"
-        fix = DIMS[field].once or f"each value must have {REST[field]} that no other value has"
+        fix = of_dim("once", field) or f"each value must have {REST[field]} that no other value has"
     elif field == "shards" and all(value.is_complete() for value in both):
         what = "there is nothing to gather: both are complete"
         fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"

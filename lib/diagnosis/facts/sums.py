@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import Advice, Running, Told, groups, line, provenance
+from lib.diagnosis import Advice, Running, Told, groups, line, of_dim, provenance
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
@@ -31,7 +31,7 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
     """A partial sum, where an operation needs the sum."""
     lacks = next(part for part in value.place.sums if not part.whole)
     whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
-    if owed := DIMS[lacks.dim.name].owed:
+    if owed := of_dim("owed", lacks.dim.name):
         got = describe(value)
         if lacks.dim.route is not None:
             rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
@@ -258,7 +258,7 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
 def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
     """A gradient has all batches in an update, but only `part` of something else that it is a sum over."""
     size, kind = part.dim.size, DIMS[part.dim.name]
-    fix = kind.owed
+    fix = of_dim("owed", part.dim.name)
     if grad.place.first.dim.counted:
         fix = f"the tokens of all {kind.plural} come to this rank's {grad.place.noun}s: add up the gradients\nthat "
         fix += "its backwards give, grad_weights[layer] + gradient, and update when all are there"
