@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 from lib.errors.exceptions import RuleError
 from lib.record import record, table
@@ -25,12 +25,8 @@ from lib.values.values import Elements, Value
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
 """How large some values are together: in elements, or in whatever a replay makes of them."""
-
-
-class Whole(Protocol):
-    """The size of a whole tensor, of what all members bring and the place of the root."""
-
-    def __call__(self, values: Sequence[Any], root: int = 0, size: Size = total_elements, /) -> Elements: ...
+Whole = Callable[[Sequence[Any], int, Size], Elements]
+"""The size of a whole tensor, of what all members bring and the place of the root."""
 
 
 # Rows are compared by what they are, not by what they say: methods that nobody calls take a third of their import.
@@ -130,7 +126,7 @@ class Collective:
 
     def paced(self, values: Sequence[Any], root: int = 0) -> Elements:
         """Return the size of a whole on which the time depends."""
-        return (self.pace or self.size)(values, root)
+        return (self.pace or self.size)(values, root, total_elements)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
         """Return what each member sends, of what all members bring: in a ring all the same, on the average."""
@@ -227,38 +223,26 @@ _APART: dict[Callable[..., object], Callable[[Any], Iterable[object]]] = {
 """What no two members may have in common, by the law: the pieces along which values are gathered, or added up."""
 
 
-def _all(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values)
-
-
-def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
     return size(values[:1])
 
 
-def _first_bucket(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values[0])
-
-
-def _roots(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values[root : root + 1])
-
-
-def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+def _first_alone(values: Sequence[Any], root: int, size: Size) -> Elements:
     """Without what stands beside it in a part of a sum."""
     # Without the count beside a mean: `average` takes equal ones only, so nobody sends it, as SyncBatchNorm has to.
     return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
 
 
-def _largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+def _largest(values: Sequence[Any], root: int, size: Size) -> Elements:
     return max(size([value]) for value in values)
 
 
-def _padded(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+def _padded(values: Sequence[Any], root: int, size: Size) -> Elements:
     """In each step of a ring all wait for the largest part that is on its way."""
     return len(values) * _largest(values, root, size)
 
 
-def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
+def _exchanged(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
     """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
     members = len(values)
     if members == 1:
@@ -272,13 +256,9 @@ def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = to
     return simplest(Fraction(members, members - 1) * most)
 
 
-def _padded_pieces(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
+def _padded_pieces(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
     """The even exchange in which each piece has the size of the largest of all."""
     return len(values) * _largest([value for row in values for value in row], root, size)
-
-
-def _busiest_edge(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
-    return max(map(size, (*values, *_halo(values, root))))
 
 
 def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
@@ -292,11 +272,12 @@ COLLECTIVES = table(
         Collective("allreduce", "AR", "all-reduce", "gradient, layer", _first, TWICE_ROUND, reduce, in_place=True),
         # DDP's buckets: many small gradients pay the latency of one call (Li et al. 2020).
         Collective(
-            "allreduce_bucket", "BA", "bucketed all-reduce", "gradients", _first_bucket, TWICE_ROUND, _bucket_sum,
-            many=True, bucket=True, in_place=True,
+            "allreduce_bucket", "BA", "bucketed all-reduce", "gradients", lambda values, root, size: size(values[0]),
+            TWICE_ROUND, _bucket_sum, many=True, bucket=True, in_place=True,
         ),
         Collective(
-            "allgather", "AG", "all-gather", "shard, layer", _all, RING, gather, pace=_padded, sends=_all_but_the_next
+            "allgather", "AG", "all-gather", "shard, layer", lambda values, root, size: size(values), RING, gather,
+            pace=_padded, sends=_all_but_the_next,
         ),
         Collective(
             "scatterreduce", "RS", "reduce-scatter", "gradient, layer", _first, RING, reduce, _scattered, along=True
@@ -306,7 +287,8 @@ COLLECTIVES = table(
             sends=lambda values, root, size: [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)],
         ),
         Collective(
-            "broadcast", "BC", "broadcast", "value, layer, root", _roots, CHAIN, _as_large, _broadcast,
+            "broadcast", "BC", "broadcast", "value, layer, root",
+            lambda values, root, size: size(values[root : root + 1]), CHAIN, _as_large, _broadcast,
             root=("whose value everybody gets", "that has what all others get"),
             # What the others brought is overwritten, so its flaws are, too.
             origins=lambda member, members, root: (root,), in_place=True,
@@ -326,7 +308,9 @@ COLLECTIVES = table(
             gives=_transposed, many=True,
         ),
         Collective(
-            "halo", "HX", "halo exchange", "edges, layer", _busiest_edge, NEIGHBOURS, gives=_halo, many=True,
+            "halo", "HX", "halo exchange", "edges, layer",
+            lambda values, root, size: max(map(size, (*values, *_halo(values, root)))),  # that of the busiest member
+            NEIGHBOURS, gives=_halo, many=True,
             origins=lambda member, members, root: [one for one in (member - 1, member + 1) if 0 <= one < members],
             sends=lambda values, root, size: [*map(size, values)],
         ),

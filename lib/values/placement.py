@@ -534,10 +534,6 @@ class Place:
         mine, theirs = self.dims, other.dims
         return mine == theirs or all(one.covers(another) for one, another in zip(mine, theirs, strict=True))
 
-    def overlaps(self, other: Place) -> bool:
-        """Tell whether the two have an element in common. Both have the same dims."""
-        return all(mine.meets(theirs) for mine, theirs in zip(self.dims, other.dims, strict=True))
-
     def words(self) -> list[str]:
         """Return it in words: "batches 0-2", "shard 3 of 4", "columns 1 of 2", "part 0 of 2 of a sum"."""
         found: list[str] = []

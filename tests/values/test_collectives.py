@@ -11,6 +11,7 @@ from lib import Activation, Links, MismatchError, Model, RuleError, Weight, Weig
 from lib.cluster.costs import units
 from lib.values.collectives import COLLECTIVES, TWICE_ROUND, Collective, values_in
 from lib.values.facts import Disagree
+from lib.values.laws import total_elements
 from lib.values.rules import Member, agree, bring, collective
 from tests.support.said import Said
 from tests.values.test_averages import means
@@ -132,7 +133,7 @@ def test_what_is_sent_is_that_of_a_ring(n: int) -> None:
         row = COLLECTIVES[op]
         rounds = 2 if row.travel is TWICE_ROUND else 1
         layers = 2 if row.bucket else 1
-        assert row.size(brought[op]) == layers * whole
+        assert row.size(brought[op], 0, total_elements) == layers * whole
         assert row.sent(brought[op]) == [layers * rounds * once] * n
         assert busiest(row, whole, n) == (whole if op == "broadcast" and n > 1 else rounds * once)
         assert row.messages(n) == rounds * (n - 1)
@@ -143,7 +144,8 @@ def test_a_shift_sends_each_value_once(n: int) -> None:
     row, brought = COLLECTIVES["shift"], [Weight(0, 1, 0, [i], n) for i in range(n)]
     assert row.results(brought, 0) == [brought[-1], *brought[:-1]]
     assert row.sent(brought) == [Fraction(512 * 512, n) if n > 1 else 0] * n
-    assert busiest(row, row.size(brought), n) == (row.size(brought) if n > 1 else 0)
+    whole = row.size(brought, 0, total_elements)
+    assert busiest(row, whole, n) == (whole if n > 1 else 0)
 
 
 @given(PARTS)
@@ -157,7 +159,7 @@ def test_of_unequal_parts_a_member_sends_all_but_its_successors(parts: list[int]
     for step in range(n - 1):
         for member in range(n):
             moved[member] += brought[(member - step) % n].elements()
-    assert row.size(brought) == whole
+    assert row.size(brought, 0, total_elements) == whole
     assert row.sent(brought) == moved
     assert sum(moved) == (n - 1) * whole
 
@@ -173,7 +175,7 @@ def test_an_uneven_exchange_sends_what_leaves_and_takes_as_long_as_its_busiest_m
     sent = [sum(line) - line[i] for i, line in enumerate(counts)]
     received = [sum(line[i] for line in counts) - counts[i][i] for i in range(n)]
     assert row.sent(brought) == [one * number for number in sent]
-    assert busiest(row, row.size(brought), n) == one * max(*sent, *received)
+    assert busiest(row, row.size(brought, 0, total_elements), n) == one * max(*sent, *received)
 
 
 @pytest.mark.parametrize("root", range(3))
