@@ -1,14 +1,14 @@
 """Explanations of what went wrong: the likely cause and the likely fix, as in `diagnosis.not_callable(...)`; and what
 they are made of: advice says what to do, or names the idea of a line that a student is to find.
 
-Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for. Advice that is the
-same in every run is in `advice.toml`.
+Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for. The words of each
+rule are in `words.toml`, advice that is the same in every run in `advice.toml`.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,19 +43,25 @@ Advice = str | Line
 Told = Iterator[Words | Advice | None]
 """What a fact tells: its words, and then what to do for each likely reason that a program has."""
 
+WORDS, ADVICE = (tomllib.loads(packaged("lib.diagnosis", f"{name}.toml")) for name in ("words", "advice"))
 
-@cache
-def advice() -> dict[str, Any]:
-    """Return the tables of `advice.toml`."""
-    import tomllib  # here and not above: only a mistake needs it
 
-    return tomllib.loads(packaged("lib.diagnosis", "advice.toml"))
+def words_of(rule: str, *cases: str, **parts: object) -> Words:
+    """Return the words of a rule, which are in `words.toml`, with its parts filled in. Of its cases those that are
+    named say some of them otherwise; "" is none."""
+    said: dict[str, Any] = {**WORDS[rule]}
+    for case in filter(None, cases):
+        said |= said[case]
+    # A further line of the table is a part of the others, and may have parts itself.
+    more = {name: said[name] for name in said.keys() - Words._fields}
+    parts |= {name: text.format(**parts) for name, text in more.items() if isinstance(text, str)}
+    return Words(**{field: said[field].format(**parts) for field in Words._fields if field in said})
 
 
 def of_dim(need: str, role: str) -> str:
     """Return what to do where values are not "alike" along a dim, have not each piece of it "once", or are a sum that
     is "owed" the rest of it. Nothing where there is no advice."""
-    known, words = advice()[need], DIMS[role].plural.split()
+    known, words = ADVICE[need], DIMS[role].plural.split()
     found: str = known.get(role) or known.get(words[0], "")  # the dims of a grid share theirs: "output columns"
     return found.format(of=words[-1], one=words[-1][:-1])
 

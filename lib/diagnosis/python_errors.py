@@ -14,7 +14,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, cast
 
-from lib.diagnosis import advice
+from lib.diagnosis import ADVICE
 from lib.errors import source_lines
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
 from lib.errors.source_lines import Place, function_of, place, resolve
@@ -63,7 +63,7 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None
             return found
     if isinstance(error, TypeError | ValueError | ArithmeticError) and (given := _in_given(error)) is not None:
         return _handed(given)
-    for row in advice()["python"]:
+    for row in ADVICE["python"]:
         kind = getattr(builtins, row["of"])
         if isinstance(error, kind) and (match := re.match(row["says"], text)) is not None:
             *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]

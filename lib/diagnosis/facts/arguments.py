@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lib.diagnosis import Running, Told, line, provenance
+from lib.diagnosis import Running, Told, line, provenance, words_of
 from lib.diagnosis.facts.stores import shared_key
 from lib.diagnosis.provenance import home, is_held, line_of, made_by, maker, named, sent_in, store_of, through, titled
 from lib.errors.exceptions import Words, fact
@@ -41,16 +41,14 @@ def _some(items: Iterable[Any]) -> str:
 @fact
 def NotALayer(_: object, op: str, layer: object, layers: int) -> Told:
     """Something else stands where the layer belongs; or a rank, where a message goes (`layers` 0)."""
-    yield Words("the layer is not a whole number", f"a layer from 0 to {layers - 1}", describe(layer))
+    yield words_of("NotALayer", last=layers - 1, layer=describe(layer))
     yield f"the {'rank' if op in MESSAGES else 'layer'} comes first: {_order(op)}"
 
 
 @fact
 def WrongKind(program: Running, role: str, wanted: type[Value], value: object, op: str) -> Told:
     """An operation was given something that is not of the kind that it needs in this role."""
-    kind = with_article(wanted.kind)
-    fix = "check the order of the arguments and the store that it comes from"
-    yield Words(f"the {role} is not {kind}", kind, describe(value), fix)
+    yield words_of("WrongKind", role=role, kind=with_article(wanted.kind), value=describe(value))
     order = _order(op)
     if hasattr(value, "popitem"):  # a dict, or a store
         name = STORE[wanted] if wanted in STORE else getattr(value, "name", "grad_weights")
@@ -105,16 +103,14 @@ def _came_from(program: Running, wanted: type[Value], value: object) -> Told:
 @fact
 def NoLayer(layer: int, layers: int) -> Words:
     """The model has no layer of that number."""
-    fix = "layers are counted from 0; the last one is model.LAYERS - 1"
-    expected = f"a layer from 0 to {layers - 1}"
-    return Words(f"there is no layer {written(layer)}", expected, f"layer {written(layer)}", fix)
+    return words_of("NoLayer", layer=written(layer), last=layers - 1)
 
 
 @fact
 def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, taker: int) -> Told:
     """A value belongs to another layer than `layer`, the one that an operation of layer `taker` needs in this role."""
     made, wanted, fix = maker(value), definite(subject(value.kind, layer)), _right_layer(op, role, value, layer, taker)
-    yield Words(f"the {role} belongs to another layer", wanted, describe(value), fix)
+    yield words_of("WrongLayer", role=role, wanted=wanted, value=value, fix=fix)
     own = isinstance(value, Activation) and layer - 1 in provenance.layers_of(program)  # this rank makes what it needs
     if made is not None and made.op == "receive" and made.peer is not None and not own:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
@@ -186,15 +182,12 @@ def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> st
 @fact
 def Besides(_: object, op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], other: object) -> Told:
     """A layer that takes a weight, or one of the activations `of`, besides its input got nothing, or something else."""
-    wanted = "a weight" if takes == "weight" else f"activation {of[1]}"
-    expected = f"{wanted} besides its input: layer {layer} is of the kind {kind}"
-    call = call_besides(op, layer, takes, of)
-    if isinstance(other, Value):
-        what = f"{op} of layer {layer} got {with_article(other.kind)} where it needs {wanted}"
-        yield Words(what, expected, describe(other), f"write {call}")
+    wanted, call = "a weight" if takes == "weight" else f"activation {of[1]}", call_besides(op, layer, takes, of)
+    given, case = (with_article(other.kind), "another") if isinstance(other, Value) else ("nothing", "")
+    parts = {"op": op, "layer": layer, "kind": kind, "wanted": wanted, "given": given, "other": other, "call": call}
+    yield words_of("Besides", case, **parts)
+    if case:
         return
-    what = f"{op} of layer {layer} got nothing where it needs {wanted}"
-    yield Words(what, expected, "nothing", f"give it one more argument: {call}")
     here = student_place()
     written = _arguments(op, "" if here is None else here.text)
     if other is None and written:
@@ -226,36 +219,28 @@ def _arguments(op: str, text: str) -> list[str]:
 @fact
 def NothingBeside(op: str, kind: str, other: object) -> Words:
     """Something is given beside the input to a layer of a kind that takes nothing besides."""
-    what = f"{op} of a layer of the kind {kind} takes neither a weight nor another activation"
-    return Words(what, got=describe(other), fix=f"leave it out: model.{op}(layer, ...)")
+    return words_of("NothingBeside", op=op, kind=kind, other=describe(other))
 
 
 @fact
 def Unweighted(op: str, layer: int, kind: str) -> Words:
     """A layer of a kind without a weight is asked for one."""
-    fix = f"leave out {op} for this layer"
-    if "backward" in op:
-        fix = f"write model.backward({layer}, ...), which gives each gradient of this layer"
-    what = f"layer {layer} is of the kind {kind}, which has no weight"
-    return Words(what, f"{op} of a layer with a weight", fix=fix)
+    return words_of("Unweighted", "backward" * ("backward" in op), op=op, layer=layer, kind=kind)
 
 
 @fact
 def NotBatches(batches: object) -> Words:
     """Batches are named by something that is not a collection of numbers."""
-    what, fix = "batches are given as a list or a set of numbers", "for a single batch write [batch]"
-    return Words(what, "for instance [0] or range(model.BATCHES)", describe(batches), fix)
+    return words_of("NotBatches", batches=describe(batches))
 
 
 @fact
 def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Told:
     """Some of the batches that are named are not there, nor among the `padding` after them."""
-    expected, fix = f"batches from 0 to {batches - 1}", "batches are counted from 0; the last one is model.BATCHES - 1"
-    if padding:
-        expected += f", and {batches} to {batches + padding - 1} for padding"
-        fix += ", and model.PADDING more are padding"
-    there = "is no batch" if len(wrong) == 1 else "are no batches"
-    yield Words(f"there {there} {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
+    are = "is no batch" if len(wrong) == 1 else "are no batches"
+    sizes = {"last": batches - 1, "batches": batches, "padded": batches + padding - 1}
+    got = f"{plural('batch', len(named))} {_some(named)}"
+    yield words_of("NoBatch", "padded" * (padding > 0), are=are, wrong=_some(wrong), named=got, **sizes)
     mesh, ranks = program.world.mesh, program.world.ranks
     taken = [event.batches for event in program.events if event.op in {"get_activation", "read"}]
     if mesh is not None and 1 < (rows := mesh.axes.get("data", 1)) < ranks:
@@ -280,50 +265,38 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
 @fact
 def EndlessBatches(batches: int, most: int) -> Words:
     """More than `most` batches are named, which does not end."""
-    expected, got = f"each of the {batches} batches once", f"more than {most} items"
-    fix = "give a list, a set or a range: range(model.BATCHES) are all batches"
-    return Words("the batches do not come to an end", expected, got, fix)
+    return words_of("EndlessBatches", batches=batches, most=most)
 
 
 @fact
 def NothingToGet() -> Words:
     """The input data of no batch at all is asked for."""
-    fix = "name a batch. Where a part of the batches may be empty, as with fewer batches than parts, skip that part"
-    return Words("there are no batches to get", "at least one batch", "none", fix)
+    return words_of("NothingToGet")
 
 
 @fact
 def Unread(op: str) -> Words:
     """Input data is taken for nothing (`op`) where reading it costs something."""
-    what = f"{op} takes data that nobody has read, and here reading costs something"
-    fix = "ask the reader, and wait for it: await model.read(batches)"
-    got = f"model.{op}(...), with costs.read above 0"
-    return Words(what, "examples from the reader of this rank's process", got, fix)
+    return words_of("Unread", op=op)
 
 
 @fact
 def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
     """The input and the gradient that backward, or half of it (`op`), got are of different batches; or two activations
     that forward got (the second one is `grad`)."""
-    what, made, there = "gradient", maker(grad), home(grad)
+    what, made, there, case = "gradient", maker(grad), home(grad), ""
     came = there.values_of(made.inputs) if made and there and inp.place.batches < grad.place.batches else ()
     shared = inp.place.batches & grad.place.batches  # an exchange that is missing leaves some; another order, none
     if isinstance(grad, Activation):
-        what = "activation beside it"
-        fix = "take both of the same batches, from under a key that says which these are"
+        what, case = "activation beside it", "activations"
     elif shared and "experts" in inp.place.named:
-        fix = "the gradient of a result goes to the rank whose expert made it, as the result came from there:\n"
-        fix += "cut it along its experts, and exchange the parts: await model.alltoall(parts, layer)"
+        case = "results_of_experts"
     elif shared and any("experts" in one.place.named for one in (grad, *came)):
-        fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
-        fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
+        case = "tokens_of_experts"
     elif inp.place.batches < grad.place.batches:
-        fix = "cut the gradient as the input was cut, gradient.shard(i, n), or call loss for each slice by itself"
-    else:
-        fix = "take the input of the same batch; messages arrive in the order in which they were passed,\n"
-        fix += "so both ranks have to go through the batches in the same order"
-    wanted, got = (f"the {what} of {these('batch', one.place.batches)}" for one in (inp, grad))
-    yield Words(f"the input and the {what} given to {op} are of different batches", f"{wanted}, as the input", got, fix)
+        case = "slices"
+    wanted, batches = (these("batch", one.place.batches) for one in (inp, grad))
+    yield words_of("OtherBatches", case, what=what, op=op, wanted=wanted, batches=batches)
     for value in (inp, grad):
         number = -1 if value.mark is None else value.mark[1]
         if is_held(program, number):
@@ -336,14 +309,12 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
 @fact
 def NoKind(value: Value) -> Words:
     """A value is of none of the five kinds, but of a class of the student's."""
-    name = type(value).__name__
-    what, got = f"{name} is not a kind of value", f"a value of the class {name}"
-    return Words(what, f"one of {', '.join(KINDS)}", got, MADE_BY_HAND)
+    return words_of("NoKind", name=type(value).__name__, kinds=", ".join(KINDS), by_hand=MADE_BY_HAND)
 
 
 @fact
 def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
     """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
-    wrong = f"are some of {written(most)}" if low is None else f"is a number from {low} to {most}"
-    made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
-    return Words(f"there is no such {kind.kind}", f"its {field} {wrong}", made, MADE_BY_HAND)
+    said = {"kind": kind.kind, "name": kind.__name__, "field": field, "low": low, "most": written(most)}
+    given = ", ".join(written(item)[:40] for item in fields)
+    return words_of("NoValue", "pieces" * (low is None), fields=given, by_hand=MADE_BY_HAND, **said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lib.analysis.feeding import feeds
-from lib.diagnosis import Running, Told
+from lib.diagnosis import Running, Told, words_of
 from lib.diagnosis.provenance import alike, home, is_held, is_whole, line_of, made_by, maker, named, through, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import numbered, these, written
@@ -25,10 +25,7 @@ def NoRows(op: str, inp: Value, stencil: Stencil, role: str) -> Words:
     """A layer needs several rows for one of its output, and has too few that lie together (`stencil`, of a dim)."""
     kind = DIMS[role]
     row = min(stencil(inp.place.named[role].pieces), default=0)
-    needs = f"all that a {kind.noun} of the output needs, as {kind.noun} {row} needs {_span(stencil, role, row)}"
-    fix = f"put the {kind.plural} of the neighbours that it lacks, the halo, together with its own first: "
-    fix += "x = x.combine(halo)"
-    return Words(f"{op} has too few {kind.plural} for one of the output", needs, describe(inp), fix)
+    return words_of("NoRows", op=op, inp=inp, kind=kind, row=row, span=_span(stencil, role, row))
 
 
 @fact
@@ -38,11 +35,8 @@ def OtherRows(_: Running, op: str, inp: Value, grad: Value, stencil: Stencil, ro
     mine, its = stencil.given(inp.place.named[role].pieces), grad.place.named[role].pieces
     row = next(row for row in its if row not in mine)
     given = numbered(kind.noun, mine) if mine else f"no {kind.plural}"
-    what = f"the input and the gradient given to {op} are of different {kind.plural}"
-    expected = f"the gradient of {given}, which are those that this input gives, or of some of them"
-    fix = f"{kind.noun} {row} of the output needs {_span(stencil, role, row)} of the input: give backward what "
-    fix += "forward\nwas given, with its halo"
-    yield Words(what, expected, f"the gradient of {numbered(kind.noun, its)}", fix)
+    parts = {"given": given, "its": numbered(kind.noun, its), "row": row, "span": _span(stencil, role, row)}
+    yield words_of("OtherRows", op=op, kind=kind, **parts)
     yield from spare_halo(grad, role)
 
 
@@ -59,16 +53,10 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
     row = next(row for row in mine if row not in given)
     needs = window.needs(row)
     lacks = RunSet.of(one for one in needs if one not in here)
-    fix = "put the keys and values of the neighbours, the halo, together with its own first: kv = kv.combine(halo)"
-    if needs[len(needs) // 2] != row:
-        fix = "at an edge of the grid a window does not shrink but stays inside, so it reaches further than others:\n"
-        fix += "where the first or the last rank has few rows, further than what a neighbour lends. If no halo has "
-        fix += "come at all,\nput it together with its own first: kv = kv.combine(halo)"
-    elif mine & given:
-        fix += f".\nThe keys that are here are enough for queries of {numbered(noun, mine & given)}"
-    expected = f"the whole window of each query, as {noun} {row} attends to {numbered(noun, needs)}"
-    got = f"{describe(inp)}; {describe(keys)}"
-    yield Words(f"{op} lacks keys and values of {numbered(noun, lacks)}", expected, got, fix)
+    case = "enough_for" * bool(mine & given)
+    case = "at_an_edge" if needs[len(needs) // 2] != row else case
+    parts = {"lacks": numbered(noun, lacks), "window": numbered(noun, needs), "enough": numbered(noun, mine & given)}
+    yield words_of("NoWindow", case, op=op, inp=inp, keys=keys, noun=noun, row=row, **parts)
     event = maker(inp)
     while event is not None and event.op == "combine":
         for value in event.inputs:
@@ -84,14 +72,11 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
 def Broken(_: object, op: str, role: str, value: Value, number: int, noun: str) -> Told:
     """An operation mixes what belongs together along a dim (`number` pieces of it), and got a part of a piece."""
     things, got, made = DIMS[role].plural, describe(value), maker(value)
+    parts = {"things": things, "value": got, "noun": noun, "number": number}
+    size = value.place.named[role].dim.size
+    yield words_of("Broken", "pieces" * (number > 1), op=op, size=size, **parts)
     if number > 1:
-        what = f"{op} got a part of a {noun}, and this layer mixes all {things} of a {noun}"
-        fix = f"cut along the {noun}s: into as many parts as divide their number"
-        yield Words(what, f"the {things} of some of {number} {noun}s, each whole", got, fix)
         return
-    what = f"{op} got some of the {things}, and this layer mixes all of them"
-    fix = f"gather the {things} first, or swap parts by an all-to-all, so that each rank has all {things} of a part"
-    yield Words(what, f"all {value.place.named[role].dim.size} {things}", got, fix)
     if made is not None and made.op == "alltoall" and len(made.outputs) > 1:
         why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
         yield f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
@@ -104,19 +89,12 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
     """Two values that an operation takes are of different parts of a dim (`role`)."""
     plural = DIMS[role].plural
     mine, its = (value.place.part(role) for value in (one, other))
-    fix = f"gather the {plural} of the one, or cut those of the other"
-    apart = mine is not None and its is not None and not mine.meets(its)
-    if apart and role == "experts":
-        fix = "a rank works on the tokens of the experts that it has loaded, and each loads experts of its own:\n"
-        fix += "model.load_weights(layer, place, ranks), by its place among the ranks that exchange tokens"
-    elif role == "experts":
-        fix = "tokens go where their experts are: cut what dispatch gave along its experts, a part for each rank,\n"
-        fix += "and exchange the parts: await model.alltoall(parts, layer)"
+    apart, case = mine is not None and its is not None and not mine.meets(its), ""
+    if role == "experts":
+        case = "other_experts" if apart else "experts"
     elif mine is not None and its is not None and not (mine.covers(its) or its.covers(mine)):
-        differ = f"they have no {plural} in common" if apart else f"each has {plural} that the other has not"
-        fix = f"{differ}: what is of the same {plural} has to come to the same rank"
-    got = f"{describe(one)}; {describe(other)}"
-    yield Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
+        case = "apart" if apart else "differ"
+    yield words_of("OtherParts", case, op=op, plural=plural, one=one, other=other)
     for value in (one, other) if role in SPACE else ():
         yield from lacked_halo(value, role)
         yield from spare_halo(value, role)
@@ -206,22 +184,20 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
     parts, got, dim = value.place.named, describe(value), written(role)
     if wanted is None or role not in parts:
-        has = f"a dim that it has: {', '.join(parts)}"
-        sorts = "tokens are sorted by expert first: forward by dispatch, and their gradients by backward of combine"
-        fix = sorts if role == "experts" else "look at what the value is: print(value)"
-        yield Words(f"{got} cannot be cut along {dim}", has, f"dim={dim}", fix)
+        unsorted = "unsorted" * (role == "experts")
+        yield words_of("NotCut", "no_dim", unsorted, value=got, dim=dim, dims=", ".join(parts))
         return
     low, high = wanted
-    what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
+    lacks, beside = "", ""
     if role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
         are = "is not" if high == low + 1 else "are not all"
-        what = f"{numbered(DIMS[role].noun, range(low, high))} {are} here to be cut out"
-    expected = "a range of rows, columns or batches that this value has; of features and weights there are shards"
+        lacks = f"{numbered(DIMS[role].noun, range(low, high))} {are}"
     whole = [name for name in SPACE if name in parts and name != role and parts[name].whole]
-    fix = "look at what the value has: print(value)"
     if role in SPACE and whole and not parts[role].whole:
-        fix = f'it has all of its {DIMS[whole[0]].plural}, and can be cut along those: dim="{whole[0]}"'
-    yield Words(what, expected, got, fix)
+        beside = whole[0]
+    ends = {"low": written(low), "high": written(high), "dim": dim, "range": lacks, "along": beside}
+    plural = DIMS[beside].plural if beside else ""
+    yield words_of("NotCut", lacks and "range", beside and "along_another", value=got, plural=plural, **ends)
     if role in SPACE and low < high and (low < 0 or high > parts[role].dim.size):
         inside = f"{DIMS[role].plural} 0 to {parts[role].dim.size - 1}"
         yield None if parts[role].dim.size > 1 else f"it has one {DIMS[role].noun}, and all of that: leave this cut out"

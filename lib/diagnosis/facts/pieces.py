@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.diagnosis import Running, Told, advice, of_dim
+from lib.diagnosis import ADVICE, Running, Told, of_dim, words_of
 from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of, too_wide
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
@@ -19,8 +19,6 @@ from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, def
 
 __all__ = ["Different", "Disagree", "NoBucket", "NotAdjacent", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
 __all__ += ["ToldLayer", "Twice", "Undivided", "Unlawful"]
-
-SAME_BUCKETS = "every rank fills its buckets with the same layers, in the same order"
 
 
 def tokens(place: Place, role: str, items: Iterable[int]) -> str:
@@ -41,11 +39,7 @@ def tokens(place: Place, role: str, items: Iterable[int]) -> str:
 @fact
 def OtherKind(verb: str, first: Value, other: object) -> Words:
     """Two values of different kinds are to be put together (`verb`: join or sum)."""
-    got, fix = describe(other), "look at the stores that they come from: both values have to be of the same kind"
-    if isinstance(other, list):
-        fix = "this is a list of values: take them one by one, or with a `*` in front of it, as in [own, *arrived]"
-    what = f"cannot {verb} two different kinds of value"
-    return Words(what, f"another {first.kind}", got, fix)
+    return words_of("OtherKind", "list" * isinstance(other, list), verb=verb, kind=first.kind, other=describe(other))
 
 
 @fact
@@ -54,20 +48,10 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     mine, theirs, lent = home(first), home(other), maker(other)
     if lent is not None and lent.op == "halo" and field in SPACE and first.place.batches != other.place.batches:
         field = "batches"  # a halo has other rows by its nature
-    different, same = f"of different {field}", f"of the same {field}"
-    if field in ("layer", "step"):
-        different += "s"
-    elif field == "total":
-        different = "that are cut into different numbers of shards"
-        same = "that are cut into the same number of shards"
-    elif field in REST and DIMS[field].partial:
-        different = "that are not parts of one sum"
-        same = "that are parts of one sum, or sums that are done"
-    elif field in REST:
-        different, same = f"of different {REST[field]}", f"of the same {REST[field]}"
-    got = f"{describe(first)}; {describe(other)}"
-    what = f"cannot {verb} {first.kind}s {different}"
-    yield Words(what, f"values {same}", got, _made_alike(verb, field, first, other))
+    partial = field in REST and DIMS[field].partial
+    case = field if field in ("layer", "step", "total") else "partial" * partial
+    parts = {"verb": verb, "words": REST.get(field, field), "first": first, "other": other}
+    yield words_of("Different", case, fix=_made_alike(verb, field, first, other), **parts)
     if mine and first.mark and verb == "join" and field in DIMS and DIMS[field].partial:
         yield summed_by(mine, first.mark[1])
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
@@ -138,7 +122,7 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
         return of_dim("alike", first.place.first.dim.name)
     if field in REST:
         return of_dim("alike", field) or f"cut both along their {REST[field]} in the same way"
-    return advice()["fields"][field]
+    return ADVICE["fields"][field]
 
 
 def _exchanged(field: str, value: Value, other: Value) -> Told:
@@ -193,26 +177,20 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     """Some batches or shards (`field`) are in two of the values that are to be put together."""
     kind = next((kind for kind in DIMS.values() if field in (kind.field, kind.role)), None)
     noun, role = ("shard", field) if kind is None else (kind.noun, kind.role)
+    them, case, fix, batches, gradients = these(noun, items), "", "", "", False
     if field in REST:
         grid = both[0].place.part(field)
-        of = "" if grid is None else f" of {grid.grid}"
-        what = f"cannot {verb} these values: {REST[field]} {ranges(items)}{of} would be counted twice"
-        fix = of_dim("once", field) or f"each value must have {REST[field]} that no other value has"
+        them = f"{REST[field]} {ranges(items)}" + ("" if grid is None else f" of {grid.grid}")
+        case, fix = "of_a_dim", of_dim("once", field) or f"each value must have {REST[field]} that no other value has"
     elif field == "shards" and all(value.is_complete() for value in both):
-        what = "there is nothing to gather: both are complete"
-        fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"
-        if isinstance(both[0], WeightGrad):
-            fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
-    else:
-        what = f"cannot {verb} these values: {these(noun, items)} would be counted twice"
-        fix = f"each value must hold {field} that no other value holds"
-        if verb == "sum":
-            are = f"{these('batch', items)} {'is' if len(items) == 1 else 'are'}"
-            fix = f"add the gradient of each batch once: {are} in both already"
-    if found := tokens(both[0].place, role, items):
-        what += f": {found}"
+        case, gradients = "complete", isinstance(both[0], WeightGrad)
+    elif verb == "sum":
+        case, batches = "of_a_sum", f"{these('batch', items)} {'is' if len(items) == 1 else 'are'}"
+    found = tokens(both[0].place, role, items)
+    parts = {"verb": verb, "these": them, "tokens": found and f": {found}", "noun": noun, "field": field, "fix": fix}
     whom = "the summands" if verb == "sum" else "them"
-    yield Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
+    got = "; ".join(map(describe, both))
+    yield words_of("Twice", case, "gradients" * gradients, whom=whom, both=got, batches=batches, **parts)
     left, right = both[:2]
     made, gave = maker(right), maker(left)
     if made is not None and made.op == "forward" and stencil_of(home(right), made, field) and not left.place.open:
@@ -246,109 +224,69 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
 @fact
 def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     """So many things (`what`: batches, columns) cannot be cut into `total` equal parts."""
-    parts = written(total)
     few = next((number for number in range(2, size + 1) if size % number == 0), None)
-    fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
-    if what == "batches":
-        fix = "take slices of equally many examples each"
-        named_dims = {} if value is None else value.place.named
-        dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
-        if size < total and dims:
-            fix = f"this rank has {size} batches here: take the number from model.BATCHES // model.RANKS,\n"
-            fix = f'{fix if size > 1 else "ask for at most 1 part, "}or cut along something else: dim="{dims[0]}"'
-            if "experts" in named_dims:
-                fix = 'a rank with its own tokens has them for all experts: on the way to these cut along dim="experts"'
-    elif what == "experts" and value is not None:
-        fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
-        fix += "has of its own: batches, or rows"
+    named_dims = {} if value is None else value.place.named
+    dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
+    case = ""
+    if what == "batches" and size < total and dims:
+        case = "few_batches" if size > 1 else "one_batch"
+        case = "tokens" if "experts" in named_dims else case
+    elif what == "batches" or (what == "experts" and value is not None):
+        case = what
     whole = counted(size, "batch" if what == "batches" else what[:-1])
-    expected = f"a number that divides {size}" + ("" if few is None else f", such as {few}")
-    got = f"{parts} parts" + ("" if value is None else f" of the {describe(value)}")
-    return Words(f"{whole} cannot be cut into {parts} equal parts", expected, got, fix)
+    such, of = "" if few is None else f", such as {few}", "" if value is None else f" of the {value}"
+    parts = {"whole": whole, "total": written(total), "size": size, "such": such, "of": of}
+    return words_of("Undivided", case, dim=dims[0] if dims else "", **parts)
 
 
 @fact
 def NotAdjacent(value: Value) -> Words:
     """Shards that do not lie side by side are to be cut."""
-    expected = f"all {value.place.total} shards of layer {value.layer}, or some without a gap"
-    fix = "cut each of them by itself, or gather what is missing first"
-    return Words("only shards that lie side by side can be cut", expected, describe(value), fix)
+    return words_of("NotAdjacent", value=value)
 
 
 @fact
 def NotOneForEach(row: Collective, value: object, count: int, members: int, place: int) -> Words:
     """An exchange takes a value for each member, and got something else."""
-    title, got = with_article(row.title), counted(count, "value") if count else describe(value)
-    wanted = row.takes(place, members)
-    if not wanted:
-        what = f"{title} is between neighbours, and a group of one member has none"
-        fix = "leave the exchange out where there is one rank: if model.RANKS > 1"
-        return Words(what, "a group of two members or more", f"a group of {members}", fix)
+    wanted, got, case = row.takes(place, members), counted(count, "value") if count else describe(value), ""
     if row.origins is not None:
-        beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
-        expected = f"a list of {counted(wanted, 'value')}, for the member {beside} it"
-        fix = f"this rank is member {place} of the {members} in its group, counted from 0"
-        fix += ".\nAre its rows cut for that place, and for as many members?" * (count > 0)
-        what = f"in {title} a rank hands in one value for each neighbour that it has in the group"
-        return Words(what, expected, got, fix + " Has each neighbour some?" * (count == 1 < wanted))
-    what = f"an {row.title} takes one value for each of the {members} members"
-    expected = f"a list of {members} values, in the order of the group"
-    return Words(what, expected, got, "value number i goes to member number i")
+        case = "neighbours" if wanted else "alone"
+    beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
+    why = ".\nAre its rows cut for that place, and for as many members?" * (count > 0)
+    why += " Has each neighbour some?" * (count == 1 < wanted)
+    titles = {"title": row.title, "a_title": with_article(row.title)}
+    parts = {"members": members, "place": place, "wanted": counted(wanted, "value"), "beside": beside}
+    return words_of("NotOneForEach", case, got=got, why=why, **titles, **parts)
 
 
 @fact
 def NoBucket(row: Collective, value: object) -> Words:
     """A bucket is a list of values, and this is none, or an empty one."""
-    single = isinstance(value, Value)
-    fix = "put brackets round it: model.allreduce_bucket([gradient, another])"
-    if single:
-        fix += "; for one gradient\nthere is model.allreduce(gradient, layer)"
-    what = f"a {row.title} takes a list of gradients, and got {'a single one' if single else 'none'}"
-    return Words(what, "a list of gradients, of as many layers as you like", describe(value), fix)
+    return words_of("NoBucket", "single" * isinstance(value, Value), title=row.title, value=describe(value))
 
 
 @fact
 def OtherBucket(count: int, other: int) -> Words:
     """Two members bring buckets of different lengths."""
-    expected = f"as many gradients in both: {count}"
-    return Words("the buckets have different lengths", expected, f"{count} and {other}", SAME_BUCKETS)
+    return words_of("OtherBucket", count=count, other=other)
 
 
 @fact
 def ToldLayer(op: str, value: Value, layer: object) -> Words:
     """A collective was told another layer than that of the value."""
-    told = written(layer) if isinstance(layer, int) else layer
-    what = f"{op} was told layer {told}, but the value is of another layer"
-    fix = f"say the layer of the value, which is {value.layer}, or bring the value of layer {told}"
-    return Words(what, f"a value of layer {told}", describe(value), fix)
+    return words_of("ToldLayer", op=op, value=value, told=written(layer) if isinstance(layer, int) else layer)
 
 
 @fact
 def Disagree(_: object, first: Member, other: Member) -> Told:
     """Two members of a group call different collectives, or the same one of different things."""
     row = COLLECTIVES[first.op]
-    fix = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
-    if first.op != other.op:
-        but, same = "call different ones", "the same operation"
-    elif first.layer != other.layer:
-        but, same = "for different layers", "the same layer"
-        fix = SAME_BUCKETS if row.bucket else fix
-    elif first.group != other.group:
-        but, same = "name its group in different orders", "the same order of ranks"
-        fix = "write the group in the same way on every rank: as an axis of the mesh, or as one list of ranks;\n"
-        fix += "its order says whose shard is which"
-    elif first.said != other.said and row.along:
-        but, same = "cut along different dims", "the same dim"
-        fix = "name the same dim on every rank, or on none"
-    elif first.said != other.said:
-        but, same = "with different roots", "the same root"
-        fix = f"the root is the rank {(row.root or ('',))[0]}: name the same one on every rank"
-    else:
-        but, same = "with different kinds of value", "the same kind of value"
-        fix = "bring the value of the same store on every rank"
-    what = f"ranks {first.rank} and {other.rank} meet in a collective, but {but}"
-    got = f"rank {first.rank}: {_call(first, other)}\nrank {other.rank}: {_call(other, first)}"
-    yield Words(what, f"{same} from every member of the group", got, fix)
+    differ = {"op": first.op != other.op, "layer": first.layer != other.layer, "group": first.group != other.group}
+    differ |= {"dim" if row.along else "root": first.said != other.said, "kind": True}
+    case = next(name for name, one in differ.items() if one)  # the first thing that is not the same
+    bucket = "bucket" * (case == "layer" and row.bucket)
+    parts = {"mine": _call(first, other), "theirs": _call(other, first), "root": (row.root or ("",))[0]}
+    yield words_of("Disagree", case, bucket, first=first, other=other, **parts)
     # Of what is called with other arguments there is no more to know.
     yield meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None
 
@@ -365,17 +303,13 @@ def _call(member: Member, beside: Member) -> str:
 @fact
 def NotSized(value: Value, root: Value) -> Words:
     """A member brings a value to be overwritten that is not as large as the root's."""
-    expected = f"a value of {amount(root.elements())} elements, to be overwritten by the root's"
-    got = f"{describe(value)}: {amount(value.elements())} elements"
-    fix = "bring the value that the root's replaces, of the same shape: the old weight for a new one"
-    return Words("what a member brings is not as large as what the root brings", expected, got, fix)
+    return words_of("NotSized", value=value, size=amount(value.elements()), wanted=amount(root.elements()))
 
 
 @fact
 def Unlawful(program: Running | None, row: Collective, left: Member, right: Member, why: Fact | Words) -> Told:
     """The values of two members cannot be put together: `why` is the law's own complaint."""
     pair = why if isinstance(why, Words) else why.words()
-    what = f"the {row.title} of layer {left.layer} cannot be done: {pair.what}"
-    got = f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}"
-    yield Words(what, pair.expected, got, pair.fix)
+    parts = {"mine": describe(left.value), "theirs": describe(right.value), **pair._asdict()}
+    yield words_of("Unlawful", row=row, left=left, right=right, **parts)
     yield why.likely_fix(program) if isinstance(why, Fact) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lib.diagnosis import Running, Told, groups, line
+from lib.diagnosis import Running, Told, groups, line, words_of
 from lib.diagnosis.groups import gather_call, shard_call
 from lib.diagnosis.provenance import alike, is_held, is_whole, line_of, made_by, maker, named, piece, through, titled
 from lib.errors.exceptions import Words, fact
@@ -43,14 +43,10 @@ def Incomplete(program: Running, weight: Weight) -> Told:
     """A shard where the whole weight is needed."""
     taps, part = weight.place.part("taps"), weight.place.first
     if taps is not None and not taps.whole:
-        what = f"the weight of layer {weight.layer} lacks a part of its kernel"
-        fix = "a kernel is used whole: cut a weight along in or out, and not along its taps"
-        yield Words(what, f"all {taps.dim.size} taps", describe(weight), fix)
+        yield words_of("Incomplete", "kernel", weight=weight, taps=taps.dim.size)
         return
     missing = missing_words("shard", part.dim.whole.minus(part).shards(weight.total) or ())
-    got = f"{these('shard', weight.shards)} of {weight.total}{missing}"
-    fix = "put its shards together first, with an all-gather"
-    yield Words(f"the weight of layer {weight.layer} is not complete", f"all {weight.total} shards", got, fix)
+    yield words_of("Incomplete", weight=weight, shards=these("shard", weight.shards), missing=missing)
     made = maker(weight)
     for value in program.values:
         if isinstance(value, Activation) and value.layer == weight.layer and not value.place.dims[-1].whole:
@@ -79,45 +75,32 @@ def Incomplete(program: Running, weight: Weight) -> Told:
 @fact
 def NoDim(dim: object) -> Words:
     """A weight is cut along its rows or its columns, and along nothing else."""
-    expected = 'dim="in" for rows, or dim="out" for columns'
-    fix = 'write dim="out" for a column shard; without dim it is a row shard'
-    return Words("a weight is cut along its rows or along its columns", expected, f"dim={written(dim)}", fix)
+    return words_of("NoDim", dim=written(dim))
 
 
 @fact
 def NoShard(program: Running | None, shard: Any, total: Any, loads: bool) -> Told:
     """There is no such shard. `loads`: of a weight that is loaded, and not cut out of one that is there."""
-    what = f"there is no shard {written(shard)} of {written(total)}"
-    expected = f"{'a shard' if loads else 'a shard number'} from 0 to "
-    expected = "total >= 1" if type(total) is not int or total < 1 else expected + written(total - 1)
+    counts = type(total) is int and total >= 1
+    said = {"shard": written(shard), "total": written(total), "last": written(total - 1) if counts else ""}
+    no_total = "no_total" * (not counts)
     if loads:
-        got = f"shard {describe(shard).removeprefix('the number ')}"
-        yield Words(what, expected, got, f"{CUT_ALIKE}model.load_weights(layer, model.rank, model.RANKS)")
+        number = describe(shard).removeprefix("the number ")
+        yield words_of("NoShard", "loads", no_total, number=number, **said)
         yield CUT_ALIKE + shard_call(program, total if isinstance(total, int) else None)
-    fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
-    if total == 0:
-        fix = "first which shard, and then of how many: model.rank, model.RANKS"
-    yield Words(what, expected, fix=fix)
+    yield words_of("NoShard", no_total, "of_none" * (total == 0), **said)
 
 
 @fact
 def TooManyShards(shard: int, total: int) -> Words:
     """A weight is cut into more shards than there may be."""
-    expected = f"a weight cut into at most {MOST} shards: a Trace file holds no more"
-    got, fix = f"shard {written(shard)} of {written(total)}", "cut a weight into as many shards as ranks share it"
-    return Words(f"{written(total)} shards are too many", expected, got, fix)
+    return words_of("TooManyShards", shard=written(shard), total=written(total), most=MOST)
 
 
 @fact
 def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
     """The gradient is not that of all of the weight that is to be updated."""
-    expected = f"a gradient of {_part(weight)}, or of the whole weight"
-    fix = "a rank updates the shard whose gradient it has: cut both in the same way"
-    if weight.is_complete():
-        expected = "a gradient of the whole weight"
-        fix = "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
-        fix += "loaded,\nnot the gathered weight; or use allreduce, and every rank updates the whole weight"
-    yield Words("the gradient does not cover the weight", expected, describe(grad), fix)
+    yield words_of("Uncovered", "whole" * weight.is_complete(), grad=grad, part=_part(weight))
     made, summed = maker(weight), through(grad, ("add", "allreduce"))[0]
     yield groups.cut_otherwise(program, grad)
     if weight.is_complete() and made is not None and made.op == "allgather":
@@ -164,12 +147,7 @@ def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True
 @fact
 def Stateless(program: Running, state: OptState, weight: Weight) -> Told:
     """The optimizer state is not that of all of the weight that is to be updated."""
-    fix = LOAD_ALIKE + "model.load_weights(layer, model.rank, model.RANKS)"
-    if weight.is_complete():
-        fix = "update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
-        fix += "weight: model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])"
-    expected = f"the optimizer state of {_part(weight)}"
-    yield Words("the optimizer state does not cover the weight", expected, describe(state), fix)
+    yield words_of("Stateless", "whole" * weight.is_complete(), state=state, part=_part(weight))
     made = maker(weight)
     if weight.is_complete() and made is not None and made.op == "load_weights":
         yield f"this rank has the optimizer state of {these('shard', state.shards)} only{CUT_TOO}"
@@ -188,30 +166,22 @@ def Stateless(program: Running, state: OptState, weight: Weight) -> Told:
 @fact
 def OtherStep(weight: Weight, state: OptState) -> Words:
     """The weight and the optimizer state have had different numbers of updates."""
-    got = f"the optimizer state is at step {state.step}"
-    fix = "keep both results of update, and update each layer once"
-    what = "the weight and the optimizer state are not at the same step"
-    return Words(what, f"step {weight.step} for both", got, fix)
+    return words_of("OtherStep", weight=weight, state=state)
 
 
 @fact
 def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -> Told:
     """A value has other features than the part of the weight that it is for (`of`: in or out)."""
     part, side = weight.place.part(of), "takes" if of == "in" else "gives"
-    whole = part is None or part.whole
-    needs = "all features" if part is None or part.whole else f"features {ranges(part.pieces)} of {part.grid}"
-    fix = "gather the features first: await model.allgather(value, layer, group=...)"
-    if of == "in" and value.place.part("keys") is not None:
-        fix = "attention gave some heads of all rows: swap them for all heads of some rows, by an all-to-all"
+    needs, case = "all features", ""
+    if part is not None and not part.whole:
+        needs, case = f"features {ranges(part.pieces)} of {part.grid}", of
     elif of == "in":
-        fix += ";\nor use a row shard of the weight, which takes just these: "
-        fix += 'load_weights(layer, shard, total, dim="in")'
-    elif not whole:
-        fix = "backward takes the gradient of what this shard gave in forward: do not gather or sum more than "
-        fix += 'forward did,\nor cut this rank\'s features out of it, with model.shard(gradient, "features", ...)'
-    what = f"the {role} does not have the features that the weight {side}"
-    got = describe(value) + (", which has all features" if value.place.dims[-1].whole else "")
-    yield Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
+        case = of
+    if of == "in" and value.place.part("keys") is not None:
+        case = "heads"
+    more = ", which has all features" if value.place.dims[-1].whole else ""
+    yield words_of("OtherFeatures", case, role=role, value=value, weight=weight, side=side, needs=needs, all=more)
     made, swap = maker(value), through(value, ("combine",))[0]
     if of == "in" and swap is not None and swap.op == "alltoall" and value.place.part("keys") is None:
         yield f"{titled(swap)} gave features away that this layer still needs: swap them later"

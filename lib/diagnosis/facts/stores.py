@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence, Set
 from typing import Any, cast
 
-from lib.diagnosis import Running, Told, line, provenance
+from lib.diagnosis import Running, Told, line, provenance, words_of
 from lib.diagnosis.groups import gather_call, not_reached, reads
 from lib.diagnosis.provenance import batches_of, in_turn, layers_of, maker, named, store_of, through, titled
 from lib.diagnosis.python_errors import never_begun
-from lib.errors.exceptions import Words, fact
+from lib.errors.exceptions import fact
 from lib.errors.source_lines import resolve, student_frame, student_place
 from lib.errors.wording import shown, these, with_article
 from lib.trace.event import STORE, STORES, Event, line_of, place_of
@@ -24,7 +24,7 @@ __all__ = ["Deleted", "Missing", "NotStored"]
 @fact
 def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> Told:
     """Something that is no value was put into a store of values of a kind, as `name`: with its key."""
-    yield Words(f"{name} was given something that is not a value", with_article(kind.kind), describe(thing))
+    yield words_of("NotStored", name=name, kind=with_article(kind.kind), thing=describe(thing))
     if isinstance(thing, tuple):
         yield _tuple([type(item) for item in cast("tuple[Any, ...]", thing)], program.events[-1:])
     elif thing is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import Advice, Running, Told, groups, line, of_dim, provenance
+from lib.diagnosis import Advice, Running, Told, groups, line, of_dim, provenance, words_of
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
@@ -30,13 +30,13 @@ __all__ = ["Lacks", "MeanOfMeans", "NoMean", "NoSum", "PartialSum", "Unsummed"]
 def PartialSum(program: Running | None, role: str, value: Value) -> Told:
     """A partial sum, where an operation needs the sum."""
     lacks = next(part for part in value.place.sums if not part.whole)
-    whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
+    whole = definite(subject(value.kind, value.layer))
     if owed := of_dim("owed", lacks.dim.name):
-        got = describe(value)
+        without = ""
         if lacks.dim.route is not None:
             rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
-            got += f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
-        yield Words(f"the {role} is only a part of a sum", whole, got, owed)
+            without = f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
+        yield words_of("PartialSum", role=role, whole=whole, value=value, without=without, owed=owed)
         if program is not None and lacks.dim.name in ("keys", "queries"):
             yield from _attention(program, value, lacks)
         made = maker(value)
@@ -50,11 +50,9 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
         for dim in (dim for dim in SPACE if OUTPUTS[dim] == lacks.dim.name):
             yield from lacked_halo(program.values_of(made.inputs)[0], dim)
         return
-    terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
-    got = f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest"
-    fix = "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
-    fix += "or scatterreduce, where each of them goes on with some of the batches"
-    yield Words(f"the {role} owes an all-reduce: it is only a part of a sum", whole, got, fix)
+    parts = f"{ranges(lacks.pieces)} of {lacks.grid}"
+    rest = describe(value).rsplit(", ", 1)[0]
+    yield words_of("PartialSum", "of_a_weight", role=role, whole=whole, value=rest, parts=parts)
     made, name = maker(value), STORE[type(value)]
     if program is None or made is None:
         return
@@ -98,10 +96,9 @@ def _attention(program: Running, value: Value, lacks: Part) -> Told:
 def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
     """A gradient lacks batches in an update."""
     there, every = grad.batches, range(batches)
-    what = f"the gradient of layer {grad.layer} does not have all batches yet"
-    got = (these("batch", there) if there else "no batches") + missing_words("batch", runs(set(every) - there))
-    fix = "sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks"
-    yield Words(what, f"all {batches} batches: {ranges(every)}", got, fix)
+    said = {"there": these("batch", there) if there else "no batches", "every": ranges(every)}
+    missing = missing_words("batch", runs(set(every) - there))
+    yield words_of("Unsummed", grad=grad, batches=batches, missing=missing, **said)
     mine = -1 if grad.mark is None else grad.mark[1]
     waits = {event.arg for event in program.events if event.op == "wait"}
     used = {number for event in program.events for number in event.inputs}
@@ -257,13 +254,8 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
 @fact
 def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
     """A gradient has all batches in an update, but only `part` of something else that it is a sum over."""
-    size, kind = part.dim.size, DIMS[part.dim.name]
-    fix = of_dim("owed", part.dim.name)
-    if grad.place.first.dim.counted:
-        fix = f"the tokens of all {kind.plural} come to this rank's {grad.place.noun}s: add up the gradients\nthat "
-        fix += "its backwards give, grad_weights[layer] + gradient, and update when all are there"
-    what = f"the gradient of layer {grad.layer} is not summed over all {kind.plural} yet"
-    yield Words(what, f"the sum over all {size} {kind.plural} of all batches", describe(grad), fix)
+    kind, owed = DIMS[part.dim.name], of_dim("owed", part.dim.name)
+    yield words_of("Lacks", "tokens" * grad.place.first.dim.counted, grad=grad, part=part, kind=kind, owed=owed)
     plural = kind.plural
     for other in reversed(program.values):
         its = None if other is None or other.layer != grad.layer else other.place.part(part.dim.name)
@@ -288,31 +280,21 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
 @fact
 def NoSum(_: object, thing: object) -> Told:
     """A value to be summed is not a sum over anything, so there is nothing to add up."""
-    what = f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed"
-    expected = "a part of a sum, such as a weight gradient"
-    fix = "take the weight gradient itself: grad_weights[layer]"
+    name = with_article(thing.kind) if isinstance(thing, Value) else repr(thing)
+    cases, cut = [""], [role for role, *_ in thing.place.rest] if isinstance(thing, Activation | ActivationGrad) else []
     if isinstance(thing, Value) and thing.kind in ("weight", "optimizer state"):
-        fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
-        fix += "to put the shards of a weight together, use an all-gather"
+        cases = ["weight"]
     elif isinstance(thing, ActivationGrad) and not thing.is_complete():
-        what = "the gradient of an activation cannot be summed"
-        if cut := [role for role, *_ in thing.place.rest if role in SPACE]:
-            fix = f"only this rank has these {cut[0]}, and their gradient is complete: there is nothing to add"
-            yield Words(what, "a part of a sum", describe(thing), fix)
-            return
-        expected = "a part of a sum: a weight gradient, or what backward of a layer cut into columns gives"
-        fix = "this rank has the gradient of some features, each of them whole: there is nothing to add.\n"
-        fix += 'Backward of a layer cut into columns, dim="out", takes it, and gives a part of a sum'
+        rows = [role for role in cut if role in SPACE]
+        cases, cut = ["gradient_of_rows" if rows else "gradient_of_features"], rows
     elif isinstance(thing, ActivationGrad):
-        fix = "the gradient of an activation stays with its batch; sum the gradient of the weight: grad_weights[layer]"
+        cases = ["gradient"]
     elif isinstance(thing, Activation):
-        fix = "keep each batch of activations under its own key; what is summed is the gradient of a weight:\n"
-        fix += "grad_weights[layer]"
-        if not thing.is_complete():
-            expected = "a part of a sum: a weight gradient, or what a layer cut into rows gives"
-        if cut := [role for role, *_ in thing.place.rest]:
-            fix = f"values with different {REST[cut[0]]} are put together and not added: first.combine(second)"
-    yield Words(what, expected, describe(thing), fix)
+        cases = ["activation", "cut" * (not thing.is_complete()), "pieces" * bool(cut)]
+    plural = REST[cut[0]] if cut else ""
+    yield words_of("NoSum", *cases, name=name, got=describe(thing), cut="".join(cut[:1]), plural=plural)
+    if cases == ["gradient_of_rows"]:
+        return
     value, there = thing, home(thing)
     if isinstance(value, ActivationGrad) and value.is_complete():
         yield provenance.had_by_all(value)
@@ -344,14 +326,9 @@ def NoSum(_: object, thing: object) -> Told:
 @fact
 def NoMean(thing: Value) -> Words:
     """A value to be averaged is no mean of a part of a grid."""
-    fix = "take it as it is"
-    if isinstance(thing, WeightGrad | ActivationGrad):
-        fix = "the loss is a sum over the batches and their rows here, and so is every gradient: add them up, and "
-        fix += "divide by nothing:\nawait model.allreduce(gradient, layer)"
-    elif thing.place.open:
-        fix = "it is a part of a sum: add up the parts with await model.allreduce(value, layer)"
-    expected = "what a layer of the kind mean, or moments, gave of a part of a grid"
-    return Words(f"{with_article(thing.kind)} that is no mean cannot be averaged", expected, describe(thing), fix)
+    case = "open" * thing.place.open
+    case = "gradient" if isinstance(thing, WeightGrad | ActivationGrad) else case
+    return words_of("NoMean", case, kind=with_article(thing.kind), thing=thing)
 
 
 @fact
@@ -360,10 +337,6 @@ def MeanOfMeans(one: Value, other: Value, role: str) -> Words:
     plural = next(of for of, averaged in AVERAGED.items() if averaged == role)
     mine, its = (len(cast(Part, value.place.part(role)).pieces) for value in (one, other))
     few, many = sorted((mine, its))
-    why = "the mean of nothing is no number"
-    if few:
-        why = f"each of the {few} {plural} would count {exact(many / few)} times as much as each of the {many}"
-    what = f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}"
-    expected = "means over as much each, or a sum in which each counts as often as it has rows"
-    why += f".\nA partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
-    return Words(what, expected, f"{describe(one)}; {describe(other)}", f"{why}await model.allreduce(mean, layer)")
+    weighs = {"few": few, "many": many, "times": exact(many / few) if few else ""}
+    case = "of_nothing" * (not few)
+    return words_of("MeanOfMeans", case, one=one, other=other, mine=mine, its=its, plural=plural, **weighs)
