@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lib.suite.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
-    from lib.values.kinds.experts import drawn_route, route_by_loads
+    from lib.values.kinds.experts import route_by_loads
     from lib.values.layers import Layer
     from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
@@ -90,7 +90,6 @@ __all__ = [
     "check",
     "check_function",
     "critical_path",
-    "drawn_route",
     "expect",
     "fix",
     "goal",
@@ -131,7 +130,7 @@ _HOMES = {
     "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
-    "lib.values.kinds.experts": "drawn_route route_by_loads",
+    "lib.values.kinds.experts": "route_by_loads",
     "lib.values.layers": "Layer",
     "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
 }

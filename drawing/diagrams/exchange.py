@@ -283,7 +283,7 @@ def _compared(one: Exchange) -> str:
     if row.law is gather:  # what comes of it; of padded parts more is sent
         whole = total_elements(one.seats[0].got)
     else:
-        whole = row.size(row.brought([seat.brought for seat in one.seats]), one.root)
+        whole = row.size(row.brought([seat.brought for seat in one.seats]), one.root, total_elements)
     if not whole:
         return ""
     share, place = Fraction(sent) / Fraction(whole), one.values[0].place

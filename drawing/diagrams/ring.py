@@ -68,7 +68,7 @@ def rounds(one: Exchange) -> Rounds | None:
     if row is None or row.many or not one.happened:
         return None
     brought = [seat.brought[0] for seat in one.seats]
-    whole = row.size(brought, one.root)
+    whole = row.size(brought, one.root, total_elements)
     # Once round the ring, everybody at once: first member i adds up piece i of all, then the others get a copy of it.
     turns = range(members - 1)
     copying = [[(i, (i + 1) % members, (i - step) % members, False) for i in range(members)] for step in turns]

@@ -16,7 +16,6 @@ from lib import (
     Trace,
     Weight,
     WeightGrad,
-    drawn_route,
     route_by_loads,
     simulate,
 )
@@ -73,7 +72,7 @@ def test_so_do_processes(name: str) -> None:
     assert "layers as they are described" in result.text()
 
 
-EVEN, SKEWED = route_by_loads([1] * 8, top=2), drawn_route(3, 64, 8, top=2, skew=1.0)
+EVEN, SKEWED = route_by_loads([1] * 8, top=2), route_by_loads([9, 5, 4, 3, 2, 2, 1, 1], top=2)
 EXPERTS: list[tuple[int, int | None, Any]] = [(2, None, EVEN), (4, 3, SKEWED), (8, 1, EVEN)]
 
 

@@ -4,7 +4,7 @@ cases of tests/diagnosis, of the puzzles about them."""
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lib import Model, drawn_route, route_by_loads, simulate
+from lib import Model, route_by_loads, simulate
 from lib.values.layers import Layer
 
 __all__ = ["PROGRAMS", "Inside"]
@@ -202,7 +202,7 @@ async def open_experts(model: Model) -> None:
 
 
 ROWS = 16
-ROUTES = {"experts": 4, "route": drawn_route(5, 2 * ROWS, experts=4, top=2, skew=0.5), "capacity": 9}
+ROUTES = {"experts": 4, "route": route_by_loads([4, 3, 2, 2], top=2), "capacity": 9}
 ATTENTION = [Layer("linear", 8, 8, ROWS), Layer("attention", 8, 8, ROWS, heads=4), Layer("linear", 8, 8, ROWS)]
 PROGRAMS = {
     "tensor": Inside(

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from lib import Activation, ActivationGrad, Dist, Model, PuzzleError, Weight, WeightGrad, drawn_route
+from lib import Activation, ActivationGrad, Dist, Model, PuzzleError, Weight, WeightGrad, route_by_loads
 from lib.values.layers import Layer
 from lib.values.placement import Part
 from lib.values.values import Value
@@ -32,7 +32,7 @@ NETS: dict[str, list[Layer]] = {
     "vocabulary": [Layer("embedding", 12, 4, ROWS), Layer("linear", 4, 12, ROWS), Layer("cross_entropy", 12, 1, ROWS)],
     "experts": [
         Layer("linear", 4, 4, ROWS),
-        Layer("dispatch", 4, 4, ROWS, experts=4, route=drawn_route(1, 24, 4, top=2), capacity=3, groups=(4, 8)),
+        Layer("dispatch", 4, 4, ROWS, experts=4, route=route_by_loads([5, 4, 2, 1], top=2), capacity=3, groups=(4, 8)),
         Layer("experts", 4, 8, ROWS, experts=4),
         Layer("experts", 8, 4, ROWS, experts=4),
         Layer("combine", 4, 4, ROWS),

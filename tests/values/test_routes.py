@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import drawn_route, route_by_loads
+from lib import route_by_loads
 from lib.values.dims import RunSet
 from lib.values.kinds.experts import Choices, Route
 from lib.values.layers import Layer, Shape
@@ -74,13 +74,6 @@ def test_a_route_by_loads_has_these_loads(loads: list[int], top: int) -> None:
     assert all(len(set(chosen)) == top for chosen in route)
     each = [sum(expert in chosen for chosen in route) for expert in range(len(loads))]
     assert [Fraction(one, sum(each)) for one in each] == [Fraction(one, sum(loads)) for one in loads]
-
-
-def test_a_route_is_drawn_by_its_seed() -> None:
-    once, again, other = drawn_route(1, 64, 4, 2, 1.5), drawn_route(1, 64, 4, 2, 1.5), drawn_route(2, 64, 4, 2, 1.5)
-    assert once == again != other
-    first = [sum(chosen[0] == expert for chosen in once) for expert in range(4)]
-    assert first[0] > 2 * first[3]
 
 
 def test_a_million_rows_on_a_short_route_are_counted_by_their_ends() -> None:

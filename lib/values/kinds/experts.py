@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import gcd
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from lib.errors.wording import counted
@@ -37,7 +36,6 @@ Choices = tuple[tuple[int, ...], ...]
 """The experts of each token, in order of choice."""
 MOST_TIMES = 10**6
 """How often it is asked at most how many tokens of a group an expert takes, for all tokens of a step."""
-MOST_SKEW = 100
 
 
 class _Turn:
@@ -177,37 +175,6 @@ def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
     # them, so none is there twice.
     line = [expert for expert, part in enumerate(parts) for _ in range(part * times)]
     return tuple(tuple(line[token::tokens]) for token in range(tokens))
-
-
-def drawn_route(seed: int, tokens: int, experts: int, top: int = 1, skew: float = 0.0) -> Choices:
-    """Return a route of so many tokens drawn by chance, the same one for each seed. With `skew` 0 all experts are as
-    likely; the larger it is, the more those with low numbers are.
-
-    >>> drawn_route(0, tokens=3, experts=4, top=2) == drawn_route(0, tokens=3, experts=4, top=2)
-    True
-    """
-    numbers = {"seed": seed, "tokens": tokens, "experts": experts, "top": top}
-    for name, number in numbers.items():
-        if type(number) is not int or not (name != "seed") <= number <= MOST:
-            raise ValueError(f"{name} is a whole number up to {MOST}; got {number!r}")
-    if top > experts or tokens * top > MOST:
-        raise ValueError(f"a token goes to 1 to {experts} experts, and there are {MOST} choices at most; got top={top}")
-    if type(skew) not in (int, float) or not 0 <= skew <= MOST_SKEW:
-        raise ValueError(f"skew is a number from 0, where all experts are as likely, to {MOST_SKEW}; got {skew!r}")
-    chance = Random(seed)
-    route: list[tuple[int, ...]] = []
-    for _ in range(tokens):
-        # A power law, as Zipf's: some experts are in favour, and how much is one number.
-        left = {expert: (expert + 1.0) ** -skew for expert in range(experts)}
-        chosen: list[int] = []
-        for _ in range(top):
-            at = chance.random() * sum(left.values())
-            before = accumulate([0.0, *left.values()])
-            *_, expert = (one for one, start in zip(left, before, strict=False) if start <= at)
-            chosen.append(expert)
-            del left[expert]
-        route.append(tuple(chosen))
-    return tuple(route)
 
 
 class _Moved(LayerKind):
