@@ -8,7 +8,7 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis import Advice, Line, Running, line, provenance
+from lib.diagnosis import Advice, Line, Running, line, provenance, words_of
 from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, through, titled
 from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import Place, student_frame
@@ -34,34 +34,29 @@ GIVEN = "lib.schedules.given"
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
     """Return the error for a list that is no group of ranks, or none of this one."""
     inside = any(isinstance(item, int | float) and item == rank for item in ranks)
-    what = "this is not a group of ranks" if inside else "this rank is not in the group that it names"
-    expected = f"rank {rank} and other ranks from 0 to {world - 1}, each once"
     by_axis = "" if mesh is None else f": by an axis of the mesh, as in group={next(iter(mesh.axes))!r}"
-    fix = f"each rank names the group that it is in itself{by_axis}"
-    return RuleError(what, expected=expected, got=f"group=[{', '.join(map(written, ranks))}]", fix=fix)
+    named = {"ranks": ", ".join(map(written, ranks)), "by_axis": by_axis}
+    words = words_of("not_a_group", "inside" * inside, mine=rank, last=world - 1, **named)
+    return RuleError(**words._asdict())
 
 
 def no_axis(axis: str | int, rank: int, mesh: Mesh | None) -> RuleError:
     """Return the error for a name that no axis of the mesh has, or where there is no mesh; or for a number."""
-    got, expected = f"group={written(axis)}", "no group, or a list of ranks"
-    fix = "leave the group out: the collective is then for all ranks"
-    if not isinstance(axis, str):
-        got += ", a number, and so one rank alone"
-    elif mesh is None:
-        got += ", the name of a mesh axis, but these ranks are in no mesh"
+    axes, groups, case = "", "", "number"
+    if isinstance(axis, str):
+        case = "no_mesh" * (mesh is None)
     if mesh is not None:
-        expected = f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}"
-        fix = "along an axis, a group is the ranks that differ in that coordinate only:"
-        fix += "".join(f"\ngroup={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes)
-    return RuleError(f"there is no group {written(axis)}", expected=expected, got=got, fix=fix)
+        axes = " or ".join(map(repr, mesh.axes))
+        groups = "".join(f"\ngroup={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes)
+    words = words_of("no_axis", case, axes and "in_a_mesh", axis=written(axis), axes=axes, groups=groups)
+    return RuleError(**words._asdict())
 
 
 def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
     """Return the error for a group along an axis that is named twice."""
     once = list(dict.fromkeys(axes))
-    what, got = f"the group names the axis {axis!r} twice", f"group={list(axes)}"
-    fix = f"name it once: group={once if len(once) > 1 else once[0]!r}"
-    return RuleError(what, expected="each axis of the group once", got=got, fix=fix)
+    left = once if len(once) > 1 else repr(once[0])
+    return RuleError(**words_of("axis_twice", axis=repr(axis), axes=list(axes), once=left)._asdict())
 
 
 def no_peer(program: Running, rank: Any, call: str) -> RuleError:
@@ -71,10 +66,10 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     advice: Advice = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
     if type(rank) is int and not itself:
         advice = _beyond(program, rank, call)
-    what, expected = f"{call} was given no rank", f"a rank from 0 to {program.world.ranks - 1} other than {mine}"
-    if whole:
-        what = f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
-    error = RuleError(what, expected=expected, got="this rank itself" if itself else describe(rank))
+    peer = f"{written(rank)}{', ...' if call == 'pass_to' else ''}"
+    got = "this rank itself" if itself else describe(rank)
+    parts = {"call": call, "peer": peer, "mine": mine, "last": program.world.ranks - 1, "got": got}
+    error = RuleError(**words_of("no_peer", "whole" * whole, **parts)._asdict())
     error.idea, error.fix = advice if isinstance(advice, Line) else (None, advice)
     if not whole:
         error.fact = facts.NotALayer(call, rank, 0)

@@ -14,7 +14,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, cast
 
-from lib.diagnosis import ADVICE
+from lib.diagnosis import ADVICE, words_of
 from lib.errors import source_lines
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
 from lib.errors.source_lines import Place, function_of, place, resolve
@@ -22,18 +22,8 @@ from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
 
-__all__ = [
-    "asleep",
-    "failed",
-    "interrupted",
-    "never_awaited",
-    "never_begun",
-    "not_callable",
-    "not_here",
-    "not_ours",
-    "not_the_latest",
-]
-__all__ += ["waiting_at"]
+__all__ = ["asleep", "failed", "interrupted", "never_awaited", "never_begun", "not_callable", "not_here", "not_ours"]
+__all__ += ["not_the_latest", "waiting_at"]
 
 REFUSED = "this line refuses on purpose: its sentence above says what it does not take"
 PLAIN = "the line is ordinary Python: look at what each name in it is on this rank, with print"
@@ -295,37 +285,27 @@ def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
 
 
 def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
-    where, what = source_lines.student_place(), f"the async function {name} was called, but not awaited"
-    expected, fix = f"`await` in front of the call of {name}", put_await(name, where)
-    if where is not None and re.search(rf"[(,=] ?{name}[,)]", where.text):
-        expected = f"a function without async: what line {where.line} hands it on to calls it without `await`"
-        fix = f"write def {name}, and leave out the `await` in it"
-    got = f"a call without `await`: nothing of {name} has run"
-    return ForgottenAwait(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
+    where = source_lines.student_place()
+    handed_on = where is not None and re.search(rf"[(,=] ?{name}[,)]", where.text) is not None
+    parts = {"name": name, "line": where and where.line, "put": put_await(name, where)}
+    words = words_of("never_awaited", "handed_on" * handed_on, **parts)
+    return ForgottenAwait(**words._asdict(), rank=rank, where=where)
 
 
 def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:
     """Something to await that neither we nor asyncio know what to do with."""
-    what, got = "awaited something that is not an operation of the model", with_article(type(thing).__name__)
-    expected = "`await` on what model.allreduce, allgather, pass_to, receive, ... return"
-    fix = "time is simulated, and there is nothing else to wait for: leave this `await` out"
-    return PuzzleError(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
+    words = words_of("not_ours", thing=with_article(type(thing).__name__))
+    return PuzzleError(**words._asdict(), rank=rank, where=where)
 
 
 def not_here(thing: str, fix: str) -> PuzzleError:
     """Return the error for a part of asyncio that needs more than this one program."""
-    expected = "tasks, timers, locks, events and queues of asyncio: whatever runs in this one program"
-    got = "something that comes from outside, at a time that cannot be foreseen"
-    return PuzzleError(f"{thing} cannot be simulated", expected=expected, got=got, fix=fix)
+    return PuzzleError(**words_of("not_here", thing=thing, fix=fix)._asdict())
 
 
 def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
     """Return the error for a rank that asks again and again, and lets all others run in between, without end."""
-    what = f"this rank has taken more than {turns} turns, and no rank has moved"
-    expected = "a loop that ends: some rank can still do what its condition asks for"
-    got = "a loop around `await asyncio.sleep(...)`, while all others wait or have finished"
-    fix = "wait for what another rank does with `await`, not with a loop: value = await model.receive(source)"
-    return BudgetError(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
+    return BudgetError(**words_of("asleep", turns=turns)._asdict(), rank=rank, where=where)
 
 
 def waiting_at(coroutine: Any) -> Place | None:
@@ -353,11 +333,9 @@ def not_the_latest(function: Any) -> PuzzleError | None:
     try:
         compile(text, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
-        what = f"the last cell that defines {name} did not run, so this would be the {name} from before it"
-        got = f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}\n{(error.text or '').strip()}"
-        expected = f"a cell that Python can read, and that defines {name}"
-        fix = "repair that line, and run the cell again before this one"
-        return PuzzleError(what, expected=expected, got=got, fix=fix)
+        problem = f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}"
+        words = words_of("not_the_latest", name=name, problem=problem, text=(error.text or "").strip())
+        return PuzzleError(**words._asdict())
     except ValueError:  # a cell with a null character
         return None
     return None
@@ -368,15 +346,9 @@ def not_callable(function: Any) -> PuzzleError:
     if not callable(function):
         if inspect.iscoroutine(function):
             function.close()
-        expected = "the function itself, without brackets after its name: simulate(ddp, ...)"
-        fix = "leave out the brackets after the function's name: simulate calls it, once for each rank"
-        return PuzzleError("simulate was not given a function", expected=expected, got=describe(function), fix=fix)
+        return PuzzleError(**words_of("not_callable", function=describe(function))._asdict())
     code: CodeType | None = getattr(function, "__code__", None)
     name, takes = getattr(function, "__name__", "the function"), list(inspect.signature(function).parameters)
-    what = f"simulate cannot call {name}: it calls it once for each rank, with the model of that rank"
-    expected, got = f"one parameter: async def {name}(model)", f"{name}({', '.join(takes)})"
-    fix = "give it the parameter model, on which all operations are called"
-    if takes:
-        fix = "take from the model whatever else the function needs: model.rank, model.RANKS, model.LAYERS, ..."
     where = None if code is None else place(code, code.co_firstlineno)
-    return PuzzleError(what, expected=expected, got=got, fix=fix, where=where)
+    words = words_of("not_callable", "function", "with_parameters" * bool(takes), name=name, takes=", ".join(takes))
+    return PuzzleError(**words._asdict(), where=where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.diagnosis import ADVICE, Running, Told, of_dim, words_of
+from lib.diagnosis import Running, Told, of_dim, words_of
 from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of, too_wide
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
@@ -48,10 +48,14 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     mine, theirs, lent = home(first), home(other), maker(other)
     if lent is not None and lent.op == "halo" and field in SPACE and first.place.batches != other.place.batches:
         field = "batches"  # a halo has other rows by its nature
-    partial = field in REST and DIMS[field].partial
-    case = field if field in ("layer", "step", "total") else "partial" * partial
-    parts = {"verb": verb, "words": REST.get(field, field), "first": first, "other": other}
-    yield words_of("Different", case, fix=_made_alike(verb, field, first, other), **parts)
+    role = first.place.first.dim.name if field in ("shards", "total") and first.place.first.dim.counted else field
+    alike = of_dim("alike", role) if role in DIMS else ""
+    case = "partial" * DIMS[field].partial if field in REST else field
+    how = _how_alike(verb, field, first, other) or "advised" * bool(alike)
+    low, high = sorted(value.layer + isinstance(value, ActivationGrad) for value in (first, other))
+    by = f", by {titled(made)}" if (made := maker(first)) and made.op in COLLECTIVES else ""
+    parts = {"verb": verb, "words": REST.get(field, field), "first": first, "other": other, "alike": alike, "by": by}
+    yield words_of("Different", case, how, low=low, high=high, between=these("layer", range(low, high)), **parts)
     if mine and first.mark and verb == "join" and field in DIMS and DIMS[field].partial:
         yield summed_by(mine, first.mark[1])
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
@@ -79,50 +83,30 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
         yield cut_otherwise(mine, first) or same_shard(mine, first.layer)
 
 
-def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
-    """Tell how to get values that are alike in a field."""
-    if verb == "sum":
-        if field == "batches" and isinstance(first, Activation | ActivationGrad):
-            sums = [value.place.parts[value.place.schema.ndim :] for value in (first, other)]
-            if first.place.open and sums[0] == sums[1]:
-                return "both are the same part, of two sums: sum over the group of ranks that has the other parts"
-            return "ranks that share a layer take the same batches in the same order, and these are different ones"
-        if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
-            why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
-            return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
-        if field == "rows" and isinstance(first, WeightGrad) and first.place.batches != other.place.batches:
-            return "over these ranks each row of each batch counts once: which batches does each take, and which rows?"
-        if field == "features" and all(is_whole(first, role) != is_whole(other, role) for role in ("rows", field)):
-            return "one has all rows of some heads, the other all heads of some rows: first swap one, by an all-to-all"
-        if field == "features":
-            return "values with different features are put together and not added: first.combine(second)"
-        whole = all(isinstance(v, WeightGrad) and len(v.batches) == v.total_batches for v in (first, other))
-        if field == "shards" and whole and not first.place.first.dim.counted:
-            by = f", by {titled(made)}" if (made := maker(first)) and made.op in COLLECTIVES else ""
-            return f"each rank has the gradient of its own shard, of all batches{by}:\nthere is nothing to add here"
-        if field == "out":
-            why = "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have the"
-            return f'{why} same\ncolumns and other batches, sum over those, such as group="data"'
-        if field == "total" and first.is_complete() != other.is_complete():
-            why = "one is a shard of a sum, the other is whole: keep the sum under another key until that one is"
-            return f"{why}\nreduce-scattered too, and then add the shards"
-    elif field in REST and isinstance(first, WeightGrad):
-        return f"gradients of different {REST[field]} are parts of a sum: first + second"
-    elif field == "rows":
-        why = "what is put together differs in one thing: rows of the same batches, or batches of the same rows"
-        return f"{why}.\nWhere rows come from other ranks, all go through them in the same order"
-    if field == "layer" and isinstance(first, Activation | ActivationGrad):
-        back = isinstance(first, ActivationGrad)
-        low, high = sorted(value.layer + back for value in (first, other))
-        between = these("layer", range(low, high))
-        if back:
-            return f"the gradient of activation {high} goes back through {between} first, and is then one of {low}"
-        return f"activation {high} is activation {low} after {between}: only parts of the same one belong together"
-    if field in ("shards", "total") and first.place.first.dim.counted:
-        return of_dim("alike", first.place.first.dim.name)
-    if field in REST:
-        return of_dim("alike", field) or f"cut both along their {REST[field]} in the same way"
-    return ADVICE["fields"][field]
+def _how_alike(verb: str, field: str, first: Value, other: Value) -> str:
+    """Name the case of how to get values that are alike in a field; "" where there is no more to it than the field."""
+    activations = isinstance(first, Activation | ActivationGrad)
+    if field == "layer" and activations:
+        return "gradients" if isinstance(first, ActivationGrad) else "activations"
+    if verb == "join" and field in REST and isinstance(first, WeightGrad):
+        return "parts_of_a_sum"
+    if verb == "join":
+        return "rows_to_join" * (field == "rows")
+    if field == "batches" and activations:
+        sums = [value.place.parts[value.place.schema.ndim :] for value in (first, other)]
+        return "same_part" if first.place.open and sums[0] == sums[1] else "order_of_batches"
+    if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
+        return "rows_of_attention"
+    if field == "rows" and isinstance(first, WeightGrad) and first.place.batches != other.place.batches:
+        return "rows_of_batches"
+    if field == "features" and all(is_whole(first, role) != is_whole(other, role) for role in ("rows", field)):
+        return "rows_or_heads"
+    if field in ("features", "out"):
+        return field
+    whole = all(isinstance(v, WeightGrad) and len(v.batches) == v.total_batches for v in (first, other))
+    if field == "shards" and whole and not first.place.first.dim.counted:
+        return "own_shards"
+    return "sum_and_shard" if field == "total" and first.is_complete() != other.is_complete() else ""
 
 
 def _exchanged(field: str, value: Value, other: Value) -> Told:
