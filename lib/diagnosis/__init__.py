@@ -58,6 +58,11 @@ def words_of(rule: str, *cases: str, **parts: object) -> Words:
     return Words(**{field: said[field].format(**parts) for field in Words._fields if field in said})
 
 
+def because(cause: str, **parts: object) -> str:
+    """Return why something is wrong and what to do about it, where `advice.toml` has that, with its parts filled in."""
+    return ADVICE["because"][cause].format(**parts)
+
+
 def of_dim(need: str, role: str) -> str:
     """Return what to do where values are not "alike" along a dim, have not each piece of it "once", or are a sum that
     is "owed" the rest of it. Nothing where there is no advice."""

@@ -9,7 +9,7 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lib.diagnosis import Advice, Line, line
+from lib.diagnosis import Advice, Line, because, line
 from lib.diagnosis.groups import ALONG_LAYERS, stage_axis
 from lib.diagnosis.provenance import layers_of, line_of, maker, named
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
@@ -351,9 +351,7 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     yield from _astray(dist, waits)
     for rank, subject in waits.items():
         if subject.kind == "elsewhere":
-            why = f"rank {rank} waits for {subject.thing}: let another task do so before it waits itself"
-            why += ".\nOn real machines ranks share no memory"
-            yield f"{why}, and wait for each other with pass_to and receive only"
+            yield because("waits_elsewhere", rank=rank, thing=subject.thing)
     yield from _left_alone(waits)
     yield from _kept_back(dist, waits, cycle)
     kinds = {waits[rank].kind for rank in cycle}
@@ -364,8 +362,7 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
     yield from _too_few_ahead(dist, waits, cycle)
     ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
     if kinds == {"receive"} and "load_weights" in ops and "get_activation" not in ops:
-        why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
-        yield f"{why},\nand takes its batches with get_activation instead"
+        yield because("nobody_begins", rank=cycle[0])
     if kinds == {"receive"}:
         one_line = len({place_of(waits[r].event) for r in cycle}) == 1
         for rank in cycle:
@@ -437,9 +434,7 @@ def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
         if full & {source, target} or wanted in (None, target) or _layers(dist, target) & {*moved}:
             continue  # it is on its way to whom it is meant for, only too slowly
         if (source, wanted) not in pairs:
-            why = f"rank {source} passed a message to rank {target}{line_of(event)}, which has not received it"
-            why += f",\nand rank {wanted} waits for one from rank {source}"
-            yield f"{why}: pass_to and receive must name each other's rank"
+            yield because("passed_astray", source=source, target=target, line=line_of(event), wanted=wanted)
 
 
 def _layers(dist: Dist, rank: int) -> set[int]:
@@ -459,8 +454,7 @@ def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
             kept = isinstance(value, Activation | ActivationGrad) and number not in passed and value.layer in wanted
             made = maker(value) if kept else None
             if made is not None and made.op in COMPUTE:
-                why = f"on rank {source} {named(made)} made what rank {rank} waits for ({value})"
-                yield f"{why}:\npass it there, before rank {source} waits itself"
+                yield because("kept_back", source=source, made=named(made), rank=rank, value=value)
 
 
 def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
@@ -473,8 +467,7 @@ def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advic
     back = "grad" in getattr(place_of(dist.models[early].program.events[-1]), "text", "")
     if _layers(dist, early) and not went_back and (passed or back) and passed == ops[1].count("receive") - 1:
         what, more = (counted(passed, "activation"), "one more") if passed else ("nothing", "one")
-        why = f"rank {early} passes {what} and then waits for a gradient; rank {late} wants {more} before its first"
-        yield f"{why}\nbackward: a stage needs at least as many microbatches ahead as the stage after it"
+        yield because("too_few_ahead", early=early, what=what, late=late, more=more)
 
 
 def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
@@ -484,9 +477,7 @@ def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advic
     kinds = [isinstance(p.values[n], Activation) for p in (ahead, back) for n in waits[p.rank].event.inputs]
     if kinds == [True, False] and any(event.op in BY_INPUT for event in back.events):
         passed = counted(sum(event.op == "pass_to" for event in ahead.events), "microbatch")
-        why = f"rank {early} takes {passed} forward before it takes a gradient back, and rank {late} goes back earlier"
-        why += ".\nOne message at a time fits between two ranks"
-        yield f"{why}: a stage can be two microbatches further ahead than the next"
+        yield because("too_far_ahead", early=early, passed=passed, late=late)
 
 
 def _left_alone(waits: Waits) -> Iterator[Advice]:
@@ -495,11 +486,9 @@ def _left_alone(waits: Waits) -> Iterator[Advice]:
         subject = waits[rank]
         gone = these("rank", waits.over.intersection(waits.awaits(rank)))
         if subject.kind == "collective":
-            why = f"{gone} never called it: every rank of a group must call every collective of the group"
-            yield f"{why}.\nIs the call inside an `if`, or in a loop that runs less often on {gone}?"
+            yield because("never_called", gone=gone)
         elif subject.kind == "pass":
             yield f"{gone} has finished: receive there what rank {rank} passes, or do not pass it"
         elif subject.source is None:
             yield f"all others have finished: rank {rank} receives more messages than are passed to it"
-        why = f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there"
-        yield f"{why},\nor do not wait for it on rank {rank}"
+        yield because("sender_has_finished", source=subject.source, rank=rank)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis import Advice, Line, Running, line, provenance, words_of
+from lib.diagnosis import Advice, Line, Running, because, line, provenance, words_of
 from lib.diagnosis.provenance import batches_of, calls, home, layers_of, line_of, maker, named, through, titled
 from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import Place, student_frame
@@ -360,8 +360,7 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         others = both if again else same
         if others or (call.optional and "allgather" not in ops):
             who = f", which {these('rank', others)} called" if others else ""
-            why = f"rank {program.rank} did not reach the {title}{place}{who}"
-            return f"{why}:\nevery rank of a group must call it; is it inside an `if`?"
+            return because("not_reached", rank=program.rank, title=title, place=place, who=who)
     return None
 
 
@@ -541,8 +540,7 @@ def _one_key(program: Running, made: Event) -> str | None:
     if len(set(batches)) < 2:
         return None
     held = ", ".join(str(batch) for some in batches for batch in sorted(some))
-    why = f"one key of activations held batches {held} one after the other, and only the last was"
-    return f"{why}\nleft for backward: use a key with two parts, activations[layer, b]"
+    return because("one_key", held=held)
 
 
 def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | None:
@@ -551,8 +549,7 @@ def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | 
     if len(done) < 2 or all(event.op in BY_INPUT for event in done):
         return None
     which = these("batch", done[1].batches & batches)
-    why = f"{named(done[0])} gave this gradient of {which}, and {named(done[1])} once more"
-    return f"{why}:\nbackward is both halves in one, and each half is done once for a batch"
+    return because("half_again", first=named(done[0]), which=which, second=named(done[1]))
 
 
 # -- members that call different things ---------------------------------------------------------------------------
@@ -566,8 +563,7 @@ def meeting(first: Any, other: Any) -> Advice | None:
     for here, member, there, wanted in ((mine, first, theirs, other), (theirs, other, mine, first)):
         number = _elsewhere(_calls(here, member), member, _calls(there, wanted), wanted)
         if number is not None:
-            why = f"rank {member.rank} makes the call of rank {wanted.rank} too, but as its collective #{number + 1}"
-            return f"{why}:\nevery rank must make the same collective calls in the same order"
+            return because("another_order", rank=member.rank, other=wanted.rank, number=number + 1)
     if first.op != other.op:
         return None
     if mine.world.mesh is not None:
@@ -575,8 +571,7 @@ def meeting(first: Any, other: Any) -> Advice | None:
     passed = any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
     if not passed or layers_of(mine) & layers_of(theirs):
         return None
-    why = f"ranks {mine.rank} and {theirs.rank} have different layers, so there is nothing to sum or gather between "
-    return f"{why}them:\neach layer is on one rank, which has all batches of it"
+    return because("different_layers", rank=mine.rank, other=theirs.rank)
 
 
 def _calls(program: Running, member: Any) -> list[Event]:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from types import CodeType
 from typing import Any, NamedTuple
 
-from lib.diagnosis import Running
+from lib.diagnosis import Running, because
 from lib.errors.source_lines import Place, function_of, lines_calling, student_frame
 from lib.errors.wording import these
 from lib.trace.event import Event, line_of, place_of
@@ -54,8 +54,7 @@ def scattered(gradient: Value) -> str | None:
     """Say why a gradient lacks batches: a reduce-scatter gave each rank some of the activation that it comes from."""
     if (found := came_of(gradient, "scatterreduce")) is None or found[1].place.batches != gradient.place.batches:
         return None
-    why = f"{titled(found[0])} left this rank the sum of {these('batch', gradient.place.batches)} alone"
-    return f"{why}:\nan all-reduce gives all of it to every rank"
+    return because("sum_was_scattered", scatter=titled(found[0]), batches=these("batch", gradient.place.batches))
 
 
 def had_by_all(gradient: Value, other: int | None = None) -> str | None:
@@ -64,8 +63,7 @@ def had_by_all(gradient: Value, other: int | None = None) -> str | None:
     found = came_of(gradient, "allreduce")
     if found is None or (other is not None and other not in found[0].group):
         return None
-    why = f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"
-    return f"{why}all of this gradient: leave this sum out"
+    return because("had_by_all", allreduce=titled(found[0]), layer=found[1].layer)
 
 
 def summed_by(program: Running, number: int) -> str | None:

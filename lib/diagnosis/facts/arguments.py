@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lib.diagnosis import Running, Told, line, provenance, words_of
+from lib.diagnosis import Running, Told, because, line, provenance, words_of
 from lib.diagnosis.facts.stores import shared_key
 from lib.diagnosis.provenance import home, is_held, line_of, made_by, maker, named, sent_in, store_of, through, titled
 from lib.errors.exceptions import Words, fact
@@ -113,8 +113,7 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
     yield words_of("WrongLayer", role=role, wanted=wanted, value=value, fix=fix)
     own = isinstance(value, Activation) and layer - 1 in provenance.layers_of(program)  # this rank makes what it needs
     if made is not None and made.op == "receive" and made.peer is not None and not own:
-        why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
-        yield f"{why},\nif both ranks agree on which layers each of them has"
+        yield because("passed_another_layer", peer=made.peer, line=sent_in(program, made), wanted=wanted)
     if made is not None and made.op == "allreduce_bucket":
         order = " and ".join(str(one.layer) for one in program.values_of(made.outputs))
         yield f"{titled(made)} gives its sums in the order in which the gradients went in: layers {order}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lib.analysis.feeding import feeds
-from lib.diagnosis import Running, Told, words_of
+from lib.diagnosis import Running, Told, because, words_of
 from lib.diagnosis.provenance import alike, home, is_held, is_whole, line_of, made_by, maker, named, through, titled
 from lib.errors.exceptions import Words, fact
 from lib.errors.wording import numbered, these, written
@@ -62,9 +62,7 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
         for value in event.inputs:
             brought = maker(program.values[value])
             if brought is not None and brought.op in COLLECTIVES:
-                why = f"some of these queries came by {titled(brought)}, and their windows reach further still.\n"
-                why += "Queries need no halo"
-                yield f"{why}: each rank works on its own, with the keys and values of its neighbours"
+                yield because("queries_came", brought=titled(brought))
         event = maker(program.values[event.inputs[0]])
 
 
@@ -78,8 +76,7 @@ def Broken(_: object, op: str, role: str, value: Value, number: int, noun: str) 
     if number > 1:
         return
     if made is not None and made.op == "alltoall" and len(made.outputs) > 1:
-        why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
-        yield f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
+        yield because("one_of_many_pieces", line=line_of(made), count=len(made.outputs))
     if (swap := through(value, ("combine",))[0]) is not None and swap.op == "alltoall":
         yield f"the all-to-all{line_of(swap)} gave {things} away that this layer still needs: swap them later"
 
@@ -104,8 +101,7 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
             yield too_wide(back, numbered(DIMS[role].noun, more), plural) if stencil_of(program, back, role) else None
         took = maker(program.values[back.inputs[0]]) if back is not None and back.op in BY_INPUT else None
         if back is not None and took is not None and took.op == "allgather" and not value.place.open:
-            why = f"{titled(took)} brought {plural} of other ranks, and {named(back)} gave the gradients of all"
-            yield f"{why}:\ncut this rank's own out"
+            yield because("gave_all_gradients", took=titled(took), plural=plural, back=named(back))
     kinds = program.world.models[program.rank].shape.kinds
     lacks, cut = (one, other) if is_whole(one, "features") else (other, one)
     if is_whole(lacks, "features") and not is_whole(cut, "features"):
@@ -162,8 +158,7 @@ def _needs_halo(program: Running, layer: int, role: str, own: Pieces) -> bool:
 
 def too_wide(gave: Event, rows: str, plural: str) -> str:
     """Tell that forward gave rows that are other ranks'."""
-    why = f"forward{line_of(gave)} gave {rows}, too: its input had more of a halo than this rank's own {plural} need"
-    return f"{why}.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
+    return because("halo_too_wide", line=line_of(gave), rows=rows, plural=plural)
 
 
 def spare_halo(value: Value, role: str) -> Told:
@@ -220,8 +215,7 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
         if value.place.batches != (mine := program.values_of(made.inputs)[0].place.batches):
             yield halo_of_other_batches(program, made, mine)
         came = f"the exchange{line_of(made)} brought {numbered(kind.noun, value.place.named[role].pieces)}"
-        why = f"{came}. Forward a neighbour lends the {kind.plural} at its edge, in backward it gives back"
-        yield f"{why}\nthose of its halo: a gradient goes home to the rank that has the {kind.noun}"
+        yield because("lent_forward", came=came, plural=kind.plural, noun=kind.noun)
     if not lacking or not any(isinstance(one, Swept | NeighborhoodAttention) for one in kinds):
         return
     if isinstance(value, ActivationGrad):
@@ -229,8 +223,7 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
             part = other.place.named.get(role)
             if other is not value and part is not None and {*lacking} <= {*part.pieces}:
                 it = f"that of activation {other.layer + 1} has {numbered(kind.noun, lacking)}"
-                why = f"what had no halo forward, as activation {value.layer + 1}, has none to give back"
-                yield f"{named(made)} gives two gradients, and {it}:\n{why}"
+                yield because("of_two_gradients", made=named(made), it=it, layer=value.layer + 1)
         if not _needs_halo(program, layer := value.layer + 1, role, here):
             yield f"layer {layer} needs no halo here, so there is none to give back: leave it out"
     stencil, inp = stencil_of(program, made, role), program.values[made.inputs[0]] if made.inputs else None
@@ -241,8 +234,7 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
         yield from lacked_halo(inp, role)
-        why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
-        yield f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
+        yield because("given_no_halo", made=named(made), plural=kind.plural, had=had)
     needs = {*range(stencil.rows)}.intersection(stencil.needs(low))
     needed = f"for {kind.noun} {low} it needs {numbered(kind.noun, needs)}"
     why = f"forward{line_of(made)} was given {had}, and {needed}"
@@ -256,14 +248,12 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
     """Rows that are other ranks': none of them lies between those that a value has."""
     kind = DIMS[role]
     if isinstance(value, ActivationGrad):
-        why = f"the gradient that is given to backward has no {kind.plural} of a halo"
-        yield f"{why}: those are in the one\nthat backward gives"
+        yield because("gradient_has_no_halo", plural=kind.plural)
     are = f"{numbered(kind.noun, lacking)} {'is' if len(lacking) == 1 else 'are'}"
     for event in reversed(program.events):
         lent = program.values[event.inputs[0]] if event.op == "halo" and event.inputs else None
         if lent is not None and (type(lent), lent.layer) == (type(value), value.layer):
-            why = f"{are} on a neighbour, and the exchange{line_of(event)} brings what it lends"
-            yield f"{why}:\nawait that, and put it together with what is here, before you cut"
+            yield because("on_a_neighbour", are=are, line=line_of(event))
     why, took = f"{are} on another rank. ", maker(value)
     if took is not None and took.op in ("cut", "get_activation"):
         mine = numbered(kind.noun, value.place.named[role].pieces)

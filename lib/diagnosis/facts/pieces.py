@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lib.diagnosis import Running, Told, of_dim, words_of
+from lib.diagnosis import Running, Told, because, of_dim, words_of
 from lib.diagnosis.facts.grids import halo_of_other_batches, spare_halo, stencil_of, too_wide
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
 from lib.diagnosis.provenance import home, is_whole, line_of, maker, named, summed_by, through, titled
@@ -59,8 +59,7 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
     if mine and first.mark and verb == "join" and field in DIMS and DIMS[field].partial:
         yield summed_by(mine, first.mark[1])
     if field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
-        why = f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
-        yield f"{why}alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
+        yield because("halo_of_another_layer", layer=lent.layer, line=line_of(lent))
     if mine and lent and lent.op == "halo" and field != "layer" and first.place.batches != other.place.batches:
         yield halo_of_other_batches(mine, lent, first.place.batches)
     if field == "layer" or verb == "join":
@@ -121,8 +120,7 @@ def _exchanged(field: str, value: Value, other: Value) -> Told:
         yield f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
     elif event.op == "alltoall" and field == "keys":
         rank = next(rank for rank, piece in pieces if not is_whole(piece, field))
-        why = f"what attention gave on rank {rank} lacks keys: before attention, swap queries and keys"
-        yield f"{why}\nso that each rank has all rows of some heads"
+        yield because("lacks_keys", rank=rank)
     elif event.op == "alltoall" and field in DIMS and first.place.batches == other.place.batches:
         why = f"they came out of one all-to-all{line_of(event)}, from ranks {pieces[0][0]} and {pieces[1][0]}, which "
         why += f"do not agree on the {DIMS[field].plural}\nthat this rank gets"
@@ -135,8 +133,7 @@ def _summed_already(program: Running, first: Value, other: Value) -> Told:
         number = value.mark[1] if value.is_complete() and value.mark is not None else None
         for event in program.events:
             if event.op == "scatterreduce" and number in event.inputs:
-                why = f"the gradient of {these('batch', value.place.batches)} went into {titled(event)}"
-                yield f"{why}:\nadd the shard that this gave; and does every key say the batch that it holds?"
+                yield because("scattered_already", batches=these("batch", value.place.batches), scatter=titled(event))
 
 
 def _of_a_neighbour(field: str, first: Value, other: Value) -> Told:
@@ -144,16 +141,13 @@ def _of_a_neighbour(field: str, first: Value, other: Value) -> Told:
     for value, beside in ((first, other), (other, first)):
         made, rows = maker(value), value.place.named.get("rows")
         if made is not None and made.op == "allreduce" and isinstance(value, WeightGrad):
-            why = f"{titled(made)} has summed some {field} over the ranks already"
-            yield f"{why}:\nadd up all of this rank's first, and sum over the ranks once, after the last"
+            yield because("summed_already", made=titled(made), field=field)
         if field != "rows" or made is None or made.op != "halo" or rows is None:
             continue
         brought = f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}"
         if not (both := set(rows.pieces) & set(beside.place.named["rows"].pieces)):
-            why = f"{brought}, which the other value does not have"
-            yield f"{why}:\nin backward each rank hands in the gradient of its halo, and gets that of its own edge"
-        why = f"{brought}: cut {numbered('row', both)} out of the other value"
-        yield f"{why},\nadd them there, and put the sum together with the rest"
+            yield because("halo_in_backward", brought=brought)
+        yield because("cut_out_the_same", brought=brought, rows=numbered("row", both))
 
 
 @fact
@@ -179,14 +173,12 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     made, gave = maker(right), maker(left)
     if made is not None and made.op == "forward" and stencil_of(home(right), made, field) and not left.place.open:
         kind = DIMS[field]
-        why = f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
-        yield f"{why}already:\ncut its input down to what the {kind.plural} that are still missing need"
+        yield because("gives_too_much", line=line_of(made), noun=kind.noun, plural=kind.plural)
     program = home(right)
     if made is not None and made.op == "receive" and program is not None and isinstance(right, WeightGrad):
         came = [event for event in program.events if (event.op, event.peer) == ("receive", made.peer)]
         if sum(set(event.batches) == set(right.batches) for event in came) > 1:
-            why = f"rank {made.peer} has passed {these('batch', right.batches)} before"
-            yield f"{why}: in each round a rank passes on what came in the round before"
+            yield because("passed_before", peer=made.peer, batches=these("batch", right.batches))
     if made is None or field not in SPACE or program is not home(left):
         yield twice(field, left, right)
         return
@@ -201,8 +193,7 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
     if made.op == "halo":
         yield f"the halo exchange{line_of(made)} brought {twice_there} once more: a halo joins the rest once"
     if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
-        why = f"{named(made)} was given the gradient of {twice_there}, which has gone through another backward"
-        yield f"{why}:\neach of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
+        yield because("gone_back_already", made=named(made), rows=twice_there, plural=kind.plural)
 
 
 @fact

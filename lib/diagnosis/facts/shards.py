@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lib.diagnosis import Running, Told, groups, line, words_of
+from lib.diagnosis import Running, Told, because, groups, line, words_of
 from lib.diagnosis.groups import gather_call, shard_call
 from lib.diagnosis.provenance import alike, is_held, is_whole, line_of, made_by, maker, named, piece, through, titled
 from lib.errors.exceptions import Words, fact
@@ -50,8 +50,7 @@ def Incomplete(program: Running, weight: Weight) -> Told:
     made = maker(weight)
     for value in program.values:
         if isinstance(value, Activation) and value.layer == weight.layer and not value.place.dims[-1].whole:
-            why = f"this rank has the rows of the weight for the features that {made_by(value)}"
-            yield f"{why}:\ngive forward these features as they are, without a gather"
+            yield because("has_these_features", gave=made_by(value))
     if made is not None and made.op == "allgather":
         count = len(made.group)
         why = f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}"
@@ -60,8 +59,7 @@ def Incomplete(program: Running, weight: Weight) -> Told:
         yield groups.gathered_from_few(program, weight, made)
         yield f"{why}:\ncut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
     if made is not None and made.op == "shard":
-        why = f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more"
-        yield f"{why},\nwhich is after its last backward"
+        yield because("cut_already", line=line_of(made))
     for number, whole in alike(program, weight):
         if whole.is_complete() and whole.step == weight.step and whole.mark is not None:
             if is_held(program, number):
@@ -107,8 +105,7 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
         if cut := piece(program, "shard"):
             yield f"this weight was gathered{line_of(made)}, and is whole still: cut it again before its update, {cut}"
         if not is_held(program, made.inputs[0]):
-            why = f"this weight was gathered{line_of(made)}, and took the place of the shard that is to be updated"
-            yield f'{why}:\nkeep what is gathered under a key of its own, such as weights[layer, "full"]'
+            yield because("gathered_over_a_shard", line=line_of(made))
     if made is None or made.op != "load_weights":
         return
     if weight.is_complete() and _has_state_of(program, grad, held=False):
@@ -121,17 +118,14 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
         if is_whole(grad, "in") != is_whole(weight, "in"):
             yield f"{titled(summed)} cut the gradient along another dim, and {mine}:\nname one dim in both, or none"
         if before is not None and before.op == "scatterreduce":
-            why = f"{left}, of what the one{line_of(before)} had cut, and {mine}"
-            yield f"{why}.\nA single reduce-scatter over all of these ranks leaves member r shard r"
+            yield because("scattered_twice", left=left, line=line_of(before), mine=mine)
         whose = "member r of its group" if len(summed.group) < program.world.ranks else "rank r"
         yield f"{left}, and {mine}. It leaves {whose} shard r:\n{shard_call(program, weight.total, summed.group)}"
     if not weight.is_complete() and _has_state_of(program, weight):
-        why = f"{titled(summed)} left a part of {_part(weight)}, and this rank has the weight and the optimizer\nstate "
-        yield f"{why}of all of it, as other ranks of that group have: they need the same sum, which an all-reduce gives"
+        yield because("needs_the_same_sum", summed=titled(summed), part=_part(weight))
     if not weight.is_complete():
         yield f"{left}: cut the same out of the weight,\nweights[layer] = weights[layer].shard(...), and update that"
-    why = f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
-    yield f"{why}A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
+    yield because("loaded_whole", line=line_of(made))
 
 
 def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True) -> bool:
@@ -153,12 +147,10 @@ def Stateless(program: Running, state: OptState, weight: Weight) -> Told:
         yield f"this rank has the optimizer state of {these('shard', state.shards)} only{CUT_TOO}"
     if made is not None and made.op == "shard":
         shard, total = min(weight.shards), weight.total
-        why = f"the weight was cut{line_of(made)} to {these('shard', weight.shards)} of {total}:\nload the optimizer "
-        yield f"{why}state of the same shard: model.load_weights(layer, {shard}, {total}) on this rank"
+        yield because("cut_before", line=line_of(made), shards=these("shard", weight.shards), total=total, shard=shard)
     if not weight.is_complete() and state.total > weight.total:
         parts = state.total // weight.total
-        why = f"this rank has the optimizer state of {these('shard', state.shards)} of {state.total}, a part of this "
-        yield f"{why}one:\ncut the weight into {parts}, too, with weights[layer].shard(..., {parts}), and update that"
+        yield because("state_of_a_part", shards=these("shard", state.shards), total=state.total, parts=parts)
     if not weight.is_complete():
         yield LOAD_ALIKE + shard_call(program, weight.total)
 
@@ -187,5 +179,4 @@ def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -
         yield f"{titled(swap)} gave features away that this layer still needs: swap them later"
     if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
         return
-    why = f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer"
-    yield f"{why},\nand multiply it with this rank's part"
+    yield because("brought_results", made=named(made))

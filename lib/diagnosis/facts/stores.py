@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence, Set
 from typing import Any, cast
 
-from lib.diagnosis import Running, Told, line, provenance, words_of
+from lib.diagnosis import Running, Told, because, line, provenance, words_of
 from lib.diagnosis.groups import gather_call, not_reached, reads
 from lib.diagnosis.provenance import batches_of, in_turn, layers_of, maker, named, store_of, through, titled
 from lib.diagnosis.python_errors import never_begun
@@ -77,8 +77,7 @@ def Missing(program: Running, store: int, key: object) -> Told:
     if here is not None and re.search(sums, here.text):
         taken = [event.batches for event in program.events if event.op == "get_activation"]
         if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
-            why = f"rank {program.rank} begins with {these('batch', taken[0])}, so there is no sum yet"
-            yield f"{why}: ask whether this is the first batch of the rank,\nand not whether it is batch 0"
+            yield because("begins_later", rank=program.rank, batches=these("batch", taken[0]))
         sums = [under for under in store_of(program, store) if _parts(under)[0] == number]
         if len(sums) > 1 and _batch_in(parts) is not None:  # the last of them is what is to be added
             yield f"the sum so far is {name}[{shown(sums[-2])}], of the batch that this rank took before"
@@ -258,8 +257,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     first, passes = min(layers_of(program), default=None), here is not None and "pass_to(" in here.text
     if passes and isinstance(value, ActivationGrad) and first is not None and value.layer + 1 > first:
         used = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {_back(program)} of layer"
-        why = f"{used} {value.layer}:\nwhat the stage before waits for is"
-        yield f"{why} the gradient of this stage's input, activation {first}"
+        yield because("used_up_here", used=used, layer=value.layer, first=first)
     yield from _without_a_part(STORES[store], key, there, value)
     if isinstance(value, WeightGrad):
         for under, other in there.items():
@@ -269,8 +267,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     uses = [event for event in program.events if number in event.inputs]
     yield provenance.summed_by(program, number)
     if uses and uses[-1].op in COLLECTIVES and COLLECTIVES[uses[-1].op].travel is STEP:
-        why = f"this rank passed it on, by {named(uses[-1])}: only what it does not need itself can go on without "
-        yield f"{why}being kept.\nOf a sum that goes round, that is all but the last"
+        yield because("passed_on", call=named(uses[-1]))
     took = next((event for event in uses if event.op == "loss"), None)
     if took and isinstance(value, Activation) and value.layer == value.layers and not (here and "loss(" in here.text):
         last, why = value.layer - 1, f"only {named(took)} needs activation {value.layer}, what the last layer gave:"
@@ -288,8 +285,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
         verb = "hand in" if "set_final" in here.text else "update"
         yield f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
     if here is not None and "allgather(" in here.text:  # the shard is wanted, to be gathered once more
-        why = f"{titled(made)} put the whole weight under the key of this rank's shard, which is lost. Keep the shard:"
-        yield f"{why}\ngather into a key of its own, {gather_call(program)}"
+        yield because("shard_is_lost", made=titled(made), call=gather_call(program))
     again = f"{fix},\nor gather it again before backward"
     if (found := place_of(made)) is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
         yield f"{again}: {found.text}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
-from lib.diagnosis import Advice, Running, Told, groups, line, of_dim, provenance, words_of
+from lib.diagnosis import Advice, Running, Told, because, groups, line, of_dim, provenance, words_of
 from lib.diagnosis.facts.grids import lacked_halo
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
@@ -119,8 +119,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
     sent = Counter(chain(*buckets))
     if sent and (max(sent.values()) > 1 or all(value.layer != grad.layer for value in sent)):
         layers = "; ".join(", ".join(str(value.layer) for value in some) for some in buckets[:3])
-        why = f"{counted(len(buckets), 'bucket')} so far, with the gradients of layers {layers}"
-        yield f"{why}:\nbegin a new list after each call, and send what is left after the last backward"
+        yield because("buckets_so_far", buckets=counted(len(buckets), "bucket"), layers=layers)
     for index, event in enumerate(program.events):
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
@@ -164,11 +163,9 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         if left:
             why = f"{titled(made)} has summed over {these('rank', made.group)} only"
             yield f"{why}: sum with {these('rank', left)}, too"
-        why = f"the sum over the ranks has {these('batch', grad.batches)} only. The ranks together take all batches"
-        yield f"{why}, each its own,\nand update once, after the last of them, with the sum of all"
+        yield because("sum_of_some_batches", batches=these("batch", grad.batches))
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
-        why = f"the only sum over the ranks so far{line_of(other)} is of layer {other.layer}: every layer needs one"
-        yield f"{why},\nso it belongs inside a loop over the layers"
+        yield because("summed_one_layer", line=line_of(other), layer=other.layer)
     seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     cut = any(part is not None and not part.whole for part in map(grad.place.part, ("in", "out")))
     if cut and copies is None and made is not None and made.op in BY_WEIGHT:
@@ -242,13 +239,11 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
     after = program.events[program.events.index(made) :]
     back = [event.batches for event in after if event.op in BY_WEIGHT and event.layer == grad.layer]
     if lost <= frozenset().union(*back):
-        why = f"{titled(made)} was called before this rank went back through {these('batch', lost)}"
-        return f"{why}:\ncall it once, after the last batch"
+        return because("summed_too_early", made=titled(made), batches=these("batch", lost))
     times = sum(event.op == made.op and event.layer == grad.layer for event in program.events)
     if times == 1:
         return None
-    why = f"{titled(made)} was called {times} times for layer {grad.layer}, each time with a part of the batches"
-    return f"{why}:\nadd up the gradients of all of them first, and sum once, after the last batch"
+    return because("summed_in_parts", made=titled(made), times=times, layer=grad.layer)
 
 
 @fact
@@ -263,16 +258,13 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
         if its is None or its.meets(part) or made is None:
             continue
         if type(other) is WeightGrad and made.op in BY_WEIGHT:
-            why = f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum"
-            yield f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
+            yield because("gradients_of_others", plural=plural, made=named(made))
         # What neighbours lend is theirs to go back through, and what was swapped for some heads is not this layer's.
         if isinstance(other, Activation) and made.op != "halo" and provenance.is_whole(other, "features"):
-            why = f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone "
-            yield f"{why}back through all of them,\nwith the sum of what they give"
+            yield because("others_to_go_back", plural=plural, what=subject(other.kind, other.layer))
     summed, back = maker(grad), provenance.through(grad, COLLECTIVES)[0]
     if summed is not None and summed.op in COLLECTIVES and len(summed.group) < program.world.ranks:
-        why = f"{titled(summed)} went over {these('rank', summed.group)}, and these have the same {plural}.\nThe other "
-        yield f"{why}{plural} are on other ranks: sum with those, too. A sum over all of them at once brings everything"
+        yield because("summed_with_the_same", summed=titled(summed), ranks=these("rank", summed.group), plural=plural)
     elif back is not None and back.op in BY_INPUT and part.dim.name in SPACE:
         yield from lacked_halo(program.values_of(back.inputs)[0], part.dim.name)
 
@@ -304,23 +296,17 @@ def NoSum(_: object, thing: object) -> Told:
         return  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
-            why = f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\nA layer of the "
-            why += "kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
-            yield f"{why}an all-gather puts them together"
-        why = "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into "
-        yield f'{why}rows,\ndim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
+            yield because("rows_are_whole", rows=cut[0])
+        yield because("features_are_whole")
     made = maker(value)
     if made is not None and made.op in ("allreduce", "allreduce_mean"):
         yield f"it is the whole sum already, which {titled(made)} gave: leave this out"
     kinds = there.world.models[there.rank].shape.kinds
     if made is not None and made.op == "forward" and kinds[made.layer or 0].name in ("mean", "moments"):
-        why = f"forward{line_of(made)} was given all rows, so there is nothing to add. Where ranks share the rows, "
-        yield f'{why}each\ntakes its own from the beginning: data.cut("rows", low, high)'
+        yield because("given_all_rows", line=line_of(made))
     if made is not None and made.op == "forward" and kinds[made.layer or 0].name == "cross_entropy":
-        why = f"forward{line_of(made)} was given the logits of all words, so there is nothing to add"
-        yield f"{why}. Give it this rank's own logits, and sum what it gives"
-    why = f"activations stay on the rank that has their batch, here {these('batch', value.batches)}"
-    yield f"{why};\nwhat is summed over the ranks is the gradient of a weight: grad_weights[layer]"
+        yield because("given_all_logits", line=line_of(made))
+    yield because("activations_stay", batches=these("batch", value.batches))
 
 
 @fact
