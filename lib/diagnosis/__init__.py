@@ -71,8 +71,12 @@ def of_dim(need: str, role: str) -> str:
     return found.format(of=words[-1], one=words[-1][:-1])
 
 
-def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
-    """Return a fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
+def line(program: Running | None, asked: str, name: str, /, **parts: object) -> Advice:
+    """Return a fix that is the answer to some puzzle, with its idea, by its name in `advice.toml`: the fix itself for a
+    student who has solved that puzzle, and is at another."""
+    texts = ADVICE["line"][name]
+    idea: str = texts["idea"].format(**parts)
+    fix: str = texts["fix"].format(idea=idea, **parts)
     asks = None if program is None else program.world.asks
     return fix if asks is not None and asked not in asks else Line(idea, fix)
 

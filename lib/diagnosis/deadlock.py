@@ -416,10 +416,9 @@ def _outside(dist: Dist, waits: Waits) -> Iterator[Advice]:
             instead = "it passes no gradient on" if back and not receives else instead
             yield f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
         group = listed(mesh.group(rank, axis))[1:-1]
-        idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
-        name = f"{idea}name the {axis} {'before' if back else 'after'} it by its rank in that group"
-        fix = f'{idea}write model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
-        yield line(dist.models[rank].program, "group", name, fix)
+        word, sign = ("before", "-") if back else ("after", "+")
+        where = {"group": group, "axis": axis, "word": word, "sign": sign}
+        yield line(dist.models[rank].program, "group", "out_of_its_pipeline", rank=rank, peer=peer, **where)
 
 
 def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:

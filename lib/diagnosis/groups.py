@@ -83,22 +83,19 @@ def _beyond(program: Running, rank: int, call: str) -> Advice:
         axis = stage_axis(mesh)
         if mesh is None or axis is None:
             return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
-        group = f'model.group("{axis}")[{axis}'  # in a mesh with stages it says who the neighbours of a rank are
-        idea = f"rank {mine} is in the pipeline of ranks {listed(mesh.group(mine, axis))[1:-1]}:\n"
-        name = f"{idea}name the {axis} before or after it by its rank in that group"
-        return line(program, "group", name, f"{idea}write {group} - 1] or {group} + 1]")
+        # In a mesh with stages it says who the neighbours of a rank are.
+        pipeline = listed(mesh.group(mine, axis))[1:-1]
+        return line(program, "group", "by_its_pipeline", rank=mine, pipeline=pipeline, axis=axis)
     before = rank < 0
     # Whether it is the turn of gradients, which go the other way.
     back = bool(ops & BY_INPUT) if call == "pass_to" else "forward" in ops
     other = "model.rank + 1" if before else "model.rank - 1"
     if call == "receive" and before == back:
         what, side = ("gradient", "after") if back else ("input", "before")
-        idea = f"the {what} of a stage comes from the stage {side} it"
-        return line(program, "receive", idea, f"{idea}: await model.receive({other})")
+        return line(program, "receive", "comes_from_a_stage", what=what, side=side, other=other)
     if call == "pass_to" and before != back:
         what, side = ("gradient", "before") if back else ("output", "after")
-        idea = f"the {what} of a stage goes to the stage {side} it"
-        return line(program, "pass_to", idea, f"{idea}: await model.pass_to({other}, ...)")
+        return line(program, "pass_to", "goes_to_a_stage", what=what, side=side, other=other)
     instead = {
         ("receive", True): "it takes its batches with get_activation instead",
         ("receive", False): "its gradient comes from loss instead",
@@ -190,8 +187,8 @@ def same_shard(program: Running, layer: int) -> Advice | None:
     if (found := _axis(program, layer, alike=True)) is None:
         return None
     axis, ranks = found
-    have = f"rank {program.rank} has the same shard of layer {layer} as {these('rank', set(ranks) - {program.rank})}"
-    return line(program, "group", f"{have}: sum with those alone", f'{have}: sum with group="{axis}"')
+    others = these("rank", set(ranks) - {program.rank})
+    return line(program, "group", "same_shard", rank=program.rank, layer=layer, others=others, axis=axis)
 
 
 def gathered_from_few(program: Running, weight: Weight, gather: Event) -> Advice | None:
@@ -199,14 +196,15 @@ def gathered_from_few(program: Running, weight: Weight, gather: Event) -> Advice
     found = _axis(program, weight.layer, alike=False)
     if found is None or not {*gather.group} < {*found[1]}:
         return None
-    why = f"{titled(gather)} went over {these('rank', gather.group)}, and the other shards are on "
-    others = these("rank", {*found[1]} - {*gather.group})
-    return _among(program, f"{why}{others}:\ngather from all of {these('rank', found[1])}", found[0])
+    axis, ranks = found
+    few, others = these("rank", gather.group), these("rank", {*ranks} - {*gather.group})
+    why = because("gathered_from_few", gather=titled(gather), few=few, others=others, ranks=these("rank", ranks))
+    return _among(program, why, axis)
 
 
 def _among(program: Running, idea: str, axis: str) -> Advice:
     """An idea, and in its line the group of a collective: along an axis, or all ranks."""
-    return line(program, "group", idea, f'{idea}, group="{axis}"' if axis else f"{idea}, without a group")
+    return line(program, "group", "among", why=idea, group=f'group="{axis}"' if axis else "without a group")
 
 
 def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
@@ -234,11 +232,9 @@ def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
     if found is None or set(found[1]) <= set(summed.group):
         return None
     axis, ranks = found
-    others = these("rank", set(ranks) - {program.rank})
-    why = f"{titled(summed)} has summed over {these('rank', summed.group)} only"
-    idea = f"{why}:\n{others} {'has' if len(ranks) == 2 else 'have'} the same shard, summed over other batches"
-    call = f'grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="{axis}")'
-    return line(program, "allreduce", idea, f"{idea}. Sum these, too:\n{call}")
+    others = f"{these('rank', set(ranks) - {program.rank})} {'has' if len(ranks) == 2 else 'have'}"
+    group = these("rank", summed.group)
+    return line(program, "allreduce", "other_half", summed=titled(summed), ranks=group, others=others, axis=axis)
 
 
 # -- who took which batches ---------------------------------------------------------------------------------------
@@ -613,7 +609,6 @@ def _other_group(program: Running, mesh: Mesh, first: Any, other: Any) -> Advice
         along, group = f"the axis {same[0]!r}", f'"{same[0]}"'
         if len(same) > 1:
             along, group = f"the axes {' and '.join(map(repr, same))}", str(same).replace("'", '"')
-        fix = f"{have}, which are a group along {along}: write group={group}"
-        return line(program, "group", f"{have}: this collective is for them alone", fix)
+        return line(program, "group", "for_them_alone", have=have, along=along, group=group)
     where = "\n".join(f"rank {m.rank} is at {mesh.coordinates(m.rank)}" for m in (first, other))
     return f"take the layer from model.coord, not from arithmetic with the rank:\n{where}"

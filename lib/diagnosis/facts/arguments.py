@@ -55,14 +55,11 @@ def WrongKind(program: Running, role: str, wanted: type[Value], value: object, o
         yield f"take one value out of the store: {name}[layer]"
     yield from _came_from(program, wanted, value)
     if wanted is ActivationGrad and isinstance(value, Activation):
-        idea = "an activation is not a gradient: the first gradient comes from loss, the others from backward"
-        fix = "loss gives the first gradient, and each backward the next one:\n"
-        fix += "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])"
         if (made := through(value, {"combine"})[0]) is not None and made.op in COLLECTIVES:
             way = f"layer {value.layer} and the loss" if value.layer < program.world.shape.layers else "the loss"
             brought = f"{titled(made)} brought an activation, which has yet to go through {way}"
             yield f"{brought}:\nits gradient comes from there"
-        yield line(program, "loss", idea, fix)
+        yield line(program, "loss", "gradients_begin")
     if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
         yield f"the list holds the gradients, not the numbers of their layers: {row.signature}"
     if op in COLLECTIVES and type(value) in (list, tuple) and not COLLECTIVES[op].many:
@@ -145,9 +142,7 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
             yield f"loss takes the output of the last layer, {wanted}: call it once, after the loop over the layers"
         yield "only the ranks that have the last layer call loss: the others pass their activation on"
     if op == "forward" and made is not None and made.op == "get_activation" and not own:
-        idea = f"{wanted} is made on the rank that has layer {layer - 1}"
-        fix = f"{idea}: await model.receive(...) it from there"
-        yield line(program, "receive", f"{idea}, and comes here as a message", fix)
+        yield line(program, "receive", "made_elsewhere", wanted=wanted, layer=layer - 1)
 
 
 def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> str:

@@ -65,9 +65,8 @@ def Incomplete(program: Running, weight: Weight) -> Told:
             if is_held(program, number):
                 yield f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
             yield f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
-    idea = f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first"
     call = piece(program, "allgather") or gather_call(program)
-    yield line(program, "allgather", idea, f"gather all shards first:\n{call}")
+    yield line(program, "allgather", "gather_all_shards", shards=these("shard", weight.shards), call=call)
 
 
 @fact

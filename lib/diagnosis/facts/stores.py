@@ -289,7 +289,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     again = f"{fix},\nor gather it again before backward"
     if (found := place_of(made)) is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
         yield f"{again}: {found.text}"
-    yield line(program, "allgather", again, f"{again}: {gather_call(program)}")
+    yield line(program, "allgather", "gather_again", again=again, call=gather_call(program))
 
 
 def _without_a_part(name: str, key: object, store: Any, value: Value | None) -> Told:

@@ -68,14 +68,12 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
     axis = next((axis for axis, size in sizes.items() if size == members and axis != "data"), None)
     group = f', group="{axis}"' if axis else "" if program.world.ranks == members else ", group=..."
     number = value.layer + (name == "grad_activations")
-    idea = f"{named(made)} used a part of the weight, and gave a part of a sum"
     asks = program.world.asks or ()
     op, cut = "allreduce", ""
     if "scatterreduce" in asks and "allreduce" not in asks:
         op, cut = "scatterreduce", ', dim="rows"'
     call = f"{name}[{number}] = await model.{op}({name}[{number}], {number}{group}{cut})"
-    fix = f"{idea}. Add it up with the ranks that have the other parts of the weight:\n{call}"
-    yield line(program, op, f"{idea}: the ranks with the other parts of the weight have the rest", fix)
+    yield line(program, op, "part_of_a_sum", made=named(made), call=call)
 
 
 def _attention(program: Running, value: Value, lacks: Part) -> Told:
@@ -128,13 +126,10 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
     yield groups.cut_otherwise(program, grad)
     layer, made = grad.layer, maker(grad)
     if made is not None and made.op == "shard":
-        why = f"the gradient was cut{line_of(made)}, and never summed with those of other ranks"
-        yield line(program, "scatterreduce", why, f"{why}: model.scatterreduce(...) does both")
+        yield line(program, "scatterreduce", "cut_not_summed", line=line_of(made))
     if left := batches_of(program, BY_INPUT, layer) - batches_of(program, BY_WEIGHT, layer):
         what = "its weight half is" if len(left) == 1 else "their weight halves are"
-        idea = f"of {these('batch', left)} this rank did only the input half of backward: {what} missing"
-        call = "model.backward_weight(layer, activations[layer, b], grad_activations[layer + 1, b])"
-        yield line(program, "backward_weight", idea, f"{idea}:\ngrad_weights[layer, b] = {call}")
+        yield line(program, "backward_weight", "half_of_backward", batches=these("batch", left), what=what)
     back = [event.batches for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
     here = frozenset[int]().union(*back)
     summed = made is not None and made.op in COLLECTIVES
@@ -151,8 +146,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
     copies = groups.replicas(program, layer)
     if made is not None and summed and copies is not None and set(made.group) < set(copies[1]):
         others = these("rank", set(copies[1]) - set(made.group))
-        why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
-        yield line(program, "group", why, f"{why}, with group={copies[0]}")
+        yield line(program, "group", "same_weight", others=others, group=copies[0])
     if made is not None and summed and len(grad.batches) >= len(here):
         models = [model for rank, model in program.world.models.items() if rank not in made.group]
         left = [one.rank for one in models if batches_of(one.program, BY_WEIGHT, layer) - grad.batches]
@@ -175,12 +169,11 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
     if op == "allreduce" and copies is not None and len(copies[1]) < program.world.ranks:
         whose, group = f"{these('rank', copies[1])}, which have the same weight,", f", group={copies[0]}"
-    idea = f"this rank has only seen {seen}:\nthe gradients of {whose} have to be summed before anyone updates"
-    if copies is not None and group.endswith(copies[0]):
-        idea = f"this rank has only seen {seen}, and {these('rank', copies[1])} have the same weight:\n"
-        idea += "their gradients have to be summed before anyone updates"
     call = f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})"
-    yield line(program, op, idea, f"sum the gradients of {whose} first:\n{call}")
+    if copies is not None and group.endswith(copies[0]):
+        same = these("rank", copies[1])
+        yield line(program, op, "seen_by_few", seen=seen, same=same, whose=whose, call=call)
+    yield line(program, op, "seen_by_one", seen=seen, whose=whose, call=call)
 
 
 def _kept(event: Event) -> str:
@@ -217,18 +210,13 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
     replaced = len(held) > 1 and sum(map(len, held)) == len(here & set().union(*held))
     call = "grad_weights[layer] = grad_weights[layer] + gradient" if replaced else call
     if made is not None and not summed and replaced:
-        why = f"{named(made)} gives the gradient of one batch at a time, and each took the place of the one before"
-        return line(program, "add", f"{why}:\nadd it to what is there", f"{why}:\n{call}")
+        return line(program, "add", "one_batch_at_a_time", made=named(made), call=call)
     if summed and lost:
         if (when := _summed_too_early(program, grad, lost)) is not None:
             return when
-        idea = f"this rank computed the gradients of {these('batch', lost)} too, and they are not in this sum"
-        return line(program, "add", idea, f"{idea}:\n{call}")
-    idea = f"this rank has made the gradients of {these('batch', here)}: keep their sum, and update with that"
-    if len(grad.batches) > 1 and lost:
-        idea = f"this rank has made the gradients of {these('batch', here)}, and that of {these('batch', lost)} "
-        idea += "is in no sum"
-    return line(program, "add", idea, f"add each gradient to the sum of those before:\n{call}")
+        return line(program, "add", "not_in_this_sum", lost=these("batch", lost), call=call)
+    name = "in_no_sum" if len(grad.batches) > 1 and lost else "keep_their_sum"
+    return line(program, "add", name, here=these("batch", here), lost=these("batch", lost), call=call)
 
 
 def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) -> str | None:
