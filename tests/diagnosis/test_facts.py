@@ -2,12 +2,13 @@
 
 import ast
 import inspect
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from lib.diagnosis import facts
+from lib.diagnosis import ADVICE, WORDS, facts
 from lib.errors.exceptions import Fact, RuleError
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,12 @@ def test_each_fact_is_raised_somewhere() -> None:
     named = {ast.unparse(call.func).removeprefix("facts.") for _, call in raised()}
     lib = "\n".join(path.read_text("utf-8") for path in (ROOT / "lib").rglob("*.py"))
     assert {name for name in ALL if name not in named and lib.count(f"{name}(") < 2} == set()
+
+
+def test_each_text_is_asked_for_by_its_name() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "lib/diagnosis").rglob("*.py"))
+    for ask, table in (("words_of", WORDS), ("because", ADVICE["because"])):
+        assert set(re.findall(rf'\b{ask}\("(\w+)"', code)) == table.keys()
 
 
 def test_a_fact_without_words_says_so() -> None:
