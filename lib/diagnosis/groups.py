@@ -525,9 +525,9 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     unread = [source for source, target, _ in program.world.unread() if target == program.rank]
     if not unread or not alone:
         return None
-    why = f"{counted(len(unread), 'message')} from rank {unread[0]} to rank {program.rank} "
-    why += f"{'was' if len(unread) == 1 else 'were'} never received, so batch {min(batches)} was used again"
-    return f"{why}:\nreceive once for each batch"
+    was = f"{program.rank} {'was' if len(unread) == 1 else 'were'}"
+    messages = f"{counted(len(unread), 'message')} from rank {unread[0]} to rank {was}"
+    return because("used_again", messages=messages, batch=min(batches))
 
 
 def _one_key(program: Running, made: Event) -> str | None:

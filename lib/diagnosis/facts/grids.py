@@ -141,9 +141,8 @@ def lacked_halo(value: Value, role: str) -> Told:
         if stencil and given and gave and before and before.op == "forward" and stencil.outputs == stencil.rows:
             here, out = given.place.named[role].pieces, gave.place.named[role].pieces
             if len(out) < len(here):
-                why = f"forward{line_of(made)} was given {numbered(kind.noun, here)}, and that is enough for "
-                why += f"{numbered(kind.noun, out)} alone"
-                yield f"{why}:\nput the {kind.plural} of the neighbours, the halo, together with its own first"
+                had, enough = numbered(kind.noun, here), numbered(kind.noun, out)
+                yield because("too_few_rows", line=line_of(made), had=had, enough=enough, plural=kind.plural)
         made = before
 
 
@@ -183,16 +182,15 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
         yield words_of("NotCut", "no_dim", unsorted, value=got, dim=dim, dims=", ".join(parts))
         return
     low, high = wanted
-    lacks, beside = "", ""
+    lacks, along = "", ""
     if role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
         are = "is not" if high == low + 1 else "are not all"
         lacks = f"{numbered(DIMS[role].noun, range(low, high))} {are}"
-    whole = [name for name in SPACE if name in parts and name != role and parts[name].whole]
-    if role in SPACE and whole and not parts[role].whole:
-        beside = whole[0]
-    ends = {"low": written(low), "high": written(high), "dim": dim, "range": lacks, "along": beside}
-    plural = DIMS[beside].plural if beside else ""
-    yield words_of("NotCut", lacks and "range", beside and "along_another", value=got, plural=plural, **ends)
+    if role in SPACE and not parts[role].whole:
+        along = next((name for name in SPACE if name in parts and parts[name].whole), "")
+    plural = DIMS[along].plural if along else ""
+    ends = {"low": written(low), "high": written(high), "dim": dim, "range": lacks, "along": along}
+    yield words_of("NotCut", lacks and "range", along and "along_another", value=got, plural=plural, **ends)
     if role in SPACE and low < high and (low < 0 or high > parts[role].dim.size):
         inside = f"{DIMS[role].plural} 0 to {parts[role].dim.size - 1}"
         yield None if parts[role].dim.size > 1 else f"it has one {DIMS[role].noun}, and all of that: leave this cut out"

@@ -227,11 +227,10 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
     if row.origins is not None:
         case = "neighbours" if wanted else "alone"
     beside = "before and for the one after" if wanted > 1 else "before" if place else "after"
-    why = ".\nAre its rows cut for that place, and for as many members?" * (count > 0)
-    why += " Has each neighbour some?" * (count == 1 < wanted)
+    some, one = "with_values" * (count > 0), "for_one_of_two" * (count == 1 < wanted)
     titles = {"title": row.title, "a_title": with_article(row.title)}
     parts = {"members": members, "place": place, "wanted": counted(wanted, "value"), "beside": beside}
-    return words_of("NotOneForEach", case, got=got, why=why, **titles, **parts)
+    return words_of("NotOneForEach", case, some, one, got=got, **titles, **parts)
 
 
 @fact

@@ -261,19 +261,17 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
 def NoSum(_: object, thing: object) -> Told:
     """A value to be summed is not a sum over anything, so there is nothing to add up."""
     name = with_article(thing.kind) if isinstance(thing, Value) else repr(thing)
-    cases, cut = [""], [role for role, *_ in thing.place.rest] if isinstance(thing, Activation | ActivationGrad) else []
+    cut = [role for role, *_ in thing.place.rest] if isinstance(thing, Activation | ActivationGrad) else []
+    rows, plural = next((role for role in cut if role in SPACE), ""), REST[cut[0]] if cut else ""
+    cases: list[str] = []
     if isinstance(thing, Value) and thing.kind in ("weight", "optimizer state"):
         cases = ["weight"]
-    elif isinstance(thing, ActivationGrad) and not thing.is_complete():
-        rows = [role for role in cut if role in SPACE]
-        cases, cut = ["gradient_of_rows" if rows else "gradient_of_features"], rows
     elif isinstance(thing, ActivationGrad):
-        cases = ["gradient"]
+        cases = ["gradient"] if thing.is_complete() else ["gradient_of_rows" if rows else "gradient_of_features"]
     elif isinstance(thing, Activation):
         cases = ["activation", "cut" * (not thing.is_complete()), "pieces" * bool(cut)]
-    plural = REST[cut[0]] if cut else ""
-    yield words_of("NoSum", *cases, name=name, got=describe(thing), cut="".join(cut[:1]), plural=plural)
-    if cases == ["gradient_of_rows"]:
+    yield words_of("NoSum", *cases, name=name, got=describe(thing), rows=rows, plural=plural)
+    if "gradient_of_rows" in cases:
         return
     value, there = thing, home(thing)
     if isinstance(value, ActivationGrad) and value.is_complete():
