@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.exceptions import NotSolved
 from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import SHORT, console, fail, option, say
@@ -94,21 +94,13 @@ class Door(_Quick, TyperGroup):
         """Run a command; exit status 1 for a stub, a run that failed, a file that will not do, or a missing extra."""
         try:
             return super().invoke(ctx)
-        except (PuzzleError, TraceError, ImportError, OSError) as error:
-            fail(str(error))
-        except Exception as error:
-            # Their modules take a while to import, and a command that needs none of them does not raise these.
-            from lib.suite.course.progress import ProgressError
-            from lib.suite.course.subject import Stub
-            from lib.suite.submissions.gap import BuildError
-            from lib.suite.submissions.source import SourceError
-
-            if isinstance(error, (SourceError, BuildError, ProgressError)):
-                fail(str(error))
-            if not isinstance(error, Stub):
-                raise
+        except NotSolved as error:
             print(error)
             raise typer.Exit(1) from None
+        except Exception as error:
+            if not isinstance(error, ImportError | OSError) and not type(error).__module__.startswith("lib."):
+                raise  # a mistake of ours, and no error that we made for the user
+            fail(str(error))
 
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)

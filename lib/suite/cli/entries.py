@@ -24,7 +24,6 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress, say
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
-from lib.suite.course.subject import Stub
 from lib.suite.course.subject import run as run_subject
 from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
@@ -276,9 +275,8 @@ def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: An
                     entries.append(_run_apart(isolation, subject, what, limit, given))
                 else:
                     entries.append(_run(subject, what, limit, given))
-            except (Stub, NotSolved):
-                why = str(NotSolved(subject.puzzle or subject.name))
-                entries.append(replace(subject, solved=False, error=why))
+            except NotSolved as stub:
+                entries.append(replace(subject, solved=False, error=str(NotSolved(stub.puzzle))))
             except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
                 entries.append(replace(subject, error=str(error), trace=getattr(error, "trace", None)))
     return entries

@@ -249,8 +249,8 @@ class Watcher:
         title(f"{puzzle} ({path.name})")
         if tried.printed:
             say(tried.printed.rstrip("\n"))
-        if text := tried.text():
-            say(text)
+        if tried.state != "unsolved":
+            say(tried.text())
         if tried.state == "passed":
             following = "All puzzles are solved."
             if (record := next_puzzle({str(puzzle), *solved()})) is not None:

@@ -11,13 +11,13 @@ import typer
 
 from lib.checker.verdict import Verdict
 from lib.errors import fixes
-from lib.errors.exceptions import NotSolved, PuzzleError
+from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, console, draw_thing, fail, numbers, option, say, show_table, title, width
-from lib.suite.course.subject import Attempt, Run, attempt, outcome, subjects
+from lib.suite.course.subject import Attempt, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 
 COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
@@ -68,18 +68,9 @@ def _tell(tried: Attempt) -> None:
         raise typer.Exit(1)
 
 
-def _measured(tried: Attempt) -> tuple[Verdict, Run] | None:
-    """The verdict on a correct run, and the run: any other has no figures to speak of."""
-    match tried:
-        case Attempt(verdict=Verdict(correct=True) as verdict, run=Run() as ran):
-            return verdict, ran
-        case _:
-            return None
-
-
-def _error(tried: Attempt, name: str) -> str:
-    """What is said of an attempt without a verdict."""
-    return str(NotSolved(tried.puzzle or name)) if tried.state == "unsolved" else tried.text()
+def _measured(tried: Attempt) -> Verdict | None:
+    """The verdict on a correct run: any other has no figures to speak of."""
+    return tried.verdict if isinstance(tried.verdict, Verdict) and tried.verdict.correct else None
 
 
 def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
@@ -91,8 +82,8 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
         title(f"{tried.puzzle} ({file})" if tried.puzzle else file)
         if tried.printed:
             say(tried.printed.rstrip("\n"))
-        say(_error(tried, file))
-        best, _ = _measured(tried) or (None, None)
+        say(tried.text())
+        best = _measured(tried)
         figures = () if best is None else (best.best or "none", f"{best.time:g}", amount(best.memory))
         table.add_row(file, tried.puzzle or "", Text(tried.state, COLOURS.get(tried.state, "red")), *figures)
     show_table(table)
@@ -114,7 +105,6 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
     be said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on `rank`, and `sent`
     the elements sent by the rank that sends most. The answers of a plain function have none.
     """
-    from lib.analysis.figures import most_sent
 
     def whole(elements: float) -> float:  # which they nearly always are
         return int(elements) if elements == int(elements) else elements
@@ -126,14 +116,13 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
         row |= {"passed": tried.state == "passed", "correct": verdict and verdict.correct, "goals": []}
         row |= dict.fromkeys(("best", "time", "memory", "rank", "sent"))
         row |= {"faults": [*verdict.faults] if verdict else [], "notes": []}
-        row |= {"error": None if verdict else _error(tried, "this"), "printed": tried.printed}
+        row |= {"error": None if verdict else tried.why, "printed": tried.printed}
         if isinstance(verdict, Verdict):
             goals = (goal._replace(reached=goal.reached and verdict.correct) for goal in verdict.goals)
             row |= {"goals": [goal._asdict() for goal in goals], "notes": [*verdict.notes]}
-        if (measured := _measured(tried)) is not None:
-            best, ran = measured
+        if (best := _measured(tried)) is not None:
             row |= {"best": best.best, "time": best.time, "memory": whole(best.memory), "rank": best.rank}
-            row["sent"] = whole(most_sent(ran.trace))
+            row["sent"] = whole(best.sent)
         runs.append(row)
     document = {"format": "llm-training-puzzles run", "version": 1, "passed": passed, "runs": runs}
     return json_format.dumps(document, indent=1)
