@@ -27,7 +27,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,19 +64,8 @@ GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
-CONFIG: Final = """\
-c = get_config()
-
-# What stands in the gap of a student's copy: it is not solved yet, which is no error.
-c.ClearSolutions.code_stub = {"python": 'raise NotSolved("this puzzle")'}
-# Seconds for one cell; the tests simulate at several sizes.
-c.ExecutePreprocessor.timeout = 120
-"""
-"""The settings of a course, where it has none."""
-
-
-EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
-"""What other packages of an environment need too: whatever version is there stays."""
+DRAWINGS: Final = ("chalk-diagrams", "chalk-planar", "colour", "loguru", "svgwrite")
+"""The packages that only the drawings need. Of what else chalk needs, whatever version is there stays."""
 
 
 def chosen(names: Sequence[str]) -> list[Path]:
@@ -155,24 +144,11 @@ def set_up() -> str:
 
 
 def pinned(root: Path) -> list[str]:
-    """Return the packages that only the drawings need, in the versions of constraints.txt, else in those here."""
-
-    def plain(requirement: str) -> str:
-        """The name in a requirement, as indexes spell it."""
-        name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
-
-    needed, waiting = set[str](), ["chalk-diagrams"]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed and name not in EVERYWHERE:
-            needed.add(name)
-            waiting += [plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
+    """Return what pip has to install for the drawings, in the versions of constraints.txt, else in those here."""
     if not (root / "constraints.txt").is_file():  # an installed wheel
-        return [f"{name}=={version(name)}" for name in sorted(needed)]
+        return [f"{name}=={version(name)}" for name in DRAWINGS]
     lines = (root / "constraints.txt").read_text("utf-8").splitlines()
-    versions = {plain(line.partition("==")[0]): line for line in lines if "==" in line}
-    return [versions[name] for name in sorted(needed)]
+    return [line for line in lines if line.partition("==")[0] in DRAWINGS]
 
 
 def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
@@ -267,7 +243,7 @@ def export_nbgrader(
         made[output / "source" / assignment / path.name] = _text(instructors(notebook, record, need, hidden))
     settings = output / "nbgrader_config.py"
     if not settings.exists():
-        made[settings] = CONFIG
+        made[settings] = packaged("lib.suite.course", "nbgrader_config.txt")
     return _written(made)
 
 
