@@ -15,12 +15,12 @@ import pytest
 
 from lib import PUZZLES
 from lib.files import ready
-from lib.puzzles.records import Chapter, chapters, core_of, minutes_of_core
+from lib.puzzles.records import Chapter, chapters, minutes_of_core
 from lib.suite.course.exports import DRAWINGS, pinned
 from lib.suite.submissions.locations import notebook_in
 from tests.support.said import Said
 from tools.notebooks import shared_cells
-from tools.notebooks.shared_cells import badge, expand, reading_order, requirement, works
+from tools.notebooks.shared_cells import badge, core_of, expand, reading_order, requirement, works
 
 ROOT = Path(__file__).parents[3]
 ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
