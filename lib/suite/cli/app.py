@@ -122,25 +122,9 @@ def build(
     """Make the notebooks in puzzles/ and solutions/ from their sources, and remove those of an old number."""
     if not is_checkout():
         fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
-    from tools.notebooks import build as notebooks  # no part of the package
+    from tools.notebooks.commands import build as build_notebooks  # no part of the package
 
-    left = notebooks.left_behind(home())
-    if check and left:
-        fail("Puzzles have other numbers now; run `puzzles build`:\n" + "\n".join(left))
-    with console().status("Running every notebook"):
-        files = notebooks.build(home())
-    old = notebooks.stale(files, home())
-    if check and old:
-        fail("Not what their sources give; run `puzzles build`:\n" + "\n".join(old))
-    if not check and not force and (worked_on := notebooks.worked_on([*old, *left], home())):
-        fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
-    if not check:
-        for name in notebooks.write(files, home()):
-            say(f"Wrote {name}")
-        for name in left:
-            (home() / name).unlink()
-            say(f"Removed {name}: the puzzle has another number now")
-    say(f"{sum(name.endswith('.ipynb') for name in files)} notebooks are current.")
+    build_notebooks(home(), check=check, force=force)
 
 
 def export(

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.table import Column, Table
 
     from drawing.canvas.palette import Colour
-    from lib.suite.course.exercises import Hints
 
 WIDTH = 100  # columns where the output is no terminal
 CONTROL = str.maketrans("", "", "\a\b\v\f\r")
@@ -133,14 +132,6 @@ def title(text: str) -> None:
     from rich.text import Text
 
     console().print(Rule(Text(text), align="left", style="dim"))
-
-
-def show_hints(hints: Hints) -> None:
-    """Show the hints that are open, and how to open the next one."""
-    from rich.markdown import Markdown
-
-    console().print(Markdown(hints.body))
-    say(f"\n{hints.onwards(f'puzzles hint {hints.puzzle}')}")
 
 
 def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:

@@ -18,7 +18,7 @@ from lib.puzzles.puzzle import Puzzle as Record
 from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, puzzle_of_file
 from lib.puzzles.records import goal as goal_of
 from lib.suite.cli import console as options
-from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_hints, show_table, title
+from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_table, title
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, is_off, known, next_puzzle, solved
@@ -104,7 +104,11 @@ def hint(
     if number is not None and not 1 <= number <= last:
         raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
     number = last if every else number
-    show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
+    from rich.markdown import Markdown  # here and not above: other commands begin faster without
+
+    hints = next_hint(puzzle) if number is None else open_hints(puzzle, number)
+    console().print(Markdown(hints.body))
+    say(f"\n{hints.onwards(f'puzzles hint {puzzle}')}")
 
 
 def reveal(

@@ -16,7 +16,7 @@ from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
-from lib.suite.cli.console import argument, console, draw_thing, fail, numbers, option, say, show_table, title, width
+from lib.suite.cli.console import argument, draw_thing, fail, numbers, option, say, show_table, title, width
 from lib.suite.course.subject import Attempt, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 
@@ -152,21 +152,9 @@ def check(
 
     if not is_checkout():
         fail("All puzzles are checked in a checkout of the repository; this is an installed copy: say what to check.")
-    from rich.table import Table
-    from rich.text import Text
+    from tools.notebooks.commands import check_all  # no part of the package
 
-    from tools.notebooks.verify import CHECKS, verify  # no part of the package
-
-    with console().status("Running every notebook, solved and unsolved"):
-        findings = verify(home(), stored=stored)
-    table = Table("", *CHECKS)
-    for stem in sorted({finding.stem for finding in findings}):
-        cells = {f.check: Text("FAIL", "red") if f.problem else Text("ok") for f in findings if f.stem == stem}
-        table.add_row(stem, *(cells.get(check, Text("-")) for check in CHECKS))
-    show_table(table)
-    if problems := [f"{one.stem}, {one.check}: {one.problem}" for one in findings if one.problem]:
-        fail("\n".join(problems))
-    say("All is in order.")
+    check_all(home(), stored=stored)
 
 
 # -- pictures of a run, and questions about it ----------------------------------------------------------------------

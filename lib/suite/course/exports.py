@@ -59,8 +59,6 @@ ELSEWHERE: Final = (
 )
 """Beginnings of the paths that no student's notebook loads; the orders stored there would answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py",)  # kept all the same: it says that the rest is missing
-GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
-"""What the notebook of the gallery loads of it, where that notebook comes along."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
@@ -196,7 +194,7 @@ def package(also: Sequence[str] = ()) -> dict[str, bytes]:
 
     These are the rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these
     and some puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a
-    puzzle. But for what is asked for by path (`also`), such as GALLERY.
+    puzzle. But for what is asked for by path (`also`).
     """
 
     def below(folder: Path, root: Path) -> Iterable[str]:
