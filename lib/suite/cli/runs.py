@@ -91,20 +91,7 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
 
 
 def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
-    """What came of each file as JSON:
-
-        {"format": "llm-training-puzzles run", "version": 1, "passed": false, "runs": [
-            {"file": "03_ddp.py", "puzzle": "ddp", "state": "missed", "passed": false, "correct": true,
-             "goals": [{"name": "passes", "time": 6.0, "memory": 2000000, "reached": false}, ...], "best": null,
-             "time": 5.6, "memory": 2097152, "rank": 0, "sent": 786432, "faults": [], "notes": ["..."],
-             "error": null, "printed": ""}]}
-
-    `passed` is what the exit status says. `state` is "passed", "missed" (correct, and no goal reached), "unsolved" or
-    "failed"; or, where there is no function to run, "renamed", "unreadable", "empty" or "unrelated". Where there is no
-    verdict, `error` says why, and `correct` is null. `faults` are what is wrong with a run, and `notes` what else is to
-    be said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on `rank`, and `sent`
-    the elements sent by the rank that sends most. The answers of a plain function have none.
-    """
+    """Return what came of each file as the JSON document that docs/commands.md describes."""
 
     def whole(elements: float) -> float:  # which they nearly always are
         return int(elements) if elements == int(elements) else elements
