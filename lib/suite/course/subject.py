@@ -32,13 +32,13 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's, nor for
-    an `aimless` run, a saved one of no puzzle."""
+    """A run under a name. `about` is its puzzle, None for a saved run of none; `puzzle` the one whose goals apply: none
+    do at a size that is not the puzzle's."""
 
     name: str
     trace: Trace
+    about: str | None
     puzzle: str | None
-    aimless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,10 @@ class Attempt:
         why there is none."""
         if not isinstance(self.verdict, Verdict):
             return self.why if self.verdict is None else self.verdict.text()
-        aimless = self.run is not None and self.run.aimless
         text = self.verdict.text(max(4, min(24, width - 42)))
-        return text + "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." * aimless
+        if self.run is not None and self.run.about is None:
+            text += "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle."
+        return text
 
 
 class Stub(NotSolved):
@@ -185,7 +186,7 @@ class _Subject:
                 raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
             trace = Trace.load(path)
             about = puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None)
-            return Run(path.name, trace, about, aimless=about is None)
+            return Run(path.name, trace, about, about)
         assert puzzle is not None, "only a Trace may be about no puzzle"
         record = PUZZLES[puzzle]
         if record.is_function:
@@ -203,9 +204,9 @@ class _Subject:
             sent = self._whole(run_of(path, puzzle, **size, limit=self.limit or (4 * PATIENCE if size else PATIENCE)))
             assert sent.trace is not None, "what ran has a Trace"
             trace = sent.trace
-        # It is about its puzzle only if it has the size of it, and no mesh was asked for.
-        about = puzzle if record.fits(trace) and "mesh" not in size else None
-        return Run(self.what, replace(trace, puzzle=about), about)
+        # The goals are for the size of the puzzle, where no mesh was asked for.
+        judged = puzzle if record.fits(trace) and "mesh" not in size else None
+        return Run(self.what, replace(trace, puzzle=judged), puzzle, judged)
 
     def outcome(self) -> Attempt:
         """The verdict on it. One on your own function, at the size of its puzzle, is recorded as progress."""
@@ -218,7 +219,7 @@ class _Subject:
             verdict = check(found.trace, found.puzzle)
         if self.is_own:
             progress.checked(verdict, found and found.trace)
-        passed = verdict.passed and not (found is not None and found.aimless)
+        passed = verdict.passed and (found is None or found.about is not None)
         state = "passed" if passed else "missed" if verdict.correct else "failed"
         return Attempt(self.puzzle, state, printed=self.printed, verdict=verdict, run=found)
 
