@@ -39,7 +39,6 @@ LEAST = 12  # columns that a part of a table has that folds
 SHORT = {"help_option_names": ["-h", "--help"]}
 WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
 C = TypeVar("C", bound=Callable[..., Any])
-J = TypeVar("J", int, int | None)
 
 
 # -- in the terminal ------------------------------------------------------------------------------------------------
@@ -213,8 +212,8 @@ def _mesh(text: str) -> Mesh:
         raise typer.BadParameter(reason or f"{example}; got {text!r}") from None
 
 
-def some_jobs(number: J) -> J:
-    """Return as many processes as an option says. BadParameter for none."""
+def _some(number: int) -> int:
+    """As many processes as an option says. BadParameter for none."""
     if number == 0:
         raise typer.BadParameter("some process has to do it; -1: one for each core")
     return number
@@ -244,7 +243,7 @@ Frame = Annotated[Literal["card", "none"], option("What is around a picture: a c
 SHAPE = {"parser": _aspect, "metavar": "WIDTH:HEIGHT", "show_default": False}
 Aspect = Annotated[float | None, option("The shape of a picture, such as 16:9.", **SHAPE)]
 
-Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=some_jobs)]
+Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=_some)]
 
 
 def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -18,7 +17,8 @@ from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import fail, numbers, option, progress, say, show_table, some_jobs
+from lib.suite.cli import console as options
+from lib.suite.cli.console import fail, numbers, option, progress, say, show_table
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -57,9 +57,7 @@ def grade_(
         str | None, option("The column of the roster for points: upload.csv is the roster with it.")
     ] = None,
     limit: Annotated[float | None, option("Seconds that one run may take.", min=0.1)] = None,
-    jobs: Annotated[
-        int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
-    ] = None,
+    jobs: options.Jobs = -1,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
@@ -96,10 +94,9 @@ def grade_(
     # Here and not above: it draws, and what draws takes half of the time in which any command starts.
     from lib.suite.cli.grading.report import LEADERBOARD, write_report
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with progress("Grading") as done:
-            book = replace(grade(collected, assignment, out, jobs=jobs or cores, done=done), problems=problems)
+            book = replace(grade(collected, assignment, out, jobs=jobs, done=done), problems=problems)
         try:
             book = tables.by_hand(book, by_person, assignment.rules)
         except (tables.TableError, OSError) as error:  # a table without the columns of marks
@@ -107,7 +104,7 @@ def grade_(
         results = write_results(book, out)
         with progress("Drawing") as done:
             traces = Traces(out / TRACES)
-            index = write_report(book, traces, out, jobs=jobs or cores, tell_sizes=assignment.tell_sizes, done=done)
+            index = write_report(book, traces, out, jobs=jobs, tell_sizes=assignment.tell_sizes, done=done)
     except KeyboardInterrupt:
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
