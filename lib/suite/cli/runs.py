@@ -19,6 +19,7 @@ from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, draw_thing, fail, numbers, option, say, show_table, title, width
 from lib.suite.course.subject import Attempt, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
+from lib.suite.submissions.locations import home, is_checkout
 
 COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
 
@@ -135,8 +136,6 @@ def check(
     """
     if what is not None:
         return _tell(outcome(what, puzzle=puzzle, limit=limit))
-    from lib.suite.submissions.locations import home, is_checkout
-
     if not is_checkout():
         fail("All puzzles are checked in a checkout of the repository; this is an installed copy: say what to check.")
     from tools.notebooks.commands import check_all  # no part of the package
@@ -262,7 +261,9 @@ def demo(
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
     if made_up:
-        from lib.suite.course.exports import ASKED, STUDENTS, write_class
+        if not is_checkout():
+            fail("The made-up class is in a checkout of the repository; this is an installed copy.")
+        from tools.example_class import ASKED, STUDENTS, write_class  # no part of the package
 
         folder, people = output or Path("class"), students or len(STUDENTS)
         files = write_class(folder, students)

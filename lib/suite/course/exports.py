@@ -1,4 +1,4 @@
-"""Notebooks for use elsewhere: editions for Colab with the package inside, assignments for nbgrader, a made-up class.
+"""Notebooks for use elsewhere: editions for Colab with the package inside, and assignments for nbgrader.
 
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
@@ -22,8 +22,6 @@ import base64
 import json
 import lzma
 import re
-import textwrap
-import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -34,7 +32,6 @@ from typing import Any, Final
 from lib.files import ROOT, packaged, ready, write_whole, zipped
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
-from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import home, is_checkout, notebook_in, reference
@@ -54,7 +51,7 @@ ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".ht
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
     *("lib/schedules/formats/chrome.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
-    *("lib/suite/course/example_class.toml", "lib/suite/course/exports.py"),
+    "lib/suite/course/exports.py",
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
 )
 """Beginnings of the paths that no student's notebook loads; the orders stored there would answer puzzles."""
@@ -319,64 +316,3 @@ def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = N
     marks |= {"schema_version": 3, "solution": not graded, "task": False}
     kept = {"deletable": False, "editable": False} if graded else {}
     return {**cell, "source": source, "metadata": {**cell["metadata"], **kept, "nbgrader": marks}}
-
-
-# -- a class that nobody attended -----------------------------------------------------------------------------------
-
-# Notebooks as a learning platform gives them back, to try `puzzles grade` on. Everybody is called Example. What they
-# hand in stands in example_class.toml and is made of what ships. The same bytes every time.
-
-ASKED: Final = ("ddp", "fsdp", "gpipe")  # the puzzles of the exercise
-_CLASS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.course", "example_class.toml"))
-STUDENTS: Final[dict[str, list[dict[str, Any]]]] = _CLASS["students"]  # who there is, and the files of each
-
-
-def write_class(folder: Path, number: int = 0) -> list[Path]:
-    """Write a folder for each student into `folder`, named as Moodle names them, and return the files.
-
-    A larger class, of so many (`number`), has everybody several times, with other comments in the code, and beside the
-    folders a roster, which knows of one more student: Nobody, who hands in nothing.
-    """
-    made: dict[Path, str] = {}
-    rows = ["id,name"]
-    for place in range(number or len(STUDENTS)):
-        student, files = [*STUDENTS.items()][place % len(STUDENTS)]
-        again = place // len(STUDENTS)
-        name, its_id = f"{student} Example{f' {again + 1}' if again else ''}", 1001 + place
-        rows.append(f"{its_id},{name}")
-        for file in files:
-            puzzle, code = file["puzzle"], _code(**file)
-            code += f"\n# {name}" if again and code else ""
-            called = file.get("name", "{stem}.ipynb").format(stem=PUZZLES[puzzle].stem)
-            text = code if called.endswith(".py") else _handed_in(puzzle, code, file.get("hints", 0))
-            path = folder / f"{name}_{its_id}_assignsubmission_file_" / called
-            made[path] = text[: len(text) // 2] if file.get("cut") else text
-    if number:
-        made[folder / "roster.csv"] = "\n".join([*rows, f"{1001 + number},Nobody Example", ""])
-    return _written(made)
-
-
-def _handed_in(puzzle: str, code: str, hints: int) -> str:
-    """A student's notebook, without outputs, with a code in its gap, or in place of the function."""
-    notebook = read_notebook(notebook_in(home() / "puzzles", puzzle))
-    stub = f'    raise NotSolved("{puzzle}")'
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            source = _source(cell).replace(f'hint("{puzzle}", 0)', f'hint("{puzzle}", {hints})')
-            if stub in source and code:
-                whole = code.startswith("from ")
-                source = code if whole else source.replace(stub, textwrap.indent(code, "    "))
-            cell |= {"outputs": [], "source": source.splitlines(keepends=True)}
-    return _text(notebook)
-
-
-def _code(puzzle: str, way: str = "", change: str = "", code: str | None = None, **_: object) -> str:
-    """The code of one file. That of another way is the whole cell, and begins with an import."""
-    if code is None and way:
-        text = (home() / "solutions" / FOLDER / f"{way}.py").read_text("utf-8")
-        code = text[text.index('"""', 3) + 3 :].lstrip()  # it begins with its docstring
-    elif code is None:
-        code = answer(puzzle)
-    for pattern, replacement in _CLASS["changes"].get(change, ()):
-        code = re.sub(pattern, replacement.format(**PUZZLES[puzzle].size._asdict()), code, flags=re.MULTILINE)
-    return code

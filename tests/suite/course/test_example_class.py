@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lib.suite.cli.app import app
-from lib.suite.course.exports import STUDENTS, write_class
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import enrolled, read_roster
+from tools.example_class import STUDENTS, write_class
 
 
 @pytest.fixture(scope="module")
