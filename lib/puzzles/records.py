@@ -145,7 +145,7 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     if mesh is not None and len(mesh) != data["ranks"]:
         raise ValueError(f"{key}: it has {data['ranks']} ranks, and {mesh} has {len(mesh)}")
     made["hidden"] = tuple(_hidden(size, mesh, data["ranks"]) for size in data.get("hidden", ()))
-    made["variants"] = tuple(_variant(**one) for one in data.get("variants", ()))
+    made["variants"] = tuple(Variant(**one) for one in data.get("variants", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
@@ -162,10 +162,6 @@ def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
     own = mesh_from_table(size["mesh"])
     made: dict[str, Any] = {"ranks": len(own), **size, "mesh": own}
     return Hidden(**made)
-
-
-def _variant(refused: bool = False, batches: int | None = None, **arguments: Any) -> Variant:
-    return Variant(arguments, refused, batches)
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:

@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from lib.errors.exceptions import NotSolved
 from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import SHORT, console, fail, option, say
+from lib.suite.cli.console import SHORT, argument, console, fail, option, say
 from lib.suite.submissions.locations import home, is_checkout, named, notebook_in, notebooks_below
 
 MODULES: Final = {
@@ -35,6 +35,7 @@ MODULES: Final = {
 """The commands of each module, in the order of the help. Their functions are called as they are; with an underscore at
 the end where that name is taken."""
 HOMES: Final = {name: module for module, names in MODULES.items() for name in names.split()}
+NAMES: Final = "Puzzles, `introduction`, or notebooks (.ipynb); else all."
 PASSES_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -128,10 +129,7 @@ def build(
 
 
 def export(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
-    ] = None,
+    names: Annotated[list[str] | None, argument("[NAME]...", NAMES)] = None,
     colab: Annotated[bool, option("As notebooks that carry the package inside.", "--colab")] = False,
     nbgrader: Annotated[bool, option("As an assignment of nbgrader.", "--nbgrader")] = False,
     gradescope: Annotated[bool, option("An autograder for Gradescope, a zip.", "--gradescope")] = False,

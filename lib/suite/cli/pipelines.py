@@ -33,6 +33,7 @@ PEAKS = 64  # ranks whose peaks are listed; of more, the lowest and the highest
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
 WHAT = f"a schedule of the list, a file with an order ({orders.SUFFIX}), or anything that `puzzles run` takes"
 KNOWN = "; ".join(f"{name}: {about}" for name, about in orders.FORMATS.items()) + "."
+BESIDE = "Orders of your own, to be shown beside the others."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
@@ -126,10 +127,7 @@ def import_(
 
 @schedule.command()
 def gallery(
-    whats: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
-    ] = None,
+    whats: Annotated[list[str] | None, argument("[NAME=WHAT]...", BESIDE)] = None,
     output: Annotated[Path, output("a page", (".html",))] = Path("gallery.html"),
     ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
@@ -196,9 +194,7 @@ def _figures(order: Order) -> str:
 
 
 def profile(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
-    ],
+    files: Annotated[list[Path], argument("FILE...", "Traces of torch.profiler, one for each rank.")],
     schedule: Annotated[
         str | None, option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}.")
     ] = None,

@@ -18,7 +18,7 @@ from lib.extras import need_extra
 from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli import console as options
-from lib.suite.cli.console import fail, numbers, option, progress, say, show_table
+from lib.suite.cli.console import argument, fail, numbers, option, progress, say, show_table
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -33,9 +33,7 @@ SHOWN: Final = 40  # students, and refused files, that the table in the terminal
 
 
 def grade_(
-    submissions: Annotated[
-        list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
-    ],
+    submissions: Annotated[list[Path], argument("WHAT...", "Folders, archives (.zip, .tar.gz), notebooks, .py.")],
     out: Annotated[Path, option("The folder for the gradebook and the report.", "--out", "-o")] = Path("report"),
     config: Annotated[Path | None, option("What is asked, as TOML; options go before it.")] = None,
     puzzle: Annotated[
