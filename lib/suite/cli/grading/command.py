@@ -35,7 +35,7 @@ SHOWN: Final = 40  # students, and refused files, that the table in the terminal
 def grade_(
     submissions: Annotated[list[Path], argument("WHAT...", "Folders, archives (.zip, .tar.gz), notebooks, .py.")],
     out: Annotated[Path, option("The folder for the gradebook and the report.", "--out", "-o")] = Path("report"),
-    config: Annotated[Path | None, option("What is asked, as TOML; options go before it.")] = None,
+    config: Annotated[Path | None, option("What is asked, as TOML; options go before it.", exists=True)] = None,
     puzzle: Annotated[
         list[str] | None, option("A puzzle that is asked, or several; else what is there.", "--puzzle", "-p")
     ] = None,
@@ -43,7 +43,7 @@ def grade_(
     hidden: Annotated[int | None, option("So many hidden sizes are drawn for each puzzle.")] = None,
     seed: Annotated[str | None, option("What they are drawn from: keep it to yourself.")] = None,
     roster: Annotated[
-        Path | None, option("Everybody in the class: a CSV with id and name, or a platform's export.")
+        Path | None, option("Everybody in the class: a CSV with id and name, or a platform's export.", exists=True)
     ] = None,
     points: Annotated[
         str | None, option('Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
@@ -83,8 +83,6 @@ def grade_(
         assignment = config_.assignment(worked_on(collected) if config_.puzzles is None else config_.puzzles)
     except (AssignmentError, tables.TableError) as error:
         fail(str(error), status=2)
-    except FileNotFoundError as error:
-        fail(f"there is no file {error.filename}", status=2)
     except OSError as error:
         fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
     if not assignment.required:

@@ -236,9 +236,8 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
     best = {name: min(getattr(one, name) or 0.0 for _, one in shown) for name in ("time", "memory", "sent") if shown}
     rows: list[dict[str, Any]] = []
     for place, (kind, result) in enumerate(shown, 1):
-        row: dict[str, Any] = {"place": None, "who": "", "goals": None, "computing": None, "picture": ""}
-        if kind is not None:
-            row |= {"place": place, "who": _who([book.students[at] for at in kind.students]), "goals": kind.goals}
+        who = "" if kind is None else _who([book.students[at] for at in kind.students])
+        row: dict[str, Any] = {"kind": kind, "who": who, "computing": None, "picture": ""}
         if (run := runs.get(result.schedule)) is not None:
             scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
             row["picture"] = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
