@@ -13,7 +13,6 @@ from lib.checker.verdict import Verdict
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
-from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
 from lib.suite.cli.console import argument, draw_thing, fail, numbers, option, say, show_table, title, width
@@ -260,33 +259,11 @@ def demo(
     ] = 0,
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
+    if not is_checkout():
+        fail("The demo is made in a checkout of the repository; this is an installed copy.")
+    from tools.demo import draw_references, hand_in  # no part of the package
+
     if made_up:
-        if not is_checkout():
-            fail("The made-up class is in a checkout of the repository; this is an installed copy.")
-        from tools.example_class import ASKED, STUDENTS, write_class  # no part of the package
-
-        folder, people = output or Path("class"), students or len(STUDENTS)
-        files = write_class(folder, students)
-        say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
-        roster = f" --roster {folder / 'roster.csv'}" if students else ""
-        return say(f"Grade them: puzzles grade {folder}{roster} --out report")
-    from rich.table import Table
-
-    from drawing.timeline.schedule import picture_of_trace
-    from lib.checker.verdict import check as judge
-
-    output = output or Path("demo")
-    output.mkdir(parents=True, exist_ok=True)
-    table = Table("puzzle", "verdict", "time", "memory", "reached", "picture", caption=f"pictures in {output}")
-    correct = True
-    for puzzle, record in PUZZLES.items():
-        if record.is_function:
-            continue  # which there is nothing to draw of
-        trace, path = run_subject(puzzle).trace, output / f"{record.stem}.svg"
-        picture_of_trace(trace).save(path)
-        verdict = judge(trace, puzzle)
-        correct &= verdict.correct
-        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
-        table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
-    show_table(table)
-    raise typer.Exit(0 if correct else 1)
+        hand_in(output or Path("class"), students)
+    else:
+        draw_references(output or Path("demo"))
