@@ -290,16 +290,14 @@ def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **val
     from drawing.canvas.palette import PAGE  # here and not above: most commands draw nothing
 
     need_extra("grade", "a page needs", "jinja2")
-    code = f"\n{file_of(f'{look}.js')}"
-    allowed = f"script-src 'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'; style-src 'unsafe-inline'"
-    policy = f"default-src 'none'; {allowed}; img-src {images}; base-uri 'none'; form-action 'none'"
-    # The colours of all pages, and its own: by day and by night, as its `color-scheme` says, which follows the system
-    # or what is chosen on the page.
-    every = {**PAGE, **colours}
-    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
-    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
-    look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
-    shared = {"policy": markup(policy), "style": markup(look_of + file_of(f"{look}.css")), "script": markup(code)}
+    script = f"\n{file_of(f'{look}.js')}"
+    shared = {
+        "images": images,
+        "digest": b64encode(sha256(script.encode()).digest()).decode(),
+        "colours": {**PAGE, **colours},
+        "style": markup(file_of(f"{look}.css")),
+        "script": markup(script),
+    }
     return template(name).render(**shared, **values)
 
 
