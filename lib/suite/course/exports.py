@@ -47,11 +47,11 @@ LINK = re.compile(r"\[([^\]]+)\]\((?:[\w.]+/)*(\w+)\.ipynb\)")
 BETWEEN = " · "
 NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
-ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
+ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html", ".txt")
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
     *("lib/schedules/formats/chrome.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
-    "lib/suite/course/exports.py",
+    *("lib/suite/course/exports.py", "lib/suite/course/nbgrader_config.txt"),
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
 )
 """Beginnings of the paths that no student's notebook loads; the orders stored there would answer puzzles."""
@@ -194,19 +194,18 @@ def package(also: Sequence[str] = ()) -> dict[str, bytes]:
     puzzle. But for what is asked for by path (`also`).
     """
 
-    def below(folder: Path, root: Path) -> Iterable[str]:
-        paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS)
-        return (path.relative_to(root).as_posix() for path in paths if "__pycache__" not in path.parts)
-
-    code = (name for folder in ("lib", "drawing") for name in below(ROOT / folder, ROOT))
-    stays = (name for name in code if name in (*DOORS, *also) or not name.startswith(ELSEWHERE))
-    files = {name: (ROOT / name).read_bytes() for name in stays}
-    solutions = home() / "solutions"
-    for name in below(solutions, solutions):
-        if name.endswith(".py") and not name.startswith("parts/"):
-            text = (solutions / name).read_text("utf-8")
-            files[f"lib/_notebooks/solutions/{name}"] = PROSE.sub("", text).encode()
+    code = files_below(ROOT, "lib") | files_below(ROOT, "drawing")
+    files = {name: data for name, data in code.items() if name in (*DOORS, *also) or not name.startswith(ELSEWHERE)}
+    for name, data in files_below(home(), "solutions").items():
+        if name.endswith(".py") and not name.startswith("solutions/parts/"):
+            files[f"lib/_notebooks/{name}"] = PROSE.sub("", data.decode()).encode()
     return files
+
+
+def files_below(root: Path, folder: str) -> dict[str, bytes]:
+    """Return the files of a folder that the package is made of, by their paths from the root, in order."""
+    paths = (path for path in sorted((root / folder).rglob("*")) if path.suffix in ENDINGS)
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if "__pycache__" not in path.parts}
 
 
 def in_text(files: Mapping[str, bytes]) -> str:

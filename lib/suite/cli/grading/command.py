@@ -19,6 +19,7 @@ from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli import console as options
 from lib.suite.cli.console import FILE, argument, fail, numbers, option, progress, say, show_table
+from lib.suite.course.exports import files_below
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -175,9 +176,8 @@ def _show(book: Gradebook, results: Sequence[Path]) -> None:
 # hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
 # Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
 
-ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html", ".txt")
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
-LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
+LEFT_OUT: Final = ("lib/_notebooks/", "lib/replay/")
 
 
 def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
@@ -190,16 +190,11 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
         "grade.toml": b"" if config is None else config.read_text("utf-8").encode(),
         "puzzles.json": json.dumps(puzzles or asked.puzzles or [*PUZZLES]).encode(),
     }
-    # The files of this package that a grader needs, as a wheel has them.
-    for folder, root, to in (
-        (ROOT / "lib", ROOT, "package/"),
-        (ROOT / "drawing", ROOT, "package/"),
-        (home() / "solutions", home(), "package/lib/_notebooks/"),
-    ):
-        for path in sorted(folder.rglob("*")):
-            name = path.relative_to(root).as_posix()
-            if path.suffix in ENDINGS and not any(part in name for part in LEFT_OUT):
-                files[f"{to}{name}"] = path.read_bytes()
+    # This package, as a wheel has it, without what no grader needs.
+    code = files_below(ROOT, "lib") | files_below(ROOT, "drawing")
+    files |= {f"package/{name}": data for name, data in code.items() if not name.startswith(LEFT_OUT)}
+    solutions = files_below(home(), "solutions")
+    files |= {f"package/lib/_notebooks/{name}": data for name, data in solutions.items()}
     write_whole(ready(output), zipped(files))
     return output
 

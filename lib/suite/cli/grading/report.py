@@ -160,8 +160,6 @@ class Row(NamedTuple):
     rank: int | None = None
     own: bool = False
     limit: str = ""
-    over_time: str = ""
-    over_memory: str = ""
 
 
 def _points(mark: Mark) -> str:
@@ -220,9 +218,7 @@ def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
     rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)]
     for goal, time, memory in asked.goals:
         called = f"{'✓ ' * (goal in mine.goals)}{goal}{' (needed)' * (goal == asked.need)}"
-        pairs = (mine.time, time), (mine.memory, memory)
-        over = (amount(round(have - most, 9)) if have is not None and have > most else "" for have, most in pairs)
-        rows.append(Row(called, time, memory, None, None, False, "at most ", *over))
+        rows.append(Row(called, time, memory, limit="at most "))
     if teacher:
         rows += [Row(name, one.time, one.memory, one.sent, one.rank) for name, one in puzzle.others]
     return rows
