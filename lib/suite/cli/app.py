@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from lib.errors.exceptions import NotSolved
 from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import FILE, SHORT, argument, console, fail, option, say
+from lib.suite.cli.console import SHORT, argument, console, fail, option, say
 from lib.suite.submissions.locations import home, is_checkout, named, notebook_in, notebooks_below
 
 MODULES: Final = {
@@ -137,7 +137,7 @@ def export(
         Path | None, option("As web pages with Python in them, into this folder (needs node).", metavar="FOLDER")
     ] = None,
     text: Annotated[Path | None, option("Markdown for the first of these pages, above the list of notebooks.")] = None,
-    config: Annotated[Path | None, option("What Gradescope asks: as in `puzzles grade`.", **FILE)] = None,
+    config: Annotated[Path | None, option("What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
         Path | None, option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False)
     ] = None,
@@ -175,6 +175,10 @@ def export(
             written = export_colab(chosen(names or []), output or Path("colab"))
     except AssignmentError as error:  # what is asked cannot be asked
         fail(str(error), status=2)
+    except FileNotFoundError:
+        if not gradescope:
+            raise
+        fail(f"there is no file {config}", status=2)
     for path in written:
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
 

@@ -243,7 +243,6 @@ Frame = Annotated[Literal["card", "none"], option("What is around a picture: a c
 SHAPE = {"parser": _aspect, "metavar": "WIDTH:HEIGHT", "show_default": False}
 Aspect = Annotated[float | None, option("The shape of a picture, such as 16:9.", **SHAPE)]
 
-FILE = {"exists": True, "dir_okay": False}
 Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=_some)]
 
 

@@ -114,7 +114,9 @@ def hint(
 def reveal(
     puzzle: options.PuzzleArgument,
     way: Annotated[str, typer.Argument(help="Show the code of this alternative.", show_default=False)] = OFFICIAL,
-    file: Annotated[Path | None, option("A notebook or .py in which the puzzle passes.", **options.FILE)] = None,
+    file: Annotated[
+        Path | None, option("A notebook or .py in which the puzzle passes.", exists=True, dir_okay=False)
+    ] = None,
     limit: options.Limit = None,
 ) -> None:
     """Show the official answer and others, once the puzzle is passed."""

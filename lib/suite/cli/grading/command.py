@@ -18,7 +18,7 @@ from lib.extras import need_extra
 from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli import console as options
-from lib.suite.cli.console import FILE, argument, fail, numbers, option, progress, say, show_table
+from lib.suite.cli.console import argument, fail, numbers, option, progress, say, show_table
 from lib.suite.course.exports import files_below
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
@@ -36,7 +36,7 @@ SHOWN: Final = 40  # students, and refused files, that the table in the terminal
 def grade_(
     submissions: Annotated[list[Path], argument("WHAT...", "Folders, archives (.zip, .tar.gz), notebooks, .py.")],
     out: Annotated[Path, option("The folder for the gradebook and the report.", "--out", "-o")] = Path("report"),
-    config: Annotated[Path | None, option("What is asked, as TOML; options go before it.", **FILE)] = None,
+    config: Annotated[Path | None, option("What is asked, as TOML; options go before it.")] = None,
     puzzle: Annotated[
         list[str] | None, option("A puzzle that is asked, or several; else what is there.", "--puzzle", "-p")
     ] = None,
@@ -44,14 +44,13 @@ def grade_(
     hidden: Annotated[int | None, option("So many hidden sizes are drawn for each puzzle.")] = None,
     seed: Annotated[str | None, option("What they are drawn from: keep it to yourself.")] = None,
     roster: Annotated[
-        Path | None, option("Everybody in the class: a CSV with id and name, or a platform's export.", **FILE)
+        Path | None, option("Everybody in the class: a CSV with id and name, or a platform's export.")
     ] = None,
     points: Annotated[
         str | None, option('Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
     ] = None,
     marks: Annotated[
-        list[Path] | None,
-        option("A CSV of points and comments by hand, or several; written if missing.", dir_okay=False),
+        list[Path] | None, option("A CSV of points and comments by hand, or several; written if missing.")
     ] = None,
     column: Annotated[
         str | None, option("The column of the roster for points: upload.csv is the roster with it.")
@@ -85,6 +84,8 @@ def grade_(
         assignment = config_.assignment(worked_on(collected) if config_.puzzles is None else config_.puzzles)
     except (AssignmentError, tables.TableError) as error:
         fail(str(error), status=2)
+    except OSError as error:
+        fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
     if not assignment.required:
         fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
     # Here and not above: it draws, and what draws takes half of the time in which any command starts.
