@@ -160,17 +160,6 @@ def argument(metavar: str, help_: str, **limits: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help_, show_default=False, **limits)
 
 
-def one_of(allowed: Sequence[str], wrong: str) -> Callable[[str], str]:
-    """Return a callback that takes one of some words; `wrong` is said of another, with {!r} for what came."""
-
-    def known(name: str) -> str:
-        if name not in allowed:
-            raise typer.BadParameter(wrong.format(name))
-        return name
-
-    return known
-
-
 def output(what: str, formats: Sequence[str], default: str = "") -> Any:
     """Return the option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and
     its name if none is given. Where a picture needs an extra it is asked for before anything runs."""

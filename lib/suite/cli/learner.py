@@ -196,7 +196,7 @@ class Watcher:
         """Return the file of each puzzle that there is now, in the order of the puzzles; of several the first."""
         found: dict[str, Path] = {}
         below = (path for folder in self.folders() for path in sorted(folder.glob("*")))
-        for path in [self.path] if self.alone else filter(self.concerns, below):
+        for path in filter(self.concerns, below):
             with suppress(SourceError, OSError):  # one of no puzzle, or that cannot be read just now
                 found = dict.fromkeys(self._about(path), path) | found
         return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}

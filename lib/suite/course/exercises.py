@@ -201,8 +201,8 @@ def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Pr
     >>> predict("ddp", end=12)
     your prediction: end 12; run the next cells, then guess.against(out)
     """
-    if puzzle is not None and puzzle not in [*PUZZLES]:
-        raise ValueError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+    if puzzle is not None:
+        _ = PUZZLES[puzzle]  # ValueError where there is none
     known = ", ".join(map(str, QUANTITIES.values()))
     if not guesses:
         raise ValueError(f'say what you predict, such as predict("{puzzle or "ddp"}", end=5). There are {known}')
