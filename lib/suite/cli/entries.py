@@ -36,7 +36,6 @@ from lib.suite.submissions.locations import located
 from lib.suite.submissions.source import Source, SourceError
 from lib.trace.rebuild import rebuild
 from lib.trace.trace import Trace
-from lib.trace.validation import FORMAT
 
 ALL = "all"  # the name of all our solutions to a puzzle: gpipe:all
 DIFFERENT = (
@@ -129,23 +128,23 @@ class Entry:
             return None
         calls = counts(run)
         sizes = end(run), float(peak(run).elements), most_sent(run), bubbles(run).makespan
-        return dict(zip(FIGURES, (*sizes, sum(calls.collectives.values()), calls.messages), strict=True))
+        values = (*sizes, sum(calls.collectives.values()), calls.messages)
+        return {name: round(value, 9) for name, value in zip(FIGURES, values, strict=True)}
 
     def cells(self, lowest: Mapping[str, float]) -> list[Cell]:
         """Return its figures for a table, where the lowest are to be marked if it is correct."""
         if self.figures is None:
             return [Cell(name, "", "", False) for name in FIGURES]
-        rounded = ((name, value, round(value, 9)) for name, value in self.figures.items())
         return [
-            Cell(name, repr(nine), FIGURES[name].words(value), self.correct and lowest.get(name) == nine)
-            for name, value, nine in rounded
+            Cell(name, repr(value), FIGURES[name].words(value), self.correct and lowest.get(name) == value)
+            for name, value in self.figures.items()
         ]
 
 
 def best(entries: Sequence[Entry]) -> dict[str, float]:
     """Return the lowest of each figure that is judged, of the runs that are correct, where not all have the same."""
     rows = [entry.figures for entry in entries if entry.correct and entry.figures is not None]
-    values = {name: {round(row[name], 9) for row in rows} for name, figure in FIGURES.items() if figure.judged}
+    values = {name: {row[name] for row in rows} for name, figure in FIGURES.items() if figure.judged}
     return {name: min(every) for name, every in values.items() if len(every) > 1}
 
 
@@ -222,8 +221,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
 
 
 def _of_class(path: Path, puzzle: str | None) -> list[Entry]:
-    """Collect what each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder.
-    Nothing of it runs."""
+    """Collect what each student handed in for a puzzle, in a folder or an archive. Nothing of it runs."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
     collected = collect([path])
@@ -238,9 +236,6 @@ def _of_class(path: Path, puzzle: str | None) -> list[Entry]:
     there = {one.student for one in refused} | {one.name for one in subjects}
     if silent := sum(one.student not in there for one in collected.submissions):
         say(visible(f"{counted(silent, 'student')} handed in nothing for {puzzle}"))
-    for file in filter(Path.is_file, sorted(path.glob("*.json"))):
-        with file.open(encoding="utf-8", errors="replace") as text:
-            subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(200) else []  # it says so at once
     return subjects
 
 

@@ -3,13 +3,9 @@
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
 
-nbgrader takes the instructor's version of an assignment, for `nbgrader generate_assignment`:
-
-    source/<assignment>/05_fsdp.ipynb       the cells of the puzzle; what is marked in them:
-        the gap                              the answer to be filled in, with our own one between BEGIN and END SOLUTION
-        the check                            a locked test of 2 points: the puzzle's own size, and the goal
-        a new cell below it                  a locked test of 1 point: other sizes, in a region of hidden tests
-    nbgrader_config.py                       what stands in the gap of a student's copy, and how long a cell may take
+nbgrader takes the instructor's version of an assignment, source/<assignment>/05_fsdp.ipynb: the cells of the puzzle,
+where the gap is an answer with our own one in it, the check a locked test, and a new cell below it another, of other
+sizes; and nbgrader_config.py, the settings of a course.
 
 A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
 `lib.suite.grade.grading`, which says what nbgrader does not protect from.
