@@ -14,6 +14,7 @@ from rich.text import Text
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
+from lib.puzzles.puzzle import HINTS
 from lib.puzzles.puzzle import Puzzle as Record
 from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, puzzle_of_file
 from lib.puzzles.records import goal as goal_of
@@ -96,16 +97,13 @@ def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
 
 def hint(
     puzzle: options.PuzzleArgument,
-    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
+    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.", min=1, max=len(HINTS))] = None,
     every: Annotated[bool, option("Open all hints.", "--all")] = False,
 ) -> None:
     """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
-    last = len(PUZZLES[puzzle].hints)
-    if number is not None and not 1 <= number <= last:
-        raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
-    number = last if every else number
     from rich.markdown import Markdown  # here and not above: other commands begin faster without
 
+    number = len(HINTS) if every else number
     hints = next_hint(puzzle) if number is None else open_hints(puzzle, number)
     console().print(Markdown(hints.body))
     say(f"\n{hints.onwards(f'puzzles hint {puzzle}')}")
