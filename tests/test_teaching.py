@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 
 from lib import PUZZLES
 from lib.suite.cli.app import app
-from lib.suite.course.exports import ASKED as ASKED_OF_THE_CLASS
-from lib.suite.course.exports import STUDENTS, write_class
 from lib.suite.grade.assignment import KEYS, Config, read_config
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import PLATFORMS, collect
@@ -27,6 +25,8 @@ from lib.suite.submissions.locations import reference
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample
 from tests.support.said import Said
+from tools.example_class import ASKED as ASKED_OF_THE_CLASS
+from tools.example_class import STUDENTS, write_class
 from tools.notebooks.shared_cells import LISTEN, MARKED, teaching
 
 pytestmark = pytest.mark.usefixtures("warm")

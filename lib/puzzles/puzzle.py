@@ -103,15 +103,8 @@ class Variant(NamedTuple):
 
 
 class Premise(NamedTuple):
-    """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`).
-
-    `words` say for a student what it asks of a schedule. `together` are time and memory of a schedule of the
-    family that is near both limits, and of which we know none that is better in both. Each shard of a weight is on
-    `copies` ranks, and that of a state on `state_copies`.
-
-    `work`: it speaks of the time of all that share the work, whatever they cut (see `work_time`), and nothing else is
-    to be said, but whether a schedule has `reached` it. `whole`: the same of all that leave layers whole.
-    """
+    """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`): the fields of a
+    record's `bound`."""
 
     words: str = ""
     stages: int = 1
@@ -137,30 +130,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """One puzzle. `id` is also the name of the function that a student writes.
+    """One puzzle: its record, whose fields are described where basics.toml begins, and its place among the others.
 
-    `number` counts from 1 through all chapters, in the order in which the records stand, and `label` is the number
-    that a student sees: chapter 6's third puzzle is 6.3. `needs` are the ids of the
-    puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
-    question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
-    backpropagation, as `tools.notebooks.verify` estimates it; `discuss` (Markdown) is an open question for a
-    class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
-    path. One that is `part_of` another has its gap in that one's notebook.
-
-    A schedule has a size, goals, and hidden sizes at which it must be correct too, or `variants` with which. Its layers
-    are the usual ones, but for the `last` ones where these are described. `sent` is how many elements may be sent per
-    rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student
-    is to find: where one of them corrects a mistake, the message names the idea, and `fix()` shows the line.
-    `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
-    its messages travel: that is not for the order to say. `domain`: ranks share each batch, and no goal is for a run in
-    which one of them works on all of it. `predicts`: figures of the run that its page asks to predict,
-    where that is not the best one.
-
-    A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
-    reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
-
-    A plan has `runs`, the fields of a `lib.plan.judge.Task` each: the first is the puzzle's, and the plan has to do for
-    the others too, within the seconds that each allows. Its goals are in seconds and GiB.
+    `id` is also the name of the function that a student writes. `number` counts from 1 through all chapters, and
+    `label` is the number that a student sees: chapter 6's third puzzle is 6.3. The size of a plain function is 0.
     """
 
     id: str

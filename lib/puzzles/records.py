@@ -38,14 +38,6 @@ class Chapter(NamedTuple):
     about: str
 
 
-class Term(NamedTuple):
-    """A word of the field: what it is, the puzzle that teaches it, and our word for it, where that is another."""
-
-    says: str
-    puzzle: str
-    ours: str = ""
-
-
 PUZZLES: Mapping[str, Puzzle] = Lazy(
     lambda: _records(),  # looked up when it is asked
     lambda key, records: f"there is no puzzle {key!r}; there are {', '.join(records)}",
@@ -80,12 +72,6 @@ def chapters() -> dict[str, Chapter]:
     return {name: Chapter(data["title"], data["about"].strip()) for name, data in every.items()}
 
 
-def glossary() -> dict[str, Term]:
-    """Return the words of the field in alphabetical order. TypeError for an entry with a field that there is not."""
-    words = sorted(_read("glossary").items(), key=lambda entry: entry[0].lower())
-    return {word: Term(**data) for word, data in words}
-
-
 def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:
     """Return the chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that
     are `parts` of others too."""
@@ -101,29 +87,12 @@ def puzzle_of_file(stem: str) -> Puzzle | None:
     return PUZZLES[name] if number.isdigit() and name in PUZZLES else None
 
 
-def core_of(puzzle: Puzzle) -> Puzzle:
-    """Return the puzzle of the core path that a puzzle deepens, by way of others perhaps, or itself."""
-    return core_of(PUZZLES[puzzle.deepens]) if puzzle.deepens else puzzle
-
-
 INTRODUCTION = 45  # minutes that the introduction takes
 
 
 def minutes_of_core() -> int:
     """Return how many minutes the core path takes: the introduction, and each puzzle that deepens no other."""
     return INTRODUCTION + sum(puzzle.minutes for puzzle in PUZZLES.values() if not puzzle.deepens)
-
-
-def notebooks_before(puzzle: Puzzle) -> list[str]:
-    """Return the puzzles whose notebooks are to be solved before the one of a puzzle, in order."""
-    needs = {PUZZLES[need].notebook for part in of_one_notebook(puzzle) for need in part.needs}
-    return [one.id for one in PUZZLES.values() if one.id in needs - {puzzle.notebook}]
-
-
-def minutes_of(puzzle: Puzzle) -> int:
-    """Return how many minutes the notebook of a puzzle takes: its own, and those of its parts that are not skipped."""
-    parts = (one for one in of_one_notebook(puzzle) if one is puzzle or one.deepens in ("", puzzle.deepens))
-    return sum(part.minutes for part in parts)
 
 
 def of_one_notebook(puzzle: Puzzle) -> list[Puzzle]:
@@ -176,7 +145,7 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     if mesh is not None and len(mesh) != data["ranks"]:
         raise ValueError(f"{key}: it has {data['ranks']} ranks, and {mesh} has {len(mesh)}")
     made["hidden"] = tuple(_hidden(size, mesh, data["ranks"]) for size in data.get("hidden", ()))
-    made["variants"] = tuple(_variant(**one) for one in data.get("variants", ()))
+    made["variants"] = tuple(Variant(**one) for one in data.get("variants", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
@@ -193,10 +162,6 @@ def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
     own = mesh_from_table(size["mesh"])
     made: dict[str, Any] = {"ranks": len(own), **size, "mesh": own}
     return Hidden(**made)
-
-
-def _variant(refused: bool = False, batches: int | None = None, **arguments: Any) -> Variant:
-    return Variant(arguments, refused, batches)
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:

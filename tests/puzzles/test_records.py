@@ -15,10 +15,10 @@ from lib.checker.verdict import check
 from lib.cluster.mesh import Mesh
 from lib.puzzles import records
 from lib.puzzles.puzzle import Puzzle, Row
-from lib.puzzles.records import Chapter, by_chapter, chapters, glossary, puzzle_of_file, schedule_record
+from lib.puzzles.records import Chapter, by_chapter, chapters, puzzle_of_file, schedule_record
 from lib.suite.submissions.locations import home, reference
 from tests.support.said import Said
-from tools.notebooks.shared_cells import glossary_page
+from tools.notebooks.shared_cells import glossary, glossary_page
 
 SCHEDULE = {
     "title": "A title",

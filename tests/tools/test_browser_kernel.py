@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from lib.suite.course.exports import GALLERY, package
+from lib.suite.course.exports import package
 from lib.suite.submissions.locations import notebooks_below
 from tests.support.outputs import joined
 from tests.support.said import Said
 from tools.browser import chalk_standin, kernel
+from tools.browser.build import GALLERY
 
 ROOT = Path(__file__).parents[2]
 SOLVED = notebooks_below(ROOT / "solutions")

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from lib import Model
 from lib.files import ROOT, zipped
-from lib.suite.course.exports import GALLERY, chosen, package, pinned, read_notebook
+from lib.suite.course.exports import chosen, package, pinned, read_notebook
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import notebook_in
 from lib.values.operations import signatures
@@ -47,6 +47,8 @@ LIMIT: Final = 20
 NOT_SHIPPED: Final = ("axe-core", "ws", "@types/")
 """Packages of node's that only tests and node itself use; esbuild has no file that is called LICENSE."""
 HASH: Final = re.compile(r"sha256-[A-Za-z0-9+/=]{44}")
+GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
+"""What the notebook of the gallery loads, and no other."""
 NOTE: Final = """\
 What others wrote, and its licences
 ===================================

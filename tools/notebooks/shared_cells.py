@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
-from lib.puzzles import records
+from lib.files import packaged
 from lib.puzzles.puzzle import Puzzle
-from lib.puzzles.records import PUZZLES, by_chapter, chapters, core_of, minutes_of, minutes_of_core
+from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, of_one_notebook
 from lib.suite.course.exports import pinned
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
@@ -42,6 +42,37 @@ HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
 OF_RECORD = ("id", "title", "heading", "ranks")
 WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table", "words")  # the words of parts
+
+
+def core_of(puzzle: Puzzle) -> Puzzle:
+    """Return the puzzle of the core path that a puzzle deepens, by way of others perhaps, or itself."""
+    return core_of(PUZZLES[puzzle.deepens]) if puzzle.deepens else puzzle
+
+
+def notebooks_before(puzzle: Puzzle) -> list[str]:
+    """Return the puzzles whose notebooks are to be solved before the one of a puzzle, in order."""
+    needs = {PUZZLES[need].notebook for part in of_one_notebook(puzzle) for need in part.needs}
+    return [one.id for one in PUZZLES.values() if one.id in needs - {puzzle.notebook}]
+
+
+def minutes_of(puzzle: Puzzle) -> int:
+    """Return how many minutes the notebook of a puzzle takes: its own, and those of its parts that are not skipped."""
+    parts = (one for one in of_one_notebook(puzzle) if one is puzzle or one.deepens in ("", puzzle.deepens))
+    return sum(part.minutes for part in parts)
+
+
+class Term(NamedTuple):
+    """A word of the field: what it is, the puzzle that teaches it, and our word for it, where that is another."""
+
+    says: str
+    puzzle: str
+    ours: str = ""
+
+
+def glossary() -> dict[str, Term]:
+    """Return the words of the field in alphabetical order. TypeError for an entry with a field that there is not."""
+    words = tomllib.loads(packaged("lib.puzzles", "glossary.toml"))
+    return {word: Term(**words[word]) for word in sorted(words, key=str.lower)}
 
 
 def expand(text: str, name: str, root: Path) -> str:
@@ -180,7 +211,7 @@ def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
     """The Markdown table of some puzzles, for the index."""
     lines = ["| puzzle | what it is about | minutes | solve first |", "|---|---|---|---|"] if puzzles else []
     for puzzle in puzzles:
-        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in records.notebooks_before(puzzle))
+        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in notebooks_before(puzzle))
         first = before or _link("introduction", "index")
         lines.append(f"| {_link(puzzle.id, 'index')} | {puzzle.teaches} | {minutes_of(puzzle)} | {first} |")
     return [*lines, ""] if puzzles else []
@@ -189,7 +220,7 @@ def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
 def _words(here: str = "") -> list[str]:
     """The Markdown table of the field's words, with links from a notebook, or with the ids of their puzzles."""
     lines = ["| word | what it is | in our code | puzzle |", "|---|---|---|---|"]
-    for word, term in records.glossary().items():
+    for word, term in glossary().items():
         label = PUZZLES[term.puzzle].label
         puzzle = _link(term.puzzle, here, label) if here else f"{label} `{term.puzzle}`"
         lines.append(f"| **{word}** | {term.says} | {term.ours} | {puzzle} |")

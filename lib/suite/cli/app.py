@@ -17,10 +17,10 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.exceptions import NotSolved
 from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import SHORT, console, fail, option, say
+from lib.suite.cli.console import SHORT, argument, console, fail, option, say
 from lib.suite.submissions.locations import home, is_checkout, named, notebook_in, notebooks_below
 
 MODULES: Final = {
@@ -35,6 +35,7 @@ MODULES: Final = {
 """The commands of each module, in the order of the help. Their functions are called as they are; with an underscore at
 the end where that name is taken."""
 HOMES: Final = {name: module for module, names in MODULES.items() for name in names.split()}
+NAMES: Final = "Puzzles, `introduction`, or notebooks (.ipynb); else all."
 PASSES_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -94,21 +95,13 @@ class Door(_Quick, TyperGroup):
         """Run a command; exit status 1 for a stub, a run that failed, a file that will not do, or a missing extra."""
         try:
             return super().invoke(ctx)
-        except (PuzzleError, TraceError, ImportError, OSError) as error:
-            fail(str(error))
-        except Exception as error:
-            # Their modules take a while to import, and a command that needs none of them does not raise these.
-            from lib.suite.course.progress import ProgressError
-            from lib.suite.course.subject import Stub
-            from lib.suite.submissions.gap import BuildError
-            from lib.suite.submissions.source import SourceError
-
-            if isinstance(error, (SourceError, BuildError, ProgressError)):
-                fail(str(error))
-            if not isinstance(error, Stub):
-                raise
+        except NotSolved as error:
             print(error)
             raise typer.Exit(1) from None
+        except Exception as error:
+            if not isinstance(error, ImportError | OSError) and not type(error).__module__.startswith("lib."):
+                raise  # a mistake of ours, and no error that we made for the user
+            fail(str(error))
 
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
@@ -130,32 +123,13 @@ def build(
     """Make the notebooks in puzzles/ and solutions/ from their sources, and remove those of an old number."""
     if not is_checkout():
         fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
-    from tools.notebooks import build as notebooks  # no part of the package
+    from tools.notebooks.commands import build as build_notebooks  # no part of the package
 
-    left = notebooks.left_behind(home())
-    if check and left:
-        fail("Puzzles have other numbers now; run `puzzles build`:\n" + "\n".join(left))
-    with console().status("Running every notebook"):
-        files = notebooks.build(home())
-    old = notebooks.stale(files, home())
-    if check and old:
-        fail("Not what their sources give; run `puzzles build`:\n" + "\n".join(old))
-    if not check and not force and (worked_on := notebooks.worked_on([*old, *left], home())):
-        fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
-    if not check:
-        for name in notebooks.write(files, home()):
-            say(f"Wrote {name}")
-        for name in left:
-            (home() / name).unlink()
-            say(f"Removed {name}: the puzzle has another number now")
-    say(f"{sum(name.endswith('.ipynb') for name in files)} notebooks are current.")
+    build_notebooks(home(), check=check, force=force)
 
 
 def export(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
-    ] = None,
+    names: Annotated[list[str] | None, argument("[NAME]...", NAMES)] = None,
     colab: Annotated[bool, option("As notebooks that carry the package inside.", "--colab")] = False,
     nbgrader: Annotated[bool, option("As an assignment of nbgrader.", "--nbgrader")] = False,
     gradescope: Annotated[bool, option("An autograder for Gradescope, a zip.", "--gradescope")] = False,

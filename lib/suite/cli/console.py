@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.table import Column, Table
 
     from drawing.canvas.palette import Colour
-    from lib.suite.course.exercises import Hints
 
 WIDTH = 100  # columns where the output is no terminal
 CONTROL = str.maketrans("", "", "\a\b\v\f\r")
@@ -40,7 +39,6 @@ LEAST = 12  # columns that a part of a table has that folds
 SHORT = {"help_option_names": ["-h", "--help"]}
 WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
 C = TypeVar("C", bound=Callable[..., Any])
-J = TypeVar("J", int, int | None)
 
 
 # -- in the terminal ------------------------------------------------------------------------------------------------
@@ -135,14 +133,6 @@ def title(text: str) -> None:
     console().print(Rule(Text(text), align="left", style="dim"))
 
 
-def show_hints(hints: Hints) -> None:
-    """Show the hints that are open, and how to open the next one."""
-    from rich.markdown import Markdown
-
-    console().print(Markdown(hints.body))
-    say(f"\n{hints.onwards(f'puzzles hint {hints.puzzle}')}")
-
-
 def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:
     """Draw anything that shows itself as a picture, where a file was named."""
     if output is not None:
@@ -168,17 +158,6 @@ def option(help_: str, *names: str, **limits: Any) -> Any:
 def argument(metavar: str, help_: str, **limits: Any) -> Any:
     """Return an argument of a command: how it is called in the usage, and what it means."""
     return typer.Argument(metavar=metavar, help=help_, show_default=False, **limits)
-
-
-def one_of(allowed: Sequence[str], wrong: str) -> Callable[[str], str]:
-    """Return a callback that takes one of some words; `wrong` is said of another, with {!r} for what came."""
-
-    def known(name: str) -> str:
-        if name not in allowed:
-            raise typer.BadParameter(wrong.format(name))
-        return name
-
-    return known
 
 
 def output(what: str, formats: Sequence[str], default: str = "") -> Any:
@@ -222,8 +201,8 @@ def _mesh(text: str) -> Mesh:
         raise typer.BadParameter(reason or f"{example}; got {text!r}") from None
 
 
-def some_jobs(number: J) -> J:
-    """Return as many processes as an option says. BadParameter for none."""
+def _some(number: int) -> int:
+    """As many processes as an option says. BadParameter for none."""
     if number == 0:
         raise typer.BadParameter("some process has to do it; -1: one for each core")
     return number
@@ -253,7 +232,7 @@ Frame = Annotated[Literal["card", "none"], option("What is around a picture: a c
 SHAPE = {"parser": _aspect, "metavar": "WIDTH:HEIGHT", "show_default": False}
 Aspect = Annotated[float | None, option("The shape of a picture, such as 16:9.", **SHAPE)]
 
-Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=some_jobs)]
+Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j", callback=_some)]
 
 
 def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:
@@ -299,16 +278,14 @@ def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **val
     from drawing.canvas.palette import PAGE  # here and not above: most commands draw nothing
 
     need_extra("grade", "a page needs", "jinja2")
-    code = f"\n{file_of(f'{look}.js')}"
-    allowed = f"script-src 'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'; style-src 'unsafe-inline'"
-    policy = f"default-src 'none'; {allowed}; img-src {images}; base-uri 'none'; form-action 'none'"
-    # The colours of all pages, and its own: by day and by night, as its `color-scheme` says, which follows the system
-    # or what is chosen on the page.
-    every = {**PAGE, **colours}
-    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
-    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
-    look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
-    shared = {"policy": markup(policy), "style": markup(look_of + file_of(f"{look}.css")), "script": markup(code)}
+    script = f"\n{file_of(f'{look}.js')}"
+    shared = {
+        "images": images,
+        "digest": b64encode(sha256(script.encode()).digest()).decode(),
+        "colours": {**PAGE, **colours},
+        "style": markup(file_of(f"{look}.css")),
+        "script": markup(script),
+    }
     return template(name).render(**shared, **values)
 
 

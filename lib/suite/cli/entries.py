@@ -24,7 +24,7 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress, say
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
-from lib.suite.course.subject import Stub
+from lib.suite.course.subject import Run
 from lib.suite.course.subject import run as run_subject
 from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
@@ -32,12 +32,10 @@ from lib.suite.grade.intake.collecting import collect
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import AtSize, Limits
 from lib.suite.submissions.gap import BuildError
-from lib.suite.submissions.load import puzzle_of
 from lib.suite.submissions.locations import located
 from lib.suite.submissions.source import Source, SourceError
 from lib.trace.rebuild import rebuild
 from lib.trace.trace import Trace
-from lib.trace.validation import FORMAT
 
 ALL = "all"  # the name of all our solutions to a puzzle: gpipe:all
 DIFFERENT = (
@@ -80,8 +78,8 @@ class Cell(NamedTuple):
 @dataclass(frozen=True)
 class Entry:
     """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours; and what
-    came of it. A Source was handed in: nothing of it is believed. `words` are the name of one of ours in words, brief
-    and full: "FSDP", "Fully sharded data parallel (FSDP)".
+    came of it. A Source was handed in: nothing of it is believed. `short` and `title` are its name in words: "FSDP",
+    "Fully sharded data parallel (FSDP)".
 
     A run that failed has a Trace up to there, if it came so far, and a `message`; `verdict` is that on a whole run.
     """
@@ -90,21 +88,12 @@ class Entry:
     what: Path | str | Source
     puzzle: str | None = None
     ours: bool = False
-    words: tuple[str, str] | None = None
+    short: str = ""
+    title: str = ""
     trace: Trace | None = None
     verdict: Verdict | None = None
     error: str = ""
     solved: bool = True
-
-    @property
-    def short(self) -> str:
-        """Its name in words, brief."""
-        return self.name if self.words is None else self.words[0]
-
-    @property
-    def title(self) -> str:
-        """Its name in words."""
-        return self.name if self.words is None else self.words[1]
 
     @property
     def state(self) -> str:
@@ -139,23 +128,23 @@ class Entry:
             return None
         calls = counts(run)
         sizes = end(run), float(peak(run).elements), most_sent(run), bubbles(run).makespan
-        return dict(zip(FIGURES, (*sizes, sum(calls.collectives.values()), calls.messages), strict=True))
+        values = (*sizes, sum(calls.collectives.values()), calls.messages)
+        return {name: round(value, 9) for name, value in zip(FIGURES, values, strict=True)}
 
     def cells(self, lowest: Mapping[str, float]) -> list[Cell]:
         """Return its figures for a table, where the lowest are to be marked if it is correct."""
         if self.figures is None:
             return [Cell(name, "", "", False) for name in FIGURES]
-        rounded = ((name, value, round(value, 9)) for name, value in self.figures.items())
         return [
-            Cell(name, repr(nine), FIGURES[name].words(value), self.correct and lowest.get(name) == nine)
-            for name, value, nine in rounded
+            Cell(name, repr(value), FIGURES[name].words(value), self.correct and lowest.get(name) == value)
+            for name, value in self.figures.items()
         ]
 
 
 def best(entries: Sequence[Entry]) -> dict[str, float]:
     """Return the lowest of each figure that is judged, of the runs that are correct, where not all have the same."""
     rows = [entry.figures for entry in entries if entry.correct and entry.figures is not None]
-    values = {name: {round(row[name], 9) for row in rows} for name, figure in FIGURES.items() if figure.judged}
+    values = {name: {row[name] for row in rows} for name, figure in FIGURES.items() if figure.judged}
     return {name: min(every) for name, every in values.items() if len(every) > 1}
 
 
@@ -177,14 +166,18 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
             several = _meant(rest if named else what, puzzle)
             if named:
                 own = [name] if len(several) == 1 else [f"{name}: {one.name}" for one in several]
-                several = [replace(one, name=own, words=None) for one, own in zip(several, own, strict=True)]
+                several = [replace(one, name=own, short="", title="") for one, own in zip(several, own, strict=True)]
             subjects += several
     except (SourceError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
     # Different files of one name are called by their paths; and all names can be printed.
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
-    names = (str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name for one in subjects)
-    return [replace(one, name=visible(name, lines=False)) for one, name in zip(subjects, names, strict=True)]
+    found: list[Entry] = []
+    for one in subjects:
+        clash = isinstance(one.what, Path) and files[one.name] > 1
+        name = visible(str(one.what) if clash else one.name, lines=False)
+        found.append(replace(one, name=name, short=one.short or name, title=one.title or name))
+    return found
 
 
 def _meant(what: str, puzzle: str | None) -> list[Entry]:
@@ -212,7 +205,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
     initials = "".join(word[0] for word in words.replace("-", " ").split()).upper()
     known = initials if initials == head.upper() else words
     if not way:
-        return [Entry(head, head, head, True, (known, words if known == words else f"{words} ({known})"))]
+        return [Entry(head, head, head, True, known, words if known == words else f"{words} ({known})")]
     files = files_of(head)
     if way != ALL and way not in files:
         raise SourceError(f"{head} has no solution called {way!r}; there are {', '.join([*files, ALL])}")
@@ -223,13 +216,12 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
             about, _ = description(files[name].read_text("utf-8"))
             named = re.search(r"\(([^()]+)\)\.$", about)  # "Begin with a backward ... (1F1B)."
             said = f"{known}: {name.replace('_', ' ') if named is None else named[1]}"
-        subjects.append(Entry(f"{head}:{name}", files[name], head, True, (said, said)))
+        subjects.append(Entry(f"{head}:{name}", files[name], head, True, said, said))
     return subjects
 
 
 def _of_class(path: Path, puzzle: str | None) -> list[Entry]:
-    """Collect what each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder.
-    Nothing of it runs."""
+    """Collect what each student handed in for a puzzle, in a folder or an archive. Nothing of it runs."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
     collected = collect([path])
@@ -244,9 +236,6 @@ def _of_class(path: Path, puzzle: str | None) -> list[Entry]:
     there = {one.student for one in refused} | {one.name for one in subjects}
     if silent := sum(one.student not in there for one in collected.submissions):
         say(visible(f"{counted(silent, 'student')} handed in nothing for {puzzle}"))
-    for file in filter(Path.is_file, sorted(path.glob("*.json"))):
-        with file.open(encoding="utf-8", errors="replace") as text:
-            subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(200) else []  # it says so at once
     return subjects
 
 
@@ -276,9 +265,8 @@ def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: An
                     entries.append(_run_apart(isolation, subject, what, limit, given))
                 else:
                     entries.append(_run(subject, what, limit, given))
-            except (Stub, NotSolved):
-                why = str(NotSolved(subject.puzzle or subject.name))
-                entries.append(replace(subject, solved=False, error=why))
+            except NotSolved as stub:
+                entries.append(replace(subject, solved=False, error=str(NotSolved(stub.puzzle))))
             except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
                 entries.append(replace(subject, error=str(error), trace=getattr(error, "trace", None)))
     return entries
@@ -288,19 +276,14 @@ def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
     """Run our solutions, and the user's own files: see `lib.suite.course.subject`."""
     asked = subject.puzzle
     if subject.ours and asked is not None and isinstance(what, Path) and not given:
-        trace, puzzle = run_of_file(what, asked), asked
+        run = Run(subject.name, run_of_file(what, asked), asked, asked)
     else:
         run = run_subject(str(what), puzzle=asked, limit=limit, prints=False, **given)
-        trace, puzzle = run.trace, run.puzzle
-        if asked is not None and trace.puzzle not in (None, asked):
-            return replace(subject, error=f"{subject.name} is a run of {trace.puzzle}, not of {asked}")
-    about = asked or trace.puzzle or puzzle
-    if about is None and not str(what).endswith(".json"):
-        with suppress(SourceError, OSError):  # the puzzle that a file is about, at any size
-            about = puzzle_of(what)
-    if trace.error is not None:
-        return replace(subject, puzzle=about, trace=trace, error=trace.error)
-    return replace(subject, puzzle=about, trace=trace, verdict=check(trace, puzzle))
+        if asked is not None and run.trace.puzzle not in (None, asked):
+            return replace(subject, error=f"{subject.name} is a run of {run.trace.puzzle}, not of {asked}")
+    if run.trace.error is not None:
+        return replace(subject, puzzle=run.about, trace=run.trace, error=run.trace.error)
+    return replace(subject, puzzle=run.about, trace=run.trace, verdict=check(run.trace, run.puzzle))
 
 
 def _run_apart(

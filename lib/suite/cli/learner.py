@@ -14,11 +14,12 @@ from rich.text import Text
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
+from lib.puzzles.puzzle import HINTS
 from lib.puzzles.puzzle import Puzzle as Record
 from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, puzzle_of_file
 from lib.puzzles.records import goal as goal_of
 from lib.suite.cli import console as options
-from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_hints, show_table, title
+from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_table, title
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, is_off, known, next_puzzle, solved
@@ -96,15 +97,16 @@ def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
 
 def hint(
     puzzle: options.PuzzleArgument,
-    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
+    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.", min=1, max=len(HINTS))] = None,
     every: Annotated[bool, option("Open all hints.", "--all")] = False,
 ) -> None:
     """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
-    last = len(PUZZLES[puzzle].hints)
-    if number is not None and not 1 <= number <= last:
-        raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
-    number = last if every else number
-    show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
+    from rich.markdown import Markdown  # here and not above: other commands begin faster without
+
+    number = len(HINTS) if every else number
+    hints = next_hint(puzzle) if number is None else open_hints(puzzle, number)
+    console().print(Markdown(hints.body))
+    say(f"\n{hints.onwards(f'puzzles hint {puzzle}')}")
 
 
 def reveal(
@@ -192,7 +194,7 @@ class Watcher:
         """Return the file of each puzzle that there is now, in the order of the puzzles; of several the first."""
         found: dict[str, Path] = {}
         below = (path for folder in self.folders() for path in sorted(folder.glob("*")))
-        for path in [self.path] if self.alone else filter(self.concerns, below):
+        for path in filter(self.concerns, below):
             with suppress(SourceError, OSError):  # one of no puzzle, or that cannot be read just now
                 found = dict.fromkeys(self._about(path), path) | found
         return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
@@ -249,8 +251,8 @@ class Watcher:
         title(f"{puzzle} ({path.name})")
         if tried.printed:
             say(tried.printed.rstrip("\n"))
-        if text := tried.text():
-            say(text)
+        if tried.state != "unsolved":
+            say(tried.text())
         if tried.state == "passed":
             following = "All puzzles are solved."
             if (record := next_puzzle({str(puzzle), *solved()})) is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Column, Table
@@ -19,7 +18,7 @@ from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import IllegalOrder
 from lib.schedules.pipelines.lowering import compute_only
 from lib.suite.cli import console as options
-from lib.suite.cli.console import argument, draw_thing, fail, numbers, one_of, option, output, say, show_table
+from lib.suite.cli.console import argument, draw_thing, fail, numbers, option, output, say, show_table
 from lib.suite.course.subject import run as run_subject
 
 if TYPE_CHECKING:
@@ -33,19 +32,12 @@ PEAKS = 64  # ranks whose peaks are listed; of more, the lowest and the highest
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
 WHAT = f"a schedule of the list, a file with an order ({orders.SUFFIX}), or anything that `puzzles run` takes"
 KNOWN = "; ".join(f"{name}: {about}" for name, about in orders.FORMATS.items()) + "."
+BESIDE = "Orders of your own, to be shown beside the others."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
 Batches = Annotated[int | None, option(f"Microbatches: {BATCHES}, or those of the puzzle.", **SIZE)]
 Chunks = Annotated[int | None, option("Stages a rank has, where one can choose.", **SIZE)]
-
-_format = one_of([*orders.FORMATS], f"there is no format {{!r}}; there are {', '.join(orders.FORMATS)}")
-
-
-def _time(number: float) -> float:
-    if not isfinite(number):
-        raise typer.BadParameter(f"a message takes a time, such as 0.2; got {number}")
-    return number
 
 
 @schedule.command("list")
@@ -84,7 +76,7 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
 @schedule.command()
 def export(
     what: What,
-    form: Annotated[str, option(KNOWN, "--format", callback=_format)] = "csv",
+    form: Annotated[Literal["csv", "csv-comms"], option(KNOWN, "--format")] = "csv",
     output: Annotated[
         Path | None, option("The file; else it is printed.", "--output", "-o", show_default=False)
     ] = None,
@@ -126,14 +118,11 @@ def import_(
 
 @schedule.command()
 def gallery(
-    whats: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
-    ] = None,
+    whats: Annotated[list[str] | None, argument("[NAME=WHAT]...", BESIDE)] = None,
     output: Annotated[Path, output("a page", (".html",))] = Path("gallery.html"),
     ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
-    message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, callback=_time)] = 0.0,
+    message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, max=10**9)] = 0.0,
     messages: Annotated[Messages, option("posted or awaited.")] = "posted",
 ) -> None:
     """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
@@ -196,9 +185,7 @@ def _figures(order: Order) -> str:
 
 
 def profile(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
-    ],
+    files: Annotated[list[Path], argument("FILE...", "Traces of torch.profiler, one for each rank.")],
     schedule: Annotated[
         str | None, option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}.")
     ] = None,

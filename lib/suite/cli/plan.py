@@ -20,10 +20,15 @@ from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Trans
 from lib.plan.resources import memory_of
 from lib.plan.timing import Step, step, step_in_order
 from lib.suite.cli import console as options
-from lib.suite.cli.console import draw_thing, fail, numbers, one_of, option, output, progress, say, show_table
+from lib.suite.cli.console import draw_thing, fail, numbers, option, output, progress, say, show_table
 
-_stack = one_of([*STACKS], f"it is one of {', '.join(STACKS)}; got {{!r}}")
 Timed = tuple[Candidate, Step]  # a candidate of a search, and its step as the order timer has it
+
+
+def _stack(name: str) -> str:
+    if name not in STACKS:
+        raise typer.BadParameter(f"it is one of {', '.join(STACKS)}; got {name!r}")
+    return name
 
 
 def _sizes(text: str, name: str) -> list[int]:

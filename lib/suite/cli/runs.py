@@ -11,14 +11,14 @@ import typer
 
 from lib.checker.verdict import Verdict
 from lib.errors import fixes
-from lib.errors.exceptions import NotSolved, PuzzleError
+from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
-from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
 from lib.suite.cli import console as options
-from lib.suite.cli.console import argument, console, draw_thing, fail, numbers, option, say, show_table, title, width
-from lib.suite.course.subject import Attempt, Run, attempt, outcome, subjects
+from lib.suite.cli.console import argument, draw_thing, fail, numbers, option, say, show_table, title, width
+from lib.suite.course.subject import Attempt, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
+from lib.suite.submissions.locations import home, is_checkout
 
 COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
 
@@ -68,18 +68,9 @@ def _tell(tried: Attempt) -> None:
         raise typer.Exit(1)
 
 
-def _measured(tried: Attempt) -> tuple[Verdict, Run] | None:
-    """The verdict on a correct run, and the run: any other has no figures to speak of."""
-    match tried:
-        case Attempt(verdict=Verdict(correct=True) as verdict, run=Run() as ran):
-            return verdict, ran
-        case _:
-            return None
-
-
-def _error(tried: Attempt, name: str) -> str:
-    """What is said of an attempt without a verdict."""
-    return str(NotSolved(tried.puzzle or name)) if tried.state == "unsolved" else tried.text()
+def _measured(tried: Attempt) -> Verdict | None:
+    """The verdict on a correct run: any other has no figures to speak of."""
+    return tried.verdict if isinstance(tried.verdict, Verdict) and tried.verdict.correct else None
 
 
 def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
@@ -91,8 +82,8 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
         title(f"{tried.puzzle} ({file})" if tried.puzzle else file)
         if tried.printed:
             say(tried.printed.rstrip("\n"))
-        say(_error(tried, file))
-        best, _ = _measured(tried) or (None, None)
+        say(tried.text())
+        best = _measured(tried)
         figures = () if best is None else (best.best or "none", f"{best.time:g}", amount(best.memory))
         table.add_row(file, tried.puzzle or "", Text(tried.state, COLOURS.get(tried.state, "red")), *figures)
     show_table(table)
@@ -100,21 +91,7 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
 
 
 def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
-    """What came of each file as JSON:
-
-        {"format": "llm-training-puzzles run", "version": 1, "passed": false, "runs": [
-            {"file": "03_ddp.py", "puzzle": "ddp", "state": "missed", "passed": false, "correct": true,
-             "goals": [{"name": "passes", "time": 6.0, "memory": 2000000, "reached": false}, ...], "best": null,
-             "time": 5.6, "memory": 2097152, "rank": 0, "sent": 786432, "faults": [], "notes": ["..."],
-             "error": null, "printed": ""}]}
-
-    `passed` is what the exit status says. `state` is "passed", "missed" (correct, and no goal reached), "unsolved" or
-    "failed"; or, where there is no function to run, "renamed", "unreadable", "empty" or "unrelated". Where there is no
-    verdict, `error` says why, and `correct` is null. `faults` are what is wrong with a run, and `notes` what else is to
-    be said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on `rank`, and `sent`
-    the elements sent by the rank that sends most. The answers of a plain function have none.
-    """
-    from lib.analysis.figures import most_sent
+    """Return what came of each file as the JSON document that docs/commands.md describes."""
 
     def whole(elements: float) -> float:  # which they nearly always are
         return int(elements) if elements == int(elements) else elements
@@ -126,14 +103,13 @@ def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
         row |= {"passed": tried.state == "passed", "correct": verdict and verdict.correct, "goals": []}
         row |= dict.fromkeys(("best", "time", "memory", "rank", "sent"))
         row |= {"faults": [*verdict.faults] if verdict else [], "notes": []}
-        row |= {"error": None if verdict else _error(tried, "this"), "printed": tried.printed}
+        row |= {"error": None if verdict else tried.why, "printed": tried.printed}
         if isinstance(verdict, Verdict):
             goals = (goal._replace(reached=goal.reached and verdict.correct) for goal in verdict.goals)
             row |= {"goals": [goal._asdict() for goal in goals], "notes": [*verdict.notes]}
-        if (measured := _measured(tried)) is not None:
-            best, ran = measured
+        if (best := _measured(tried)) is not None:
             row |= {"best": best.best, "time": best.time, "memory": whole(best.memory), "rank": best.rank}
-            row["sent"] = whole(most_sent(ran.trace))
+            row["sent"] = whole(best.sent)
         runs.append(row)
     document = {"format": "llm-training-puzzles run", "version": 1, "passed": passed, "runs": runs}
     return json_format.dumps(document, indent=1)
@@ -159,25 +135,11 @@ def check(
     """
     if what is not None:
         return _tell(outcome(what, puzzle=puzzle, limit=limit))
-    from lib.suite.submissions.locations import home, is_checkout
-
     if not is_checkout():
         fail("All puzzles are checked in a checkout of the repository; this is an installed copy: say what to check.")
-    from rich.table import Table
-    from rich.text import Text
+    from tools.notebooks.commands import check_all  # no part of the package
 
-    from tools.notebooks.verify import CHECKS, verify  # no part of the package
-
-    with console().status("Running every notebook, solved and unsolved"):
-        findings = verify(home(), stored=stored)
-    table = Table("", *CHECKS)
-    for stem in sorted({finding.stem for finding in findings}):
-        cells = {f.check: Text("FAIL", "red") if f.problem else Text("ok") for f in findings if f.stem == stem}
-        table.add_row(stem, *(cells.get(check, Text("-")) for check in CHECKS))
-    show_table(table)
-    if problems := [f"{one.stem}, {one.check}: {one.problem}" for one in findings if one.problem]:
-        fail("\n".join(problems))
-    say("All is in order.")
+    check_all(home(), stored=stored)
 
 
 # -- pictures of a run, and questions about it ----------------------------------------------------------------------
@@ -297,31 +259,11 @@ def demo(
     ] = 0,
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
+    if not is_checkout():
+        fail("The demo is made in a checkout of the repository; this is an installed copy.")
+    from tools.demo import draw_references, hand_in  # no part of the package
+
     if made_up:
-        from lib.suite.course.exports import ASKED, STUDENTS, write_class
-
-        folder, people = output or Path("class"), students or len(STUDENTS)
-        files = write_class(folder, students)
-        say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
-        roster = f" --roster {folder / 'roster.csv'}" if students else ""
-        return say(f"Grade them: puzzles grade {folder}{roster} --out report")
-    from rich.table import Table
-
-    from drawing.timeline.schedule import picture_of_trace
-    from lib.checker.verdict import check as judge
-
-    output = output or Path("demo")
-    output.mkdir(parents=True, exist_ok=True)
-    table = Table("puzzle", "verdict", "time", "memory", "reached", "picture", caption=f"pictures in {output}")
-    correct = True
-    for puzzle, record in PUZZLES.items():
-        if record.is_function:
-            continue  # which there is nothing to draw of
-        trace, path = run_subject(puzzle).trace, output / f"{record.stem}.svg"
-        picture_of_trace(trace).save(path)
-        verdict = judge(trace, puzzle)
-        correct &= verdict.correct
-        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
-        table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
-    show_table(table)
-    raise typer.Exit(0 if correct else 1)
+        hand_in(output or Path("class"), students)
+    else:
+        draw_references(output or Path("demo"))

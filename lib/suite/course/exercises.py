@@ -13,6 +13,7 @@ from lib.errors import graded
 from lib.errors.wording import amount, these, with_article
 from lib.puzzles.puzzle import HINTS
 from lib.puzzles.records import PUZZLES
+from lib.record import table
 from lib.simulator.model import Model
 from lib.suite.course.progress import Standing, has_size_of, known, record
 from lib.trace.event import STORES
@@ -137,9 +138,8 @@ def measured(trace: Trace) -> dict[str, Sequence[float]]:
     }
 
 
-QUANTITIES: Mapping[str, Quantity] = {
-    quantity.name: quantity
-    for quantity in (
+QUANTITIES = table(
+    (
         Quantity("end", "time units", "when the last operation is over", share=0.0005),
         Quantity("memory", "elements", "the highest peak of any rank", share=0.01),
         Quantity("rank", "", "the rank with the highest peak; of equals any is right"),
@@ -147,7 +147,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("messages", "", "the most that a rank passes to others"),
         Quantity("idle", "%", "the share of all ranks' time without computing", margin=1.0),
     )
-}
+)
 """Quantities to predict. A guess is right when it is exact; an end within 0.05 %, as pencils round, memory within 1 %,
 idle within 1 percent point."""
 
@@ -201,8 +201,8 @@ def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Pr
     >>> predict("ddp", end=12)
     your prediction: end 12; run the next cells, then guess.against(out)
     """
-    if puzzle is not None and puzzle not in [*PUZZLES]:
-        raise ValueError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+    if puzzle is not None:
+        _ = PUZZLES[puzzle]  # ValueError where there is none
     known = ", ".join(map(str, QUANTITIES.values()))
     if not guesses:
         raise ValueError(f'say what you predict, such as predict("{puzzle or "ddp"}", end=5). There are {known}')

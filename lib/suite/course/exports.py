@@ -1,15 +1,11 @@
-"""Notebooks for use elsewhere: editions for Colab with the package inside, assignments for nbgrader, a made-up class.
+"""Notebooks for use elsewhere: editions for Colab with the package inside, and assignments for nbgrader.
 
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
 
-nbgrader takes the instructor's version of an assignment, for `nbgrader generate_assignment`:
-
-    source/<assignment>/05_fsdp.ipynb       the cells of the puzzle; what is marked in them:
-        the gap                              the answer to be filled in, with our own one between BEGIN and END SOLUTION
-        the check                            a locked test of 2 points: the puzzle's own size, and the goal
-        a new cell below it                  a locked test of 1 point: other sizes, in a region of hidden tests
-    nbgrader_config.py                       what stands in the gap of a student's copy, and how long a cell may take
+nbgrader takes the instructor's version of an assignment, source/<assignment>/05_fsdp.ipynb: the cells of the puzzle,
+where the gap is an answer with our own one in it, the check a locked test, and a new cell below it another, of other
+sizes; and nbgrader_config.py, the settings of a course.
 
 A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
 `lib.suite.grade.grading`, which says what nbgrader does not protect from.
@@ -22,19 +18,16 @@ import base64
 import json
 import lzma
 import re
-import textwrap
-import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from lib.files import ROOT, packaged, ready, write_whole, zipped
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES, of_one_notebook, puzzle_of_file
-from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import home, is_checkout, notebook_in, reference
@@ -50,33 +43,20 @@ LINK = re.compile(r"\[([^\]]+)\]\((?:[\w.]+/)*(\w+)\.ipynb\)")
 BETWEEN = " · "
 NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
-ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
+ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html", ".txt")
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
     *("lib/schedules/formats/chrome.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
-    *("lib/suite/course/example_class.toml", "lib/suite/course/exports.py"),
+    *("lib/suite/course/exports.py", "lib/suite/course/nbgrader_config.txt"),
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
 )
 """Beginnings of the paths that no student's notebook loads; the orders stored there would answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py",)  # kept all the same: it says that the rest is missing
-GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
-"""What the notebook of the gallery loads of it, where that notebook comes along."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
-CONFIG: Final = """\
-c = get_config()
-
-# What stands in the gap of a student's copy: it is not solved yet, which is no error.
-c.ClearSolutions.code_stub = {"python": 'raise NotSolved("this puzzle")'}
-# Seconds for one cell; the tests simulate at several sizes.
-c.ExecutePreprocessor.timeout = 120
-"""
-"""The settings of a course, where it has none."""
-
-
-EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
-"""What other packages of an environment need too: whatever version is there stays."""
+DRAWINGS: Final = ("chalk-diagrams", "chalk-planar", "colour", "loguru", "svgwrite")
+"""The packages that only the drawings need. Of what else chalk needs, whatever version is there stays."""
 
 
 def chosen(names: Sequence[str]) -> list[Path]:
@@ -155,24 +135,11 @@ def set_up() -> str:
 
 
 def pinned(root: Path) -> list[str]:
-    """Return the packages that only the drawings need, in the versions of constraints.txt, else in those here."""
-
-    def plain(requirement: str) -> str:
-        """The name in a requirement, as indexes spell it."""
-        name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
-
-    needed, waiting = set[str](), ["chalk-diagrams"]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed and name not in EVERYWHERE:
-            needed.add(name)
-            waiting += [plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
+    """Return what pip has to install for the drawings, in the versions of constraints.txt, else in those here."""
     if not (root / "constraints.txt").is_file():  # an installed wheel
-        return [f"{name}=={version(name)}" for name in sorted(needed)]
+        return [f"{name}=={version(name)}" for name in DRAWINGS]
     lines = (root / "constraints.txt").read_text("utf-8").splitlines()
-    versions = {plain(line.partition("==")[0]): line for line in lines if "==" in line}
-    return [versions[name] for name in sorted(needed)]
+    return [line for line in lines if line.partition("==")[0] in DRAWINGS]
 
 
 def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
@@ -220,22 +187,21 @@ def package(also: Sequence[str] = ()) -> dict[str, bytes]:
 
     These are the rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these
     and some puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a
-    puzzle. But for what is asked for by path (`also`), such as GALLERY.
+    puzzle. But for what is asked for by path (`also`).
     """
 
-    def below(folder: Path, root: Path) -> Iterable[str]:
-        paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS)
-        return (path.relative_to(root).as_posix() for path in paths if "__pycache__" not in path.parts)
-
-    code = (name for folder in ("lib", "drawing") for name in below(ROOT / folder, ROOT))
-    stays = (name for name in code if name in (*DOORS, *also) or not name.startswith(ELSEWHERE))
-    files = {name: (ROOT / name).read_bytes() for name in stays}
-    solutions = home() / "solutions"
-    for name in below(solutions, solutions):
-        if name.endswith(".py") and not name.startswith("parts/"):
-            text = (solutions / name).read_text("utf-8")
-            files[f"lib/_notebooks/solutions/{name}"] = PROSE.sub("", text).encode()
+    code = files_below(ROOT, "lib") | files_below(ROOT, "drawing")
+    files = {name: data for name, data in code.items() if name in (*DOORS, *also) or not name.startswith(ELSEWHERE)}
+    for name, data in files_below(home(), "solutions").items():
+        if name.endswith(".py") and not name.startswith("solutions/parts/"):
+            files[f"lib/_notebooks/{name}"] = PROSE.sub("", data.decode()).encode()
     return files
+
+
+def files_below(root: Path, folder: str) -> dict[str, bytes]:
+    """Return the files of a folder that the package is made of, by their paths from the root, in order."""
+    paths = (path for path in sorted((root / folder).rglob("*")) if path.suffix in ENDINGS)
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if "__pycache__" not in path.parts}
 
 
 def in_text(files: Mapping[str, bytes]) -> str:
@@ -267,7 +233,7 @@ def export_nbgrader(
         made[output / "source" / assignment / path.name] = _text(instructors(notebook, record, need, hidden))
     settings = output / "nbgrader_config.py"
     if not settings.exists():
-        made[settings] = CONFIG
+        made[settings] = packaged("lib.suite.course", "nbgrader_config.txt")
     return _written(made)
 
 
@@ -345,64 +311,3 @@ def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = N
     marks |= {"schema_version": 3, "solution": not graded, "task": False}
     kept = {"deletable": False, "editable": False} if graded else {}
     return {**cell, "source": source, "metadata": {**cell["metadata"], **kept, "nbgrader": marks}}
-
-
-# -- a class that nobody attended -----------------------------------------------------------------------------------
-
-# Notebooks as a learning platform gives them back, to try `puzzles grade` on. Everybody is called Example. What they
-# hand in stands in example_class.toml and is made of what ships. The same bytes every time.
-
-ASKED: Final = ("ddp", "fsdp", "gpipe")  # the puzzles of the exercise
-_CLASS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.course", "example_class.toml"))
-STUDENTS: Final[dict[str, list[dict[str, Any]]]] = _CLASS["students"]  # who there is, and the files of each
-
-
-def write_class(folder: Path, number: int = 0) -> list[Path]:
-    """Write a folder for each student into `folder`, named as Moodle names them, and return the files.
-
-    A larger class, of so many (`number`), has everybody several times, with other comments in the code, and beside the
-    folders a roster, which knows of one more student: Nobody, who hands in nothing.
-    """
-    made: dict[Path, str] = {}
-    rows = ["id,name"]
-    for place in range(number or len(STUDENTS)):
-        student, files = [*STUDENTS.items()][place % len(STUDENTS)]
-        again = place // len(STUDENTS)
-        name, its_id = f"{student} Example{f' {again + 1}' if again else ''}", 1001 + place
-        rows.append(f"{its_id},{name}")
-        for file in files:
-            puzzle, code = file["puzzle"], _code(**file)
-            code += f"\n# {name}" if again and code else ""
-            called = file.get("name", "{stem}.ipynb").format(stem=PUZZLES[puzzle].stem)
-            text = code if called.endswith(".py") else _handed_in(puzzle, code, file.get("hints", 0))
-            path = folder / f"{name}_{its_id}_assignsubmission_file_" / called
-            made[path] = text[: len(text) // 2] if file.get("cut") else text
-    if number:
-        made[folder / "roster.csv"] = "\n".join([*rows, f"{1001 + number},Nobody Example", ""])
-    return _written(made)
-
-
-def _handed_in(puzzle: str, code: str, hints: int) -> str:
-    """A student's notebook, without outputs, with a code in its gap, or in place of the function."""
-    notebook = read_notebook(notebook_in(home() / "puzzles", puzzle))
-    stub = f'    raise NotSolved("{puzzle}")'
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            source = _source(cell).replace(f'hint("{puzzle}", 0)', f'hint("{puzzle}", {hints})')
-            if stub in source and code:
-                whole = code.startswith("from ")
-                source = code if whole else source.replace(stub, textwrap.indent(code, "    "))
-            cell |= {"outputs": [], "source": source.splitlines(keepends=True)}
-    return _text(notebook)
-
-
-def _code(puzzle: str, way: str = "", change: str = "", code: str | None = None, **_: object) -> str:
-    """The code of one file. That of another way is the whole cell, and begins with an import."""
-    if code is None and way:
-        text = (home() / "solutions" / FOLDER / f"{way}.py").read_text("utf-8")
-        code = text[text.index('"""', 3) + 3 :].lstrip()  # it begins with its docstring
-    elif code is None:
-        code = answer(puzzle)
-    for pattern, replacement in _CLASS["changes"].get(change, ()):
-        code = re.sub(pattern, replacement.format(**PUZZLES[puzzle].size._asdict()), code, flags=re.MULTILINE)
-    return code

@@ -116,16 +116,11 @@ def place() -> Path | None:
     return folder / "llm-training-puzzles" / "progress.json"
 
 
-def load() -> dict[str, Standing]:
-    """Return what is recorded, by puzzle; empty where nothing is, or recording is off. Raises ProgressError for a
-    damaged file, which is moved aside, and OSError for one that cannot be read."""
-    return {} if (file := place()) is None else read(file)
-
-
 def known() -> dict[str, Standing]:
-    """Return what is recorded, as `load` gives it; for a file that is damaged or cannot be read a note and nothing."""
+    """Return what is recorded, by puzzle; empty where nothing is, or recording is off, and with a note where the file
+    is damaged or cannot be read."""
     try:
-        return load()
+        return {} if (file := place()) is None else read(file)
     except (ProgressError, OSError) as error:
         what = "" if isinstance(error, ProgressError) else "your progress cannot be read: "
         _say(f"Note: {what}{error}.")

@@ -6,10 +6,10 @@ written it (see `lib.suite.isolation`), and what comes back is judged and record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lib.checker.verdict import FunctionVerdict, Verdict, check
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
@@ -26,26 +26,19 @@ from lib.suite.submissions.locations import is_edition, is_source, located, note
 from lib.suite.submissions.table import Answer, Given, ask_here
 from lib.trace.trace import Trace
 
-R = TypeVar("R", "Run", "Attempt")
 PATIENCE = 30.0
 """Seconds that a function may run when the command runs it once; more, where somebody asks for another size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's. `sized`:
-    somebody asked for a size, whatever the puzzle's is."""
+    """A run under a name. `about` is its puzzle, None for a saved run of none; `puzzle` the one whose goals apply: none
+    do at a size that is not the puzzle's."""
 
     name: str
     trace: Trace
+    about: str | None
     puzzle: str | None
-    printed: str = ""
-    sized: bool = False
-
-    @property
-    def aimless(self) -> bool:
-        """True for a run of no puzzle, although nobody has asked for another size: then there is no goal to reach."""
-        return self.puzzle is None and not self.sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +60,24 @@ class Attempt:
         why there is none."""
         if not isinstance(self.verdict, Verdict):
             return self.why if self.verdict is None else self.verdict.text()
-        aimless = self.run is not None and self.run.aimless
         text = self.verdict.text(max(4, min(24, width - 42)))
-        return text + "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." * aimless
+        if self.run is not None and self.run.about is None:
+            text += "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle."
+        return text
 
 
-class Failed(PuzzleError):
-    """A run in a process of its own that came to no end, in the words that it sent, and what it printed before."""
-
-    def __init__(self, sent: Sent) -> None:
-        super().__init__(sent.text)
-        self.trace = sent.trace
-        self.printed = sent.printed
-
-
-class Stub(Exception):
-    """A function that is not solved yet: its text says so, as simulate does."""
+class Stub(NotSolved):
+    """A function that is not solved yet. Where the file is a copy that stays as it is, it names the student's own."""
 
     def __init__(self, puzzle: str, path: Path) -> None:
-        text = str(NotSolved(puzzle))
-        if is_edition(path):
-            text += f"\n{shown(path)} is the copy that stays as it is; yours is {shown(notebook_of(puzzle))}"
-        super().__init__(text)
+        super().__init__(puzzle)
+        self.path = path
+
+    def __str__(self) -> str:
+        if not is_edition(self.path):
+            return super().__str__()
+        own = shown(notebook_of(self.puzzle))
+        return f"{super().__str__()}\n{shown(self.path)} is the copy that stays as it is; yours is {own}"
 
 
 def run(what: str, *, puzzle: str | None = None, limit: float | None = None, prints: bool = True, **size: Any) -> Run:
@@ -100,42 +89,37 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, pri
     damaged Trace.
     """
     subject = _Subject(what, puzzle, limit, size)
-    return _printed(subject.run) if prints else subject.run()
+    try:
+        return subject.run()
+    finally:
+        if prints:
+            print(subject.printed, end="")
 
 
 def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Attempt:
     """Run it as `run` does, and judge it. What is solved is recorded as progress."""
-    return _printed(_Subject(what, puzzle, limit, size).outcome)
-
-
-def _printed(what: Callable[[], R]) -> R:
-    """Print what a function printed, even where it failed."""
+    subject = _Subject(what, puzzle, limit, size)
     try:
-        found = what()
-    except Failed as failed:
-        print(failed.printed, end="")
-        raise
-    print(found.printed, end="")
-    return found
+        return subject.outcome()
+    finally:
+        print(subject.printed, end="")
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
     """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does. Prints nothing, and raises
     nothing for anything that the function does, or for a file that will not do. A file that is not there is not looked
     for elsewhere."""
-    name = puzzle
+    name, subject = puzzle, None
     try:
         subject = _Subject(str(what), puzzle, limit, size, exact=True)
         name = subject.puzzle
         return subject.outcome()
-    except Stub:
-        return Attempt(name, "unsolved")
-    except Failed as failed:
-        return Attempt(name, "failed", str(failed), failed.printed)
+    except Stub as stub:
+        return Attempt(name, "unsolved", str(NotSolved(stub.puzzle)))
     except SourceError as error:
         return Attempt(name, _state_of(Path(what), name, error), str(error))
     except (PuzzleError, TraceError, BuildError, OSError) as error:
-        return Attempt(name, "failed", str(error))
+        return Attempt(name, "failed", str(error), "" if subject is None else subject.printed)
 
 
 def _state_of(path: Path, puzzle: str | None, error: SourceError) -> str:
@@ -180,7 +164,7 @@ class _Subject:
             what = record.id  # by the name of its notebook: 08_pipeline_fsdp
         self.what, self.path, self.puzzle, self.limit = what, Path(what), puzzle, limit
         self.size = {name: number for name, number in size.items() if number is not None}
-        self.printed: list[str] = []
+        self.printed = ""
         self.is_trace = self.path.suffix == ".json"
         self.is_ours = what in PUZZLES and not self.is_trace
         if self.is_ours:
@@ -195,13 +179,14 @@ class _Subject:
         self.is_function = self.puzzle is not None and not self.is_trace and PUZZLES[self.puzzle].is_function
 
     def run(self) -> Run:
-        """The run of it. Stub, or Failed, where there is none."""
+        """The run of it. Raises Stub, SourceError or PuzzleError where there is none."""
         size, puzzle, path = self.size, self.puzzle, self.path
         if self.is_trace:
             if size:
                 raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
             trace = Trace.load(path)
-            return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
+            about = puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None)
+            return Run(path.name, trace, about, about)
         assert puzzle is not None, "only a Trace may be about no puzzle"
         record = PUZZLES[puzzle]
         if record.is_function:
@@ -214,14 +199,14 @@ class _Subject:
             models = simulate(load_function(path, puzzle), puzzle=puzzle)
             if isinstance(models, Unsolved):
                 raise Stub(puzzle, path)
-            found = Run(self.what, Trace.of(models), puzzle)
+            trace = Trace.of(models)
         else:
             sent = self._whole(run_of(path, puzzle, **size, limit=self.limit or (4 * PATIENCE if size else PATIENCE)))
             assert sent.trace is not None, "what ran has a Trace"
-            found = Run(self.what, sent.trace, puzzle, sent.printed, sized=bool(size))
-        # It is about its puzzle only if it has the size of it, and no mesh was asked for.
-        about = puzzle if record.fits(found.trace) and "mesh" not in size else None
-        return replace(found, trace=replace(found.trace, puzzle=about), puzzle=about)
+            trace = sent.trace
+        # The goals are for the size of the puzzle, where no mesh was asked for.
+        judged = puzzle if record.fits(trace) and "mesh" not in size else None
+        return Run(self.what, replace(trace, puzzle=judged), puzzle, judged)
 
     def outcome(self) -> Attempt:
         """The verdict on it. One on your own function, at the size of its puzzle, is recorded as progress."""
@@ -234,26 +219,27 @@ class _Subject:
             verdict = check(found.trace, found.puzzle)
         if self.is_own:
             progress.checked(verdict, found and found.trace)
-        passed = verdict.passed and not (found is not None and found.aimless)
+        passed = verdict.passed and (found is None or found.about is not None)
         state = "passed" if passed else "missed" if verdict.correct else "failed"
-        printed = "".join(self.printed[:1]) if found is None else found.printed
-        return Attempt(self.puzzle, state, printed=printed, verdict=verdict, run=found)
+        return Attempt(self.puzzle, state, printed=self.printed, verdict=verdict, run=found)
 
     def ask(self, inputs: Sequence[Given]) -> Sequence[Answer]:
-        """Ask the plain function; that of a file in a process of its own, and what it printed is kept."""
+        """Ask the plain function; that of a file in a process of its own."""
         assert self.puzzle is not None, "a function is about its puzzle"
         if self.is_ours:
             return ask_here(load_function(self.path, self.puzzle))(inputs)
-        sent = self._whole(answers_of(self.path, self.puzzle, inputs, self.limit or PATIENCE))
-        self.printed.append(sent.printed)
-        return sent.answers
+        return self._whole(answers_of(self.path, self.puzzle, inputs, self.limit or PATIENCE)).answers
 
     def _whole(self, sent: Sent) -> Sent:
-        """Return what a process sent, if the function came to its end."""
+        """Return what a process sent, if the function came to its end. What it printed is kept; a plain function is
+        asked several times, and prints the same."""
+        self.printed = self.printed or sent.printed
         if sent.outcome == "unsolved":
             raise Stub(self.puzzle or "", self.path)
         if sent.outcome == "source":
             raise SourceError(sent.text)
         if sent.outcome == "failed":
-            raise Failed(sent)
+            error = PuzzleError(sent.text)
+            error.trace = sent.trace
+            raise error
         return sent

@@ -14,7 +14,7 @@ from lib.puzzles.records import by_chapter
 from lib.suite.cli import app as cli
 from lib.suite.cli import console as terminal
 from lib.suite.course import progress
-from lib.suite.course.progress import Standing, load
+from lib.suite.course.progress import Standing, known
 from lib.suite.submissions import locations
 from lib.suite.submissions.locations import reference
 from tests.suite.cli.commands import STUB, puzzles, words
@@ -241,11 +241,11 @@ def test_when_recording_is_off_it_says_so(student: Path, monkeypatch: pytest.Mon
 def test_run_and_check_record_your_own_function_only(student: Path) -> None:
     puzzles("run", "mine.py", "--save", "mine.json")
     puzzles("check", "mine.py")
-    assert load()["basic"].runs == 2
+    assert known()["basic"].runs == 2
     others = ["run basic", "run mine.json", "run unsolved.py", "run mine.py --layers 3", "draw mine.py"]
     for other in [*others, f"run {reference('basic')}", "compare mine.py basic"]:
         puzzles(*other.split())
-    assert {puzzle: standing.runs for puzzle, standing in load().items()} == {"basic": 2}
+    assert {puzzle: standing.runs for puzzle, standing in known().items()} == {"basic": 2}
 
 
 def test_the_command_and_the_notebook_count_together(student: Path) -> None:

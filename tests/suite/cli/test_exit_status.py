@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lib.puzzles.records import PUZZLES
-from lib.suite.course.progress import Standing, load
+from lib.suite.course.progress import Standing, known
 from lib.suite.submissions.locations import reference
 from tests.suite.cli.commands import STUB, puzzles, words
 
@@ -92,7 +92,7 @@ def test_whatever_a_function_does_it_fails_in_words(folder: Path, body: str, mon
     assert words(result)
     assert "Traceback" not in result.output
     assert len(result.output) < 10_000
-    assert not load().get("basic", Standing()).passed
+    assert not known().get("basic", Standing()).passed
 
 
 LEAVES = {"sys.exit(0)": "SystemExit: 0", "os._exit(0)": "ended Python itself (exit status 0)"}

@@ -10,7 +10,7 @@ import pytest
 
 from lib import PuzzleError, Trace, simulate
 from lib.puzzles.puzzle import Size
-from lib.suite.course.progress import Standing, load
+from lib.suite.course.progress import Standing, known
 from lib.suite.course.subject import attempt
 from lib.suite.isolation.isolation import run_of
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, read
@@ -40,7 +40,7 @@ def test_what_is_no_training_step_fails_with_its_verdict(write: Path) -> None:
     assert state == "failed"
     assert text.startswith("Not one correct training step.")
     assert printed == "here\n"
-    assert load() == {"basic": Standing(runs=1)}
+    assert known() == {"basic": Standing(runs=1)}
 
 
 def test_a_loop_that_never_ends_is_stopped_and_located(write: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_forged_result_is_none(result: str) -> None:
 )
 def test_a_result_that_is_no_answer_is_none(write: Path, code: str) -> None:
     assert forge(write, code) == ("failed", "basic ended Python itself (exit status 0)")
-    assert load() == {}
+    assert known() == {}
 
 
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     forged = whole(FORGED, lines=[[-1] * len(program["events"]) for program in FORGED["programs"]])
     state, text = forge(write, f"os.write(result, {forged.encode()!r})")
     assert (state, text.splitlines()[0]) == ("failed", "Not one correct training step.")
-    assert load() == {"basic": Standing(runs=1)}
+    assert known() == {"basic": Standing(runs=1)}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork there")

@@ -10,7 +10,7 @@ import pytest
 from lib import HIDDEN, PUZZLES, Model, NotSolved, expect, hint, simulate
 from lib.puzzles.puzzle import HINTS
 from lib.suite.course.exercises import next_hint
-from lib.suite.course.progress import Standing, load, record
+from lib.suite.course.progress import Standing, known, record
 from tests.support.said import Said
 
 
@@ -18,7 +18,7 @@ def test_closed_it_says_how_to_open_them(file: Path) -> None:
     text = "3 hints for this puzzle: a question, an idea, nearly the code. To open the first: "
     assert repr(hint("ddp")) == f'{text}hint("ddp", 1)'
     assert hint("ddp")._repr_markdown_() == f'{text}`hint("ddp", 1)`'  # pyright: ignore[reportPrivateUsage]
-    assert load() == {}
+    assert known() == {}
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES)
@@ -43,7 +43,7 @@ def test_the_text_does_not_depend_on_what_is_recorded(file: Path) -> None:
 def test_opening_counts_up_to_the_most_that_was_open(file: Path) -> None:
     for opened, counted in ((1, 1), (3, 3), (2, 3), (0, 3)):
         hint("ddp", opened)
-        assert load()["ddp"] == Standing(hints=counted)
+        assert known()["ddp"] == Standing(hints=counted)
 
 
 def test_the_next_hint_is_one_more_than_was_recorded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ SAID = Said(__file__, "hints")
 @pytest.mark.parametrize("expression", SAID.texts)
 def test_what_is_no_hint(file: Path, expression: str) -> None:
     SAID.check(expression, {"hint": hint})
-    assert load() == {}
+    assert known() == {}
 
 
 WEIGHT = HIDDEN * HIDDEN

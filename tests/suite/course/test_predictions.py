@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, check, predict, simulate
 from lib.suite.course.exercises import QUANTITIES, Prediction, measured
-from lib.suite.course.progress import Standing, load
+from lib.suite.course.progress import Standing, known
 from tests.support.functions import good, official, run, unsolved
 from tests.support.said import Said
 
@@ -43,7 +43,7 @@ def test_the_truth_is_right(puzzle: str, capsys: pytest.CaptureFixture[str], fil
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 7
     assert all(line.endswith("right") for line in lines[1:]), lines
-    assert load() == {puzzle: Standing(predictions=6, right=6)}
+    assert known() == {puzzle: Standing(predictions=6, right=6)}
 
 
 @given(st.floats(0, 1e9), st.sampled_from(list(QUANTITIES)))
@@ -80,19 +80,19 @@ def test_an_unsolved_puzzle_gets_one_line(file: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     guess.against(models)
     assert capsys.readouterr().out == "Not solved yet: basic. Your prediction waits.\n"
-    assert load() == {}
+    assert known() == {}
 
 
 def test_it_counts_once_and_only_guesses_at_the_puzzles_size(file: Path) -> None:
     guess = predict("basic", end=17, memory=3, rank=...)
     guess.against(run(good, layers=3))
-    assert load() == {}
+    assert known() == {}
     guess.against(run(good))
     guess.against(run(good))
-    assert load() == {"basic": Standing(predictions=2, right=1)}
+    assert known() == {"basic": Standing(predictions=2, right=1)}
     predict("basic", end=...).against(run(good))
     predict(end=17).against(run(good))
     sandbox = Model(layers=2, batches=4)
     good(sandbox)
     predict("basic", end=17).against(sandbox)
-    assert load() == {"basic": Standing(predictions=2, right=1)}
+    assert known() == {"basic": Standing(predictions=2, right=1)}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lib import PUZZLES, CheckError, Model, Trace, check
 from lib.suite.course import progress
-from lib.suite.course.progress import ProgressError, Standing, known, load, next_puzzle, place
+from lib.suite.course.progress import ProgressError, Standing, known, next_puzzle, place
 from tests.support.functions import fat, good, official, run, unsolved, wrong
 from tests.support.said import Said
 
@@ -26,29 +26,29 @@ def test_a_check_is_recorded(file: Path) -> None:
     verdict = Model.check(run(good), puzzle="basic")
     assert verdict is not None
     first, _ = PUZZLES["basic"].goals
-    assert load() == {"basic": Standing(1, True, first.name, 17.0, verdict.memory)}
+    assert known() == {"basic": Standing(1, True, first.name, 17.0, verdict.memory)}
     Model.check(official("basic"), puzzle="basic")
     Model.check(run(good), puzzle="basic")
-    assert load() == {"basic": Standing(3, True, "as good as the classic", 17.0, 2_621_440.0)}
+    assert known() == {"basic": Standing(3, True, "as good as the classic", 17.0, 2_621_440.0)}
 
 
 def test_a_correct_run_that_misses_the_goal_is_not_passed(file: Path) -> None:
     verdict = Model.check(run(fat), puzzle="basic")
     assert verdict is not None
-    assert load() == {"basic": Standing(1, False, None, 17.0, verdict.memory)}
+    assert known() == {"basic": Standing(1, False, None, 17.0, verdict.memory)}
 
 
 def test_a_run_that_is_not_correct_only_counts(file: Path) -> None:
     Model.check(run(good), puzzle="basic")
-    before = load()["basic"]
+    before = known()["basic"]
     with pytest.raises(CheckError):
         Model.check(run(wrong), puzzle="basic")
-    assert load()["basic"] == before.plus(Standing(runs=1), "basic")
+    assert known()["basic"] == before.plus(Standing(runs=1), "basic")
 
 
 def test_a_goal_of_ones_own_beside_the_puzzle(file: Path) -> None:
     Model.check(run(good), puzzle="basic", time=100)
-    assert load()["basic"].passed
+    assert known()["basic"].passed
 
 
 def test_what_is_not_recorded(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_off_records_nothing(file: Path, monkeypatch: pytest.MonkeyPatch, off: s
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
     assert place() is None
     Model.check(run(good), puzzle="basic")
-    assert load() == {}
+    assert known() == {}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_said_once_and_recording_goes_on(file: Path, capsys: p
     out = capsys.readouterr().out
     assert out.count("was damaged") == 1
     assert "It is kept as progress.json.damaged, and a new one begun." in out
-    assert load()["basic"].runs == 2
+    assert known()["basic"].runs == 2
     file.write_text("{")
     assert known() == {}
     assert f"Note: {file} was damaged: " in capsys.readouterr().out

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,12 +15,12 @@ import pytest
 
 from lib import PUZZLES
 from lib.files import ready
-from lib.puzzles.records import Chapter, chapters, core_of, minutes_of_core
-from lib.suite.course.exports import pinned
+from lib.puzzles.records import Chapter, chapters, minutes_of_core
+from lib.suite.course.exports import DRAWINGS, pinned
 from lib.suite.submissions.locations import notebook_in
 from tests.support.said import Said
 from tools.notebooks import shared_cells
-from tools.notebooks.shared_cells import badge, expand, reading_order, requirement, works
+from tools.notebooks.shared_cells import badge, core_of, expand, reading_order, requirement, works
 
 ROOT = Path(__file__).parents[3]
 ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
@@ -133,9 +134,10 @@ def test_nothing_promises_a_package_that_is_nowhere() -> None:
 def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:
     tested = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     found = pinned(ROOT)
-    assert found[0].startswith("chalk-diagrams==")
     assert set(found) <= set(tested)
-    assert not any(line.startswith(("pillow", "typing", "zipp")) for line in found)
+    assert [line.partition("==")[0] for line in found] == [*DRAWINGS]
+    needed = {line.lower() for name in DRAWINGS for line in requires(name) or () if ";" not in line}
+    assert needed - {*DRAWINGS} == {"importlib-metadata", "pillow", "toolz", "typing-extensions"}
 
 
 def cells_of(name: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -18,7 +17,9 @@ from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ROOT, ready, write_whole, zipped
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import fail, numbers, option, progress, say, show_table, some_jobs
+from lib.suite.cli import console as options
+from lib.suite.cli.console import argument, fail, numbers, option, progress, say, show_table
+from lib.suite.course.exports import files_below
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -33,9 +34,7 @@ SHOWN: Final = 40  # students, and refused files, that the table in the terminal
 
 
 def grade_(
-    submissions: Annotated[
-        list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
-    ],
+    submissions: Annotated[list[Path], argument("WHAT...", "Folders, archives (.zip, .tar.gz), notebooks, .py.")],
     out: Annotated[Path, option("The folder for the gradebook and the report.", "--out", "-o")] = Path("report"),
     config: Annotated[Path | None, option("What is asked, as TOML; options go before it.")] = None,
     puzzle: Annotated[
@@ -57,9 +56,7 @@ def grade_(
         str | None, option("The column of the roster for points: upload.csv is the roster with it.")
     ] = None,
     limit: Annotated[float | None, option("Seconds that one run may take.", min=0.1)] = None,
-    jobs: Annotated[
-        int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
-    ] = None,
+    jobs: options.Jobs = -1,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
@@ -87,8 +84,6 @@ def grade_(
         assignment = config_.assignment(worked_on(collected) if config_.puzzles is None else config_.puzzles)
     except (AssignmentError, tables.TableError) as error:
         fail(str(error), status=2)
-    except FileNotFoundError as error:
-        fail(f"there is no file {error.filename}", status=2)
     except OSError as error:
         fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
     if not assignment.required:
@@ -96,10 +91,9 @@ def grade_(
     # Here and not above: it draws, and what draws takes half of the time in which any command starts.
     from lib.suite.cli.grading.report import LEADERBOARD, write_report
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with progress("Grading") as done:
-            book = replace(grade(collected, assignment, out, jobs=jobs or cores, done=done), problems=problems)
+            book = replace(grade(collected, assignment, out, jobs=jobs, done=done), problems=problems)
         try:
             book = tables.by_hand(book, by_person, assignment.rules)
         except (tables.TableError, OSError) as error:  # a table without the columns of marks
@@ -107,7 +101,7 @@ def grade_(
         results = write_results(book, out)
         with progress("Drawing") as done:
             traces = Traces(out / TRACES)
-            index = write_report(book, traces, out, jobs=jobs or cores, tell_sizes=assignment.tell_sizes, done=done)
+            index = write_report(book, traces, out, jobs=jobs, tell_sizes=assignment.tell_sizes, done=done)
     except KeyboardInterrupt:
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
@@ -183,9 +177,8 @@ def _show(book: Gradebook, results: Sequence[Path]) -> None:
 # hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
 # Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
 
-ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html", ".txt")
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
-LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
+LEFT_OUT: Final = ("lib/_notebooks/", "lib/replay/")
 
 
 def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
@@ -198,16 +191,11 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
         "grade.toml": b"" if config is None else config.read_text("utf-8").encode(),
         "puzzles.json": json.dumps(puzzles or asked.puzzles or [*PUZZLES]).encode(),
     }
-    # The files of this package that a grader needs, as a wheel has them.
-    for folder, root, to in (
-        (ROOT / "lib", ROOT, "package/"),
-        (ROOT / "drawing", ROOT, "package/"),
-        (home() / "solutions", home(), "package/lib/_notebooks/"),
-    ):
-        for path in sorted(folder.rglob("*")):
-            name = path.relative_to(root).as_posix()
-            if path.suffix in ENDINGS and not any(part in name for part in LEFT_OUT):
-                files[f"{to}{name}"] = path.read_bytes()
+    # This package, as a wheel has it, without what no grader needs.
+    code = files_below(ROOT, "lib") | files_below(ROOT, "drawing")
+    files |= {f"package/{name}": data for name, data in code.items() if not name.startswith(LEFT_OUT)}
+    solutions = files_below(home(), "solutions")
+    files |= {f"package/lib/_notebooks/{name}": data for name, data in solutions.items()}
     write_whole(ready(output), zipped(files))
     return output
 

@@ -108,17 +108,8 @@ def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, An
         line = {"file": file, "student": student, "name": student.name or "(no name)"}
         line["short"] = (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)"
         line |= {"unread": book.refused_of(student), "points": _whole(student) if student.of else ""}
-        lines.append({**line, "cells": [_cell(puzzle, score_of(student, puzzle.asked.puzzle)) for puzzle in puzzles]})
+        lines.append({**line, "scores": [(one.asked, score_of(student, one.asked.puzzle)) for one in puzzles]})
     return lines
-
-
-def _cell(puzzle: ClassPuzzle, score: Score) -> dict[str, Any]:
-    """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
-    state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
-    order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
-    counts = (goals, puzzle.asked.goals, "goals"), (score.hidden_passed, score.hidden, "sizes")
-    more = " · ".join(f"{have}/{len(all_)} {what}" for have, all_, what in counts if score.correct and all_)
-    return {"puzzle": puzzle.asked.puzzle, "state": state, "order": order, "more": more}
 
 
 def _whole(student: Student) -> str:
@@ -126,7 +117,7 @@ def _whole(student: Student) -> str:
 
 
 def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapping[str, Any]]) -> str:
-    there = {cell["state"] for line in lines for cell in line["cells"]}
+    there = {score.state for line in lines for _, score in line["scores"]}
     common, alike = mistakes(book), similar(book)
     return render(
         "report.html",
@@ -135,7 +126,8 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapp
         puzzles=puzzles,
         innocent=INNOCENT,
         ours=alike.ours,
-        present=[state for state in STATES.values() if state in there or state.word == "passed"],
+        present=[state for word, state in STATES.items() if word in there or word == "passed"],
+        reached=goals_reached,
         line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
         everything=sum(student.passed == len(puzzles) for student in book.students),
         mistakes=common,
@@ -168,8 +160,6 @@ class Row(NamedTuple):
     rank: int | None = None
     own: bool = False
     limit: str = ""
-    over_time: str = ""
-    over_memory: str = ""
 
 
 def _points(mark: Mark) -> str:
@@ -228,9 +218,7 @@ def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
     rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)]
     for goal, time, memory in asked.goals:
         called = f"{'✓ ' * (goal in mine.goals)}{goal}{' (needed)' * (goal == asked.need)}"
-        pairs = (mine.time, time), (mine.memory, memory)
-        over = (amount(round(have - most, 9)) if have is not None and have > most else "" for have, most in pairs)
-        rows.append(Row(called, time, memory, None, None, False, "at most ", *over))
+        rows.append(Row(called, time, memory, limit="at most "))
     if teacher:
         rows += [Row(name, one.time, one.memory, one.sent, one.rank) for name, one in puzzle.others]
     return rows

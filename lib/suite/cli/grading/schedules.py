@@ -24,7 +24,7 @@ from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
 NAMED: Final = 12  # students that the pointer names at a dot
-FEW: Final = 100  # pictures that are drawn here before other processes would have started
+FEW: Final = 100  # pictures that are drawn here before other processes would have started; these take so many at once
 MOST_EVENTS: Final = 60_000  # operations of all schedules of a picture; what is larger is said in words
 EDITION: Final = "2"  # changes when pictures are drawn otherwise: those of before have other names
 PLACES: Final = 30  # schedules of a puzzle on the leaderboard
@@ -183,16 +183,12 @@ class Pictures:
         """Draw what is missing, in so many processes of this machine. `done` is told how many there are to come."""
         missing = [order for order in dict.fromkeys(orders) if not self.path(order).is_file()]
         done(left := len(missing))
-        jobs, at_once = (1, 1) if left < FEW else (jobs, FEW if jobs > 1 else 1)
-        parts = [missing[start : start + at_once] for start in range(0, left, at_once)]
-        for count in shared_out(self.draw, parts, jobs, "drawing"):
-            done(left := left - count)
+        for _ in shared_out(self.draw, missing, jobs if left >= FEW else 1, "drawing", batch_size=FEW):
+            done(left := left - 1)
 
-    def draw(self, orders: Sequence[Order]) -> int:
-        """Draw pictures into their files, and count them."""
-        for order in orders:
-            write_whole(ready(self.path(order)), self._svg(order))
-        return len(orders)
+    def draw(self, order: Order) -> None:
+        """Draw a picture into its file."""
+        write_whole(ready(self.path(order)), self._svg(order))
 
     def _svg(self, order: Order) -> str:
         """A picture. What cannot be drawn becomes a picture of the words that say why."""
@@ -240,9 +236,8 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
     best = {name: min(getattr(one, name) or 0.0 for _, one in shown) for name in ("time", "memory", "sent") if shown}
     rows: list[dict[str, Any]] = []
     for place, (kind, result) in enumerate(shown, 1):
-        row: dict[str, Any] = {"place": None, "who": "", "goals": None, "computing": None, "picture": ""}
-        if kind is not None:
-            row |= {"place": place, "who": _who([book.students[at] for at in kind.students]), "goals": kind.goals}
+        who = "" if kind is None else _who([book.students[at] for at in kind.students])
+        row: dict[str, Any] = {"kind": kind, "who": who, "computing": None, "picture": ""}
         if (run := runs.get(result.schedule)) is not None:
             scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
             row["picture"] = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
