@@ -21,6 +21,7 @@ from lib.analysis.figures import bubbles, end, most_sent, peak
 from lib.checker.verdict import Verdict, check
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import amount, counted, exact, visible
+from lib.puzzles.puzzle import AtSize
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress, say
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
@@ -30,7 +31,7 @@ from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.isolation.messages import AtSize, Limits
+from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import puzzle_of
 from lib.suite.submissions.locations import located

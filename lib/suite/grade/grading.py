@@ -187,8 +187,7 @@ def _book(
                 order.append((mark.points, *rank, number))
             file, entry = tried[max(order)[-1]]
             features.append(entry.isolation)
-            opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
-            scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
+            scores.append(replace(entry.score, file=file.name))
             marks.append(_mark(assignment.rules, of, file, entry.score, one))
             if len(tried) > 1:
                 notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")

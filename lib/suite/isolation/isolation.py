@@ -25,7 +25,8 @@ from typing import Any, BinaryIO, Final
 
 from lib.errors import fixes
 from lib.files import ROOT, child_environment
-from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
+from lib.puzzles.puzzle import AtSize
+from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, Limits, Request, Sent, asked_for, read
 from lib.suite.isolation.running import DEAF, FEATURES, GRACE, endless, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.load import extract
@@ -160,7 +161,7 @@ class Isolation(AbstractContextManager["Isolation"]):
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
         """Simulate the function of a puzzle in a source, at the puzzle's size or at another one. A Trace comes back
         only if it is of the run that was asked for. Nothing is raised for anything that the source does."""
-        sent = self._ask(source, puzzle, limits, size={} if size is None else size._asdict())
+        sent = self._ask(source, puzzle, limits, size={} if size is None else size.given())
         if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
             return sent
         return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)

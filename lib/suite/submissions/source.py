@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 from unicodedata import normalize
 
 from lib.errors.wording import counted
+from lib.files import packaged
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
@@ -52,19 +54,7 @@ class State(NamedTuple):
 
 
 STATES: Final = {
-    state.word: state
-    for state in (
-        State("passed", "✓", "all that is needed"),
-        State("missed", "◐", "correct, and over the goal that is needed"),
-        State("partly", "◑", "right at the puzzle's own size, and not at all others"),
-        State("failed", "✗", "not correct, or it did not come to its end"),
-        State("unsolved", "○", "the gap still holds its stub"),
-        State("renamed", "≠", "a file is there for it, which does not define its function", judged=False),
-        State("unreadable", "⊘", "what was handed in cannot be read", judged=False),
-        State("empty", "∅", "what was handed in holds no code", judged=False),
-        State("unrelated", "∉", "what was handed in holds none of the puzzles that are asked", judged=False),
-        State("absent", "–", "it was not handed in", judged=False),
-    )
+    word: State(word, **row) for word, row in tomllib.loads(packaged("lib.suite.submissions", "states.toml")).items()
 }
 """From good to bad."""
 

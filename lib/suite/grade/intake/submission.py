@@ -12,14 +12,14 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from lib.puzzles.records import PUZZLES
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Place, Unreadable, within
+from lib.suite.grade.intake.archives import KNOWN, Place, Unreadable, within
 from lib.suite.submissions.source import Source, SourceError
 
 LONGEST: Final = 120  # characters of a name that are shown
@@ -114,23 +114,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 # -- text ----------------------------------------------------------------------------------------------------------
 
-# What a file is by its first bytes, whatever it is called.
-SIGNATURES: Final = {
-    b"PK\3\4": "a zip archive",
-    b"PK\5\6": "a zip archive",
-    b"\x1f\x8b": "a gzip archive",
-    b"Rar!": "a RAR archive",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"%PDF": "a PDF",
-    b"\x89PNG": "a picture (PNG)",
-    b"\xff\xd8\xff": "a picture (JPEG)",
-    b"GIF8": "a picture (GIF)",
-    b"\xd0\xcf\x11\xe0": "an Office document",
-    b"\x7fELF": "a program",
-    b"MZ\x90": "a program",
-    b"SQLite format 3": "a database",
-    b"version https://git-lfs": "a pointer of Git LFS, and not the file that it points to",
-}
+SIGNATURES: Final = {mark.encode("latin-1"): kind for kind, marks in KNOWN["signatures"].items() for mark in marks}
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -196,7 +180,7 @@ class File:
 @dataclass(frozen=True, slots=True)
 class Submission:
     """A student's submission: the files that can be graded, earliest attempt first, and in words what became of all
-    others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
+    others (`notes`).
 
     The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
     front of each name. The roster calls them `roster_id`, and `more` are its further columns.
@@ -205,7 +189,6 @@ class Submission:
     student: str
     files: tuple[File, ...]
     notes: tuple[str, ...] = ()
-    hints: Mapping[str, int] = field(default_factory=dict[str, int])
     id: str = ""
     platform: str = ""
     late: bool = False

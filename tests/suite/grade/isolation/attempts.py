@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.suite.isolation.messages import AtSize
+from lib.puzzles.puzzle import AtSize
 from tests.support import functions
 from tests.support.profiles import sample
 
