@@ -1,8 +1,8 @@
 """What a puzzle asks, at its own size and at others, and what came of one student's function there.
 
 A goal at the puzzle's own size is so many times what our reference takes: its slack. At another size the same goal is
-that slack times what the reference takes there; time, memory and what is sent each by itself. No goal is below what the
-lower bound of the puzzle proves possible at that size (`lib.analysis.bounds`).
+that slack times what the reference takes there; time, memory and what is sent each by itself. As our reference reaches
+every goal, no goal is below what is possible at that size.
 
 The first goal, by which a hidden size passes, is more generous. Other schedules than ours grow in other ways: one that
 holds all batches at once needs more than ours where there are more of them. So it is never less than what any solution
@@ -32,8 +32,6 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.limits import bound_of, work_bound
 from lib.checker.hidden_sizes import bare
 from lib.checker.judging import check_data
 from lib.checker.verdict import FunctionVerdict, check
@@ -94,7 +92,6 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
     """Return the record of a puzzle at another size, with its goals there. Unfit where our reference is not correct."""
     record, at = PUZZLES[puzzle], bare(PUZZLES[puzzle], **size.given())
     own, there = figures_at(puzzle, AtSize(*record.size, record.mesh))[0], figures_at(puzzle, size)
-    least = _bound(at)
 
     def limit(goal: Goal, name: str, here: float) -> float:
         """Return what a goal allows there, of which it allows so much here."""
@@ -103,7 +100,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
         if goal is record.goals[0]:
             scaled = LEEWAY * max(scaled, *known)
         digits = 100 if name == "time" else 1  # rounded up, so that nobody misses it by what no picture shows
-        return max(math.ceil(scaled * digits) / digits, getattr(least, name))
+        return math.ceil(scaled * digits) / digits
 
     goals: list[Goal] = []
     for goal in record.goals:
@@ -124,21 +121,6 @@ def _figures(path: Path, record: Puzzle) -> Figures | str:
         return (verdict.faults or verdict.notes or ("it does not count",))[0].partition("\n")[0]
     events = sum(len(program.events) for program in trace.programs)
     return Figures(verdict.time, verdict.memory, verdict.sent, events)
-
-
-def _bound(record: Puzzle) -> Figures:
-    """Return what no schedule of the puzzle's family is below at the size of a record; zeros where nobody knows."""
-    premise, mesh = record.bound, record.mesh
-    if premise is None or premise.copies > 1 or premise.state_copies > 1:
-        return Figures()
-    if (shared := work_bound(record)) is not None:
-        return Figures(shared.time.value)
-    stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
-    replicas = record.ranks // stages
-    if record.ranks % stages or record.layers % stages or record.batches % replicas:
-        return Figures()
-    bound = bound_of(Family(*record.size, stages, premise.sharded, premise.grouping), record.costs)
-    return Figures(bound.time.value, bound.memory.value, bound.sent.value)
 
 
 def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:

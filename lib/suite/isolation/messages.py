@@ -202,8 +202,9 @@ def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | No
         mesh = record.mesh if size.mesh is None and size.ranks == record.ranks else size.mesh
         record = replace(record, **size._replace(mesh=mesh).given())
     faults = wrong_size(trace, record)
-    if trace.costs != record.costs:
-        faults.append(f"the puzzle {puzzle} has other costs there than this run")
+    theirs, ours = (one and one.to_json() for one in (trace.mesh, record.mesh))
+    if (trace.costs, theirs, trace.puzzle, trace.sandbox) != (record.costs, ours, puzzle, False):
+        faults.append("it says that it has other costs or another mesh, or is of another puzzle or of a sandbox")
     if not faults:
         return None
     first = faults[0].partition("\n")[0]

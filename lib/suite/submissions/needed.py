@@ -26,7 +26,6 @@ GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of our
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
 WORD = re.compile(r"\w+")
-LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 IMPORTS = (ast.Import, ast.ImportFrom)
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 """The statements with others in them that are run at once."""
@@ -182,8 +181,6 @@ class Program:
                         take(at, False)
                 if must:
                     missing.add(name)
-                if must and name in LOOK_NAMES_UP:  # then anything may be used
-                    self._take_all(target, end, take)
             for at in self._users.get(name, ()):
                 if name in self.units[at].names.touches_later:
                     later.extend(self.units[at].names.gives)
@@ -194,13 +191,6 @@ class Program:
         node = self.units[place].node
         sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
         return Needed(kept, frozenset(name for name, must in names.items() if must), lacking, sure)
-
-    def _take_all(self, target: str, end: int, take: Callable[[int, bool], None]) -> None:
-        """Take all that does nothing else than give a name."""
-        for at, unit in enumerate(self.units[:end]):
-            plain = isinstance(unit.node, ast.Assign | ast.AnnAssign) and not unit.names.calls
-            if (plain or isinstance(unit.node, (*DEFINITIONS, *IMPORTS))) and target not in unit.names.gives:
-                take(at, False)
 
     def _changes(self, place: int, name: str, target: str) -> bool:
         """Tell whether a statement may change what a name stands for; none that runs the function does."""
