@@ -183,25 +183,16 @@ def _names(required: Required) -> Iterator[str]:
         yield f"{puzzle}-{size}" if seen[size] == 1 else f"{puzzle}-{size}-{seen[size]}"
 
 
-class Failed(Exception):
-    """A puzzle that did not pass, and what its author is told."""
-
-
 class PuzzleTest(pytest.Item):
     """A test of ours: what is said of a failure is said to whoever wrote the code, without a line of ours."""
 
     check: Callable[[], str]
 
     def runtest(self) -> None:
-        if why := self.check():
-            raise Failed(why)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from lib.errors.wording import visible
 
-        if isinstance(excinfo.value, Failed):
-            return visible(str(excinfo.value))
-        return super().repr_failure(excinfo, style)
+        if why := self.check():
+            pytest.fail(visible(why), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         assert self.parent is not None, "a test lies in its file"

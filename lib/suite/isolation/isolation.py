@@ -176,9 +176,7 @@ class Isolation(AbstractContextManager["Isolation"]):
         except SourceError as error:
             return Sent("source", str(error))
         ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
-        return self._answered(Request(puzzle, limits or Limits(), extract=found, **ours, **asked))
-
-    def _answered(self, request: Request) -> Sent:
+        request = Request(puzzle, limits or Limits(), extract=found, **ours, **asked)
         for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
             server = self._started()
             if server is None:

@@ -32,7 +32,6 @@ from lib.suite.submissions.statements import (
     SourceError,
     bound,
     code_cells,
-    own_returns,
     parts,
     required,
     statements,
@@ -128,19 +127,16 @@ class Source:
         return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
-        """Return whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
+        """Return whether the gap of a puzzle, where its function was defined last, still holds its stub."""
         try:
-            found = program_of(self.cells).definition(puzzle)
+            node, cell = program_of(self.cells).definition(puzzle) or (None, "")
         except SourceError:
             return False
-        if found is None or not isinstance(node := found[0], FUNCTIONS) or node.decorator_list[1:]:
+        if not isinstance(node, FUNCTIONS):
             return False
-        text = next(text for name, text in self.cells if name == found[1])
         # With the line below the last statement: the marker at the end.
-        lines = text.split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
-        stub = next((place for place, one in enumerate(node.body) if isinstance(one, ast.Raise)), None)
-        above = stub is None or any(map(own_returns, node.body[:stub]))
-        return not above and gap.untouched("\n".join(lines), puzzle)
+        lines = dict(self.cells)[cell].split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
+        return gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
         """Digest the normal form of a puzzle's function and of what it uses. "" if it cannot be read."""

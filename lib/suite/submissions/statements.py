@@ -367,12 +367,3 @@ def bound(node: ast.AST) -> list[str]:
 def required(node: Function) -> int:
     """Return how many arguments a function has to be given by their place."""
     return len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
-
-
-def own_returns(node: ast.AST) -> bool:
-    """Return whether a statement of a function's body may end the function without raising, or catches what it
-    raises."""
-    if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Try):
-        return True
-    inner = isinstance(node, (*DEFINITIONS, ast.Lambda))
-    return not inner and any(map(own_returns, ast.iter_child_nodes(node)))

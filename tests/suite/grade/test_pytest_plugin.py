@@ -67,7 +67,7 @@ def test_a_test_for_each_puzzle_at_each_size(pytester: pytest.Pytester) -> None:
             "ddp is not solved: it still holds its stub.",
             "*_ test_puzzle in empty.ipynb _*",
             "empty.ipynb is empty*",
-            "FAILED bob.py::test_puzzle[[]ddp[]] - ddp is not solved: it still holds its *",
+            "FAILED bob.py::test_puzzle[[]ddp[]] - *ddp is not solved: it still holds *",
         ]
     )
     result.stdout.no_fnmatch_line("*Traceback*")

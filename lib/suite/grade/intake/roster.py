@@ -17,7 +17,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -60,6 +60,14 @@ def neutral(text: str) -> str:
     """Return a cell of one line that no spreadsheet takes for a formula."""
     text = CONTROLS.sub(" ", text).strip()
     return f"'{text}" if text.startswith(FORMULA) and not HARMLESS.fullmatch(text) else text
+
+
+def written(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
+    """Return the text of a table, in which no spreadsheet takes a cell for a formula."""
+    text = io.StringIO()
+    safe = ([neutral(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    csv.writer(text, lineterminator=end).writerows(safe)
+    return text.getvalue()
 
 
 def plain(text: str) -> str:
@@ -368,10 +376,8 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
 
 def to_fill_in(book: Gradebook, path: Path) -> None:
     """Write a file of marks with a row for each student and puzzle, to be filled in by hand."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(OF_MARKS)
+    rows: list[Sequence[str]] = [OF_MARKS]
     for student in book.students:
         there = [score.puzzle for score in student.scores if score.state != "absent"]
-        writer.writerows([neutral(student.id), neutral(student.name), puzzle, "", ""] for puzzle in there)
-    write_whole(ready(path), ("\ufeff" + text.getvalue()).encode("utf-8", "replace"))
+        rows += ([student.id, student.name, puzzle, "", ""] for puzzle in there)
+    write_whole(ready(path), ("\ufeff" + written(rows)).encode("utf-8", "replace"))
