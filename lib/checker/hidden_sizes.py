@@ -19,7 +19,7 @@ from lib.cluster.costs import LISTS, Costs
 from lib.errors.exceptions import CheckError, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.errors.wording import counted, numbered
-from lib.puzzles.puzzle import Goal, Hidden, Puzzle, Task
+from lib.puzzles.puzzle import AtSize, Goal, Puzzle, Task
 from lib.record import replace
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
@@ -88,7 +88,7 @@ def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
     return None
 
 
-def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | None:
+def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -> PuzzleError | None:
     """Say which ranks do not refuse, though all should. One that refuses ends, so the others show what they do then."""
     raised: dict[int, ValueError] = {}
 
@@ -124,7 +124,7 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -
     return error
 
 
-def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: Hidden) -> PuzzleError | Trace:
+def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -> PuzzleError | Trace:
     """The mistake of a run at a hidden size, or the run."""
     size = hidden.given()
     try:

@@ -105,7 +105,7 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
 
 def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool, *, timed: bool) -> tuple[list[str], Rebuilt | None]:
     """Return what is wrong with a run, and the run made anew, where that could be."""
-    faults = [] if record is None else _wrong_size(trace, record)
+    faults = [] if record is None else wrong_size(trace, record)
     rebuilt: Rebuilt | None = None
     try:
         # A copy of the costs: what a run has found out of them may have been written by hand.
@@ -209,7 +209,8 @@ def fed(trace: Trace) -> Iterator[str]:
         yield f"{words(trace)}."
 
 
-def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
+def wrong_size(trace: Trace, record: Puzzle) -> list[str]:
+    """Say why a run is not one at the size of a record, on its machines, with its layers."""
     from lib.puzzles.puzzle import Size
 
     run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"

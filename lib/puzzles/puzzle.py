@@ -72,9 +72,10 @@ class Size(NamedTuple):
         return f"{what} {amount:,}" if amount > LARGEST else None
 
 
-class Hidden(NamedTuple):
-    """Another size at which a solution must be correct, and the mesh and the costs there, where they are not the usual
-    ones. Who ends later than at `time` there does not reach the last goal: it is not for what only fits one size."""
+class AtSize(NamedTuple):
+    """Another size than a puzzle's own, and the mesh and the costs there, where they are not the usual ones. Of a
+    hidden size in a record: who ends later than at `time` does not reach the last goal, which is not for what only fits
+    one size."""
 
     ranks: int
     layers: int
@@ -96,10 +97,10 @@ class Variant(NamedTuple):
     refused: bool = False
     batches: int | None = None
 
-    def size(self, ranks: int, layers: int, batches: int, mesh: Mesh | None) -> Hidden:
+    def size(self, ranks: int, layers: int, batches: int, mesh: Mesh | None) -> AtSize:
         """Return the size of the run, of a puzzle with this one: of one batch where ranks have sizes of their own."""
         sizes = self.arguments.get("sizes")
-        return Hidden(ranks, layers, batches, mesh) if sizes is None else Hidden(len(sizes), layers, 1)
+        return AtSize(ranks, layers, batches, mesh) if sizes is None else AtSize(len(sizes), layers, 1)
 
 
 class Premise(NamedTuple):
@@ -154,7 +155,7 @@ class Puzzle:
     batches: int = 0
     last: tuple[Layer, ...] = ()
     goals: tuple[Goal, ...] = ()
-    hidden: tuple[Hidden, ...] = ()
+    hidden: tuple[AtSize, ...] = ()
     variants: tuple[Variant, ...] = ()
     mesh: Mesh | None = None
     costs: Costs = UNIT

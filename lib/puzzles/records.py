@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.files import packaged
-from lib.puzzles.puzzle import Goal, Hidden, Premise, Puzzle, Row, Task, Variant
+from lib.puzzles.puzzle import AtSize, Goal, Premise, Puzzle, Row, Task, Variant
 from lib.record import Lazy
 from lib.values.kinds.kind import Layer
 
@@ -154,14 +154,14 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
     return Puzzle(key, number, label, chapter, **made)
 
 
-def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
+def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> AtSize:
     """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
     size = size | ({"costs": costs_from(size["costs"])} if "costs" in size else {})
     if "mesh" not in size:
-        return Hidden(**size, mesh=mesh if size.get("ranks") == ranks else None)
+        return AtSize(**size, mesh=mesh if size.get("ranks") == ranks else None)
     own = mesh_from_table(size["mesh"])
     made: dict[str, Any] = {"ranks": len(own), **size, "mesh": own}
-    return Hidden(**made)
+    return AtSize(**made)
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, simulate
-from lib.puzzles.puzzle import Hidden, Size
+from lib.puzzles.puzzle import AtSize, Size
 from lib.suite.course.solutions import files_of
 from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student, Traces, schedule_of
 from lib.suite.submissions.load import load_function
@@ -55,7 +55,7 @@ class Way:
         return "missed" if self.own.correct and "missed" in elsewhere else self.own.state
 
 
-def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result, Trace | None]:
+def run(function: Any, puzzle: str, size: AtSize | None = None) -> tuple[Result, Trace | None]:
     """What comes of a function at a size; at the puzzle's, unless another is given."""
     record = PUZZLES[puzzle]
     given = {} if size is None else size.given()

@@ -19,11 +19,12 @@ from lib.extras import install
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, chapters
 from lib.suite.submissions import locations
-from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
+from lib.suite.submissions.gap import Answer, BuildError, parse
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import PAGES, named, notebook_in, notebooks_below, place_of, source_of
-from lib.suite.submissions.needed import parts_of
+from lib.suite.submissions.needed import COMPOUND, pruned
 from lib.suite.submissions.statements import Statement, statements
+from tools.notebooks.gaps import find, student
 from tools.notebooks.shared_cells import expand, glossary_page, puzzles_page, reading_order, teaching
 
 try:
@@ -251,7 +252,7 @@ def _uses(student: Notebook) -> Iterator[_Uses]:
         if cell["cell_type"] != "code":
             continue
         use, own, source = _Uses(cell["id"]), set[str](), "".join(cell["source"])
-        for node in (part for one in statements([(cell["id"], source)])[0] for part in parts_of(one.node)):
+        for node in (part for one in statements([(cell["id"], source)])[0] for part in _parts_of(one.node)):
             names = Statement(node, cell["id"]).names
             use.used |= (names.now | names.later) - own
             use.touched |= names.touches | names.touches_later
@@ -264,6 +265,19 @@ def _uses(student: Notebook) -> Iterator[_Uses]:
         else:
             theirs -= use.made
         yield use
+
+
+def _parts_of(node: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement; a compound one without those in it, and then them."""
+    if not isinstance(node, COMPOUND):
+        yield node
+        return
+    yield pruned(node, lambda _: True)
+    for inner in ast.iter_child_nodes(node):
+        inside = inner.body if isinstance(inner, ast.ExceptHandler | ast.match_case) else [inner]
+        for one in inside:
+            if isinstance(one, ast.stmt):
+                yield from _parts_of(one)
 
 
 def _compared(tree: ast.AST) -> set[str]:

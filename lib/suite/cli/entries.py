@@ -21,6 +21,7 @@ from lib.analysis.figures import bubbles, end, most_sent, peak
 from lib.checker.verdict import Verdict, check
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import amount, counted, exact, visible
+from lib.puzzles.puzzle import AtSize
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress, say
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
@@ -30,7 +31,7 @@ from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.isolation.messages import AtSize, Limits
+from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import located
 from lib.suite.submissions.source import Source, SourceError
@@ -291,8 +292,6 @@ def _run_apart(
 ) -> Entry:
     """Run what was handed in, kept apart. Its Trace is timed anew: it may state any times."""
     record = PUZZLES[str(subject.puzzle)]  # what is handed in is of a puzzle
-    if source.untouched(record.id):
-        raise NotSolved(record.id)
     size, mesh = {**record.size._asdict(), **given}, given.get("mesh")
     ranks = size["ranks"] if mesh is None else len(mesh)
     at = AtSize(ranks, size["layers"], size["batches"], mesh) if given else None

@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh
-from lib.puzzles.puzzle import LARGEST, Puzzle
+from lib.puzzles.puzzle import LARGEST, AtSize, Puzzle
 from lib.puzzles.records import PUZZLES, mesh_from_table
 from lib.suite.grade.gradebook import ATTEMPTS, BY_HAND, TERMS, Late, Rules
 from lib.suite.grade.judging import MOST, Required, Unfit, draw_sizes, figures_at, record_at
-from lib.suite.isolation.messages import AtSize, Limits
+from lib.suite.isolation.messages import Limits
 
 NEEDS: Final = ("first", "best", "correct")  # besides a goal's name: a puzzle's first goal, its last one, or none
 LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)  # of one run, where nothing is said
@@ -123,7 +123,7 @@ def _required(record: Puzzle, part: PartOfConfig) -> Required:
         numbers = range(1, (drawn if isinstance(drawn, int) else 0) + 1)
         required = Required(record, None, seeds=tuple(f"{seed}:{record.id}:{number}" for number in numbers))
     else:
-        sizes = tuple(AtSize(**size.given()) for size in record.hidden) if drawn is None else drawn
+        sizes = record.hidden if drawn is None else drawn
         sizes = draw_sizes(record.id, sizes, seed) if isinstance(sizes, int) else sizes
         try:
             every = (AtSize(*record.size, record.mesh), *sizes)

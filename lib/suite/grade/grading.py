@@ -151,7 +151,7 @@ def _row(submission: Submission, assignment: Assignment, prefix: str, there: fro
             of_attempt = replace(submission, files=tuple(file for file in files if file.attempt == attempt))
             several += chosen(of_attempt, [puzzle]).of.values()
         for file, source in (*several, found.of[puzzle]):
-            code = sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()
+            code = sha256(repr(source.cells).encode("utf-8", "surrogatepass")).hexdigest()
             key = f"{prefix}-{code[:32]}-{puzzle}-{required.key}"
             attempts.setdefault(puzzle, []).append((file, key))
             if key not in there:
@@ -187,8 +187,7 @@ def _book(
                 order.append((mark.points, *rank, number))
             file, entry = tried[max(order)[-1]]
             features.append(entry.isolation)
-            opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
-            scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
+            scores.append(replace(entry.score, file=file.name))
             marks.append(_mark(assignment.rules, of, file, entry.score, one))
             if len(tried) > 1:
                 notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")

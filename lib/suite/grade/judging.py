@@ -1,8 +1,8 @@
 """What a puzzle asks, at its own size and at others, and what came of one student's function there.
 
 A goal at the puzzle's own size is so many times what our reference takes: its slack. At another size the same goal is
-that slack times what the reference takes there; time, memory and what is sent each by itself. No goal is below what the
-lower bound of the puzzle proves possible at that size (`lib.analysis.bounds`).
+that slack times what the reference takes there; time, memory and what is sent each by itself. As our reference reaches
+every goal, no goal is below what is possible at that size.
 
 The first goal, by which a hidden size passes, is more generous. Other schedules than ours grow in other ways: one that
 holds all batches at once needs more than ours where there are more of them. So it is never less than what any solution
@@ -32,8 +32,6 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.limits import bound_of, work_bound
 from lib.checker.hidden_sizes import bare
 from lib.checker.judging import check_data
 from lib.checker.verdict import FunctionVerdict, check
@@ -41,12 +39,12 @@ from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted, message_of
-from lib.puzzles.puzzle import Goal, Puzzle, Task
+from lib.puzzles.puzzle import AtSize, Goal, Puzzle, Task
 from lib.puzzles.records import PUZZLES
 from lib.suite.course.solutions import alternatives, run_of_file
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
+from lib.suite.isolation.messages import MORE, Limits, Sent
 from lib.suite.submissions.function_check import judge_of, wrong_answer
 from lib.suite.submissions.load import extract
 from lib.suite.submissions.locations import reference
@@ -83,7 +81,7 @@ def own_ways(puzzle: str) -> tuple[Path, ...]:
 @cache
 def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
     """Return what each of `own_ways` takes at a size, if it is correct there. Unfit where the reference is not."""
-    record = bare(PUZZLES[puzzle], **size._asdict())
+    record = bare(PUZZLES[puzzle], **size.given())
     found = (_figures(path, record) for path in own_ways(puzzle))
     if isinstance(first := next(found), str):  # before the others are run
         raise Unfit(f"our own solution of {puzzle} is not correct at {record.size.words()}: {first}")
@@ -92,9 +90,8 @@ def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
 
 def record_at(puzzle: str, size: AtSize) -> Puzzle:
     """Return the record of a puzzle at another size, with its goals there. Unfit where our reference is not correct."""
-    record, at = PUZZLES[puzzle], bare(PUZZLES[puzzle], **size._asdict())
+    record, at = PUZZLES[puzzle], bare(PUZZLES[puzzle], **size.given())
     own, there = figures_at(puzzle, AtSize(*record.size, record.mesh))[0], figures_at(puzzle, size)
-    least = _bound(at)
 
     def limit(goal: Goal, name: str, here: float) -> float:
         """Return what a goal allows there, of which it allows so much here."""
@@ -103,7 +100,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
         if goal is record.goals[0]:
             scaled = LEEWAY * max(scaled, *known)
         digits = 100 if name == "time" else 1  # rounded up, so that nobody misses it by what no picture shows
-        return max(math.ceil(scaled * digits) / digits, getattr(least, name))
+        return math.ceil(scaled * digits) / digits
 
     goals: list[Goal] = []
     for goal in record.goals:
@@ -116,7 +113,7 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
 def _figures(path: Path, record: Puzzle) -> Figures | str:
     """Return what one of our solutions takes; or in a line why it is not correct there."""
     try:
-        trace = run_of_file(path, record.id, **{name: getattr(record, name) for name in AtSize._fields})
+        trace = run_of_file(path, record.id, **AtSize(*record.size, record.mesh, record.costs).given())
     except (PuzzleError, ValueError, LookupError, ArithmeticError) as error:
         return str(error).partition("\n")[0]
     verdict = check(trace, record)
@@ -124,21 +121,6 @@ def _figures(path: Path, record: Puzzle) -> Figures | str:
         return (verdict.faults or verdict.notes or ("it does not count",))[0].partition("\n")[0]
     events = sum(len(program.events) for program in trace.programs)
     return Figures(verdict.time, verdict.memory, verdict.sent, events)
-
-
-def _bound(record: Puzzle) -> Figures:
-    """Return what no schedule of the puzzle's family is below at the size of a record; zeros where nobody knows."""
-    premise, mesh = record.bound, record.mesh
-    if premise is None or premise.copies > 1 or premise.state_copies > 1:
-        return Figures()
-    if (shared := work_bound(record)) is not None:
-        return Figures(shared.time.value)
-    stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
-    replicas = record.ranks // stages
-    if record.ranks % stages or record.layers % stages or record.batches % replicas:
-        return Figures()
-    bound = bound_of(Family(*record.size, stages, premise.sharded, premise.grouping), record.costs)
-    return Figures(bound.time.value, bound.memory.value, bound.sent.value)
 
 
 def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
@@ -152,7 +134,7 @@ def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
     own = AtSize(*record.size, record.mesh)
     most = 3 * figures_at(puzzle, own)[0].events  # grading is to be quick
     # What does not divide at a hidden size of the record is an accident of the puzzle's own.
-    needed = _divides(own).intersection(*(_divides(AtSize(**other.given())) for other in record.hidden))
+    needed = _divides(own).intersection(*map(_divides, record.hidden))
     found: list[AtSize] = []
     tried = set[AtSize]()
     for size in _candidates(record, Random(f"{seed}:{puzzle}")):
@@ -268,7 +250,7 @@ class _Asked(NamedTuple):
     def unanswered(self, sent: Sent) -> Result:
         """The result of a function that came to no end."""
         if sent.outcome == "unsolved":
-            return self.result("unsolved", f"{self.record.id} is not solved: it raises NotSolved.")
+            return self.result("unsolved", f"{self.record.id} is not solved: it still holds its stub.")
         return self.result("failed", sent.text)
 
     def unjudged(self, error: Exception) -> Result:
@@ -283,15 +265,10 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     opened = re.compile(rf"""\bhint\(\s*["']{re.escape(puzzle)}["']\s*,\s*(\d{{1,3}})\s*\)""")
     texts = [text for _, text in source.cells if "hint(" in text]
     numbers = [min(int(number), len(hints)) for text in texts for number in opened.findall(text)]
-    if source.untouched(puzzle):
-        why = f"{puzzle} is not solved: it still holds its stub."
-        stub = Result(_own_words(required.record), "unsolved", message=why)
-        judged = Judged(Score(puzzle, "unsolved", stub, source=source.normalised(puzzle)))
-    else:
-        ran, key = _ran_here.setdefault(isolation, {}), _code_of(source, required, limits)
-        if key not in ran:
-            keep_latest(ran, key, _judged(source, required, isolation, limits))
-        judged = ran[key]
+    ran, key = _ran_here.setdefault(isolation, {}), _code_of(source, required, limits)
+    if key not in ran:
+        keep_latest(ran, key, _judged(source, required, isolation, limits))
+    judged = ran[key]
     return judged._replace(score=replace(judged.score, hints=max(numbers, default=None)))
 
 

@@ -21,14 +21,16 @@ ours (the reference, to which the hints lead, and our other solutions), a stub, 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from math import log2
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.checker.verdict import WRONG, WRONG_ELSEWHERE, WRONG_FUNCTION
 from lib.errors.wording import counted
+from lib.files import packaged
 from lib.puzzles.records import PUZZLES
 from lib.suite.course.solutions import files_of, run_of_file
 from lib.suite.grade.gradebook import Gradebook, schedule_of
@@ -38,23 +40,9 @@ RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
 # A message that begins with the place in a file, and what it says of it, without the student's line.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|⟨[^⟩]*⟩")
+KINDS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.grade", "kinds.toml"))
 # What differs between students who made the same mistake, and what stands for it.
-ABSTRACT: Final = tuple(
-    (re.compile(pattern), new)
-    for pattern, new in (
-        (r"\basync function [a-zA-Z_]\w*", "async function …"),
-        (r"(\bin line \d+): .*", r"\1"),  # the student's line
-        (r"\((?:del|from) [^()]*(?:\([^()]*\))?[^()]*\)", "(…)"),
-        (r"(?<=\w)\[[^\[\]]*\]|\[[^\[\]]*\]|\{[^{}]*\}", "#"),
-        (r"\b0x[0-9a-fA-F]+\b|\d(?:[\d,.]*\d)?(?:e[+-]?\d+)?", "#"),
-        (r"#(?:(?:, and |, | and | -> |-)#)+", "#"),
-        (r"#?\b([A-Z])#", r"\1#"),  # an action of a schedule
-        (r"\b(\w\w+?)e?s\b", r"\1"),  # one batch, several batches
-        (r"\b(?:were|wa)\b", "was"),
-        (r"\b(?:have|ha)\b", "has"),
-        (r"\bare\b", "is"),
-    )
-)
+ABSTRACT: Final = tuple((re.compile(one["pattern"]), one["becomes"]) for one in KINDS["abstract"])
 
 
 class Case(NamedTuple):
@@ -147,12 +135,7 @@ def _parts(message: str) -> tuple[str, str]:
 # -- similarity ----------------------------------------------------------------------------------------------------
 
 # Why it may be as it should. A list of pairs comes with these words, and says of nobody who had it from whom.
-INNOCENT: Final = (
-    "the puzzle leaves few ways to write it, or the given code and the hints lead there",
-    "they worked together where that is allowed, or handed in as a group",
-    "both follow the same lecture, tutorial, book, study group or assistant",
-    "one person handed in under two names, or a file was uploaded to the wrong place",
-)
+INNOCENT: Final[list[str]] = KINDS["innocent"]
 
 
 class Shared(NamedTuple):

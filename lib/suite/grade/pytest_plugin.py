@@ -78,7 +78,6 @@ class Grading:
         except (AssignmentError, OSError) as error:
             raise pytest.UsageError(str(error)) from None
         self._required: dict[str, Required] = {}
-        self._modules: dict[Path, list[File]] = {}
         self._isolation = Isolation()
 
     def required(self, puzzle: str) -> Required | None:
@@ -90,20 +89,10 @@ class Grading:
         return self._required[puzzle]
 
     def judged(self, path: Path, required: Required) -> Score:
-        """Return what came of a puzzle in a file, with the modules beside it that it imports. What answers a puzzle is
-        no module: a function that is somebody else's is not handed in by importing it."""
-        from lib.suite.grade.intake.submission import Submission, chosen
+        """Return what came of a puzzle in a file."""
         from lib.suite.grade.judging import judge_source
-        from lib.suite.submissions.source import Source
 
-        if (folder := path.parent) not in self._modules:
-            beside = Submission("", tuple(map(_file, sorted(folder.glob("*.py")))))
-            answers = [file for file, source in beside.sources() if isinstance(source, Source) and source.puzzles()]
-            self._modules[folder] = [file for file in beside.files if file not in answers]
-        modules = [file for file in self._modules[folder] if file.parts != (path.name,)]
-        puzzle = required.record.id
-        _, source = chosen(Submission("", (_file(path), *modules)), [puzzle]).of[puzzle]
-        return judge_source(source, required, self._isolation, self.config.limits).score
+        return judge_source(_file(path).source(), required, self._isolation, self.config.limits).score
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Generator[None, list[Any], list[Any]]:
@@ -194,25 +183,16 @@ def _names(required: Required) -> Iterator[str]:
         yield f"{puzzle}-{size}" if seen[size] == 1 else f"{puzzle}-{size}-{seen[size]}"
 
 
-class Failed(Exception):
-    """A puzzle that did not pass, and what its author is told."""
-
-
 class PuzzleTest(pytest.Item):
     """A test of ours: what is said of a failure is said to whoever wrote the code, without a line of ours."""
 
     check: Callable[[], str]
 
     def runtest(self) -> None:
-        if why := self.check():
-            raise Failed(why)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from lib.errors.wording import visible
 
-        if isinstance(excinfo.value, Failed):
-            return visible(str(excinfo.value))
-        return super().repr_failure(excinfo, style)
+        if why := self.check():
+            pytest.fail(visible(why), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         assert self.parent is not None, "a test lies in its file"

@@ -8,8 +8,6 @@ gave.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import unicodedata
 from collections import Counter
@@ -21,7 +19,7 @@ from typing import Final
 
 from lib.files import ready, write_whole, zipped
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score
-from lib.suite.grade.intake.roster import Roster, neutral
+from lib.suite.grade.intake.roster import Roster, written
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.submissions.source import STATES
 
@@ -64,14 +62,14 @@ class Column:
     of: Callable[[Score, Asked, Mark], Cell]
 
 
-def _hidden_passed(score: Score, asked: Asked, mark: Mark) -> Cell:
-    return score.hidden_passed if asked.hidden else None
-
-
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("", f"its state: {', '.join([*STATES][:-1])} or {[*STATES][-1]}", lambda s, _, __: s.state),
     Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: [None, *s.own.goals][-1]),
-    Column("hidden passed", "hidden sizes, or sets of inputs, that passed", _hidden_passed),
+    Column(
+        "hidden passed",
+        "hidden sizes, or sets of inputs, that passed",
+        lambda s, a, _: s.hidden_passed if a.hidden else None,
+    ),
     Column("hidden of", "hidden sizes, or sets of inputs, that are asked", lambda s, a, _: len(a.hidden) or None),
     Column("time", "when a correct run ends, in time units", lambda s, _, __: s.own.time),
     Column("memory", "elements on the rank with the highest peak", lambda s, _, __: s.own.memory),
@@ -83,12 +81,10 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 def csv_of(book: Gradebook) -> str:
     """Return the text of scores.csv."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]
     more = list(dict.fromkeys(heading for student in book.students for heading, _ in student.more))
     first = ["id", "student", "passed", "of", "points", "points of", *columns, "feedback", "comments", "notes"]
-    writer.writerow([*first, *(neutral(f"roster: {one}" if one in first else one) for one in more)])
+    rows: list[list[Cell]] = [[*first, *(f"roster: {one}" if one in first else one for one in more)]]
     for student, file in zip(book.students, file_names([student.name for student in book.students]), strict=True):
         row: list[Cell] = [student.id, student.name, student.passed, len(book.asked), student.points, student.of]
         for score, one in zip(student.scores, book.asked, strict=True):
@@ -100,8 +96,8 @@ def csv_of(book: Gradebook) -> str:
         for number, cell in enumerate(row := [*row, *map(dict(student.more).get, more)]):
             if isinstance(cell, float) and cell.is_integer():
                 row[number] = int(cell)
-        writer.writerow(neutral(cell) if isinstance(cell, str) else cell for cell in row)
-    return "\ufeff" + text.getvalue()
+        rows.append(row)
+    return "\ufeff" + written(rows)
 
 
 def write_results(book: Gradebook, out: str | Path) -> list[Path]:
@@ -120,13 +116,11 @@ def write_points(book: Gradebook, roster: Roster, column: str, out: Path) -> Pat
     """Write upload.csv: the rows and cells of the roster as they came, with the points of each student in a column."""
     points = {student.id: f"{student.points:.4f}".rstrip("0").rstrip(".") for student in book.students if student.id}
     filled = {one.line: {column: points[one.id]} for one in roster.people if one.id in points}
-    text = io.StringIO()
+    cells = ({**row.cells, **filled.get(row.line, {})} for row in roster.rows)
+    rows = ([row[heading] for heading in roster.headings] for row in cells)
     # Without a byte order mark, which platforms take for a part of the first heading.
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(map(neutral, roster.headings))
-    for line, cells in roster.rows:
-        writer.writerow(neutral({**cells, **filled.get(line, {})}[heading]) for heading in roster.headings)
-    write_whole(ready(path := out / "upload.csv"), text.getvalue().encode("utf-8", "replace"))
+    text = written([roster.headings, *rows], "\r\n")
+    write_whole(ready(path := out / "upload.csv"), text.encode("utf-8", "replace"))
     return path
 
 

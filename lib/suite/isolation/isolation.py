@@ -25,7 +25,8 @@ from typing import Any, BinaryIO, Final
 
 from lib.errors import fixes
 from lib.files import ROOT, child_environment
-from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
+from lib.puzzles.puzzle import AtSize
+from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, Limits, Request, Sent, asked_for, read
 from lib.suite.isolation.running import DEAF, FEATURES, GRACE, endless, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.load import extract
@@ -160,7 +161,7 @@ class Isolation(AbstractContextManager["Isolation"]):
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
         """Simulate the function of a puzzle in a source, at the puzzle's size or at another one. A Trace comes back
         only if it is of the run that was asked for. Nothing is raised for anything that the source does."""
-        sent = self._ask(source, puzzle, limits, size={} if size is None else size._asdict())
+        sent = self._ask(source, puzzle, limits, size={} if size is None else size.given())
         if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
             return sent
         return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)
@@ -175,9 +176,7 @@ class Isolation(AbstractContextManager["Isolation"]):
         except SourceError as error:
             return Sent("source", str(error))
         ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
-        return self._answered(Request(puzzle, limits or Limits(), extract=found, **ours, **asked))
-
-    def _answered(self, request: Request) -> Sent:
+        request = Request(puzzle, limits or Limits(), extract=found, **ours, **asked)
         for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
             server = self._started()
             if server is None:

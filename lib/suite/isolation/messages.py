@@ -10,15 +10,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from lib.cluster.costs import Costs
-from lib.cluster.mesh import Mesh
 from lib.errors.source_lines import Place
-from lib.puzzles.puzzle import Size
+from lib.puzzles.puzzle import AtSize
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.load import Extract
 from lib.suite.submissions.table import Answer, Given, decode, encode
@@ -194,40 +192,23 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
 # -- asked ---------------------------------------------------------------------------------------------------------
 
 
-class AtSize(NamedTuple):
-    """Another size than the puzzle's: the fields of a record's Hidden, and costs, where they are not the puzzle's.
-    Where it has no mesh and as many ranks as the puzzle, it has the puzzle's."""
-
-    ranks: int
-    layers: int
-    batches: int
-    mesh: Mesh | None = None
-    costs: Costs | None = None
-
-
 def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | None:
     """Say why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
     not asked here."""
+    from lib.checker.judging import wrong_size  # here and not above: no process that runs a function judges it
+
     record = PUZZLES[puzzle]
-    asked = size or AtSize(*record.size)
-    mesh = record.mesh if asked.mesh is None and asked.ranks == record.ranks else asked.mesh
-    asked = asked._replace(mesh=mesh, costs=asked.costs or record.costs)
-    theirs, ours = (one and one.to_json() for one in (trace.mesh, mesh))
-    rows = (
-        (Size.of(trace) != Size.of(asked), Size.of(asked).words(), Size.of(trace).words()),
-        (theirs != ours, mesh or "no mesh", trace.mesh or "no mesh"),
-        (trace.costs != asked.costs, "the costs of the simulator that was asked", "others"),
-        (bool(trace.padding), "no padding", f"{trace.padding} batches of it"),
-        (trace.descriptions != record.described(trace.layers), "the layers that the puzzle has", "others"),
-        (trace.puzzle != puzzle, puzzle, "a run of another puzzle" if trace.puzzle else "a run of no puzzle"),
-        (trace.sandbox, "a run with a Dist", "one of a Model without"),
+    if size is not None:
+        mesh = record.mesh if size.mesh is None and size.ranks == record.ranks else size.mesh
+        record = replace(record, **size._replace(mesh=mesh).given())
+    faults = wrong_size(trace, record)
+    theirs, ours = (one and one.to_json() for one in (trace.mesh, record.mesh))
+    if (trace.costs, theirs, trace.puzzle, trace.sandbox) != (record.costs, ours, puzzle, False):
+        faults.append("it says that it has other costs or another mesh, or is of another puzzle or of a sandbox")
+    if not faults:
+        return None
+    first = faults[0].partition("\n")[0]
+    return (
+        f"what came back is not the run of {puzzle} that was asked for: {first}\n"
+        f"  fix:      let {puzzle} use the Model that it is given, and nothing else of the simulator"
     )
-    for differs, wanted, got in rows:
-        if differs:
-            return (
-                f"what came back is not the run of {puzzle} that was asked for\n"
-                f"  expected: {wanted}\n"
-                f"  got:      {got}\n"
-                f"  fix:      let {puzzle} use the Model that it is given, and nothing else of the simulator"
-            )
-    return None

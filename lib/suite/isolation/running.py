@@ -29,6 +29,7 @@ import socket
 import sys
 import tempfile
 import threading
+import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -36,17 +37,17 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, LIBRARY, Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
-from lib.files import ROOT
+from lib.files import ROOT, packaged
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Printed, Unsolved, simulate
 from lib.suite.isolation.messages import QUESTIONS, Kept, Limits, Request, Sent, written
-from lib.suite.submissions.function_check import answering, build_on, where
+from lib.suite.submissions.function_check import building_on, sources_below, where
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import function_of, load_function, run_extract
 from lib.suite.submissions.locations import reference
@@ -96,7 +97,9 @@ def answer(request: Request, send: Callable[[bytes], object]) -> None:
     timer.daemon = True
     timer.start()
     faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
-    with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
+    ours = sources_below(request.puzzle) if request.solutions is None else request.solutions
+    lines = fixes.shown() if request.lines else nullcontext()
+    with redirect_stdout(printed), redirect_stderr(printed), lines, building_on(ours):
         sent = _run(request)
     timer.cancel()
     faulthandler.cancel_dump_traceback_later()
@@ -136,13 +139,10 @@ def _run(request: Request) -> Sent:
                 import_module(name)
             if not isinstance(sys.meta_path[0], _Given):
                 sys.meta_path.insert(0, _Given(request.schedules))
-        if request.solutions is not None:
-            build_on(request.solutions)
         found = request.extract
         function = run_extract(found) if found is not None else load_function(request.file, request.puzzle)
         if request.inputs is not None:
-            with answering(request.puzzle):
-                return Sent("answers", answers=tuple(ask_here(function, where)(request.inputs)))
+            return Sent("answers", answers=tuple(ask_here(function, where)(request.inputs)))
         models = simulate(function, puzzle=request.puzzle, **request.size)
         if isinstance(models, Unsolved):
             return Sent("unsolved")
@@ -238,29 +238,9 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
 
 # -- the server ----------------------------------------------------------------------------------------------------
 
-FEATURES: Final = {
-    "server": "a new process for each function",
-    "bwrap": "no other process in sight, no network, a file system of its own (bubblewrap)",
-    "landlock": "no file but its own (Landlock)",
-    "seccomp": "a list of system calls (seccomp)",
-}
+RUNS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.isolation", "runs.toml"))
+FEATURES: Final[dict[str, str]] = RUNS["features"]
 """What may keep a run apart, in words. Each is used where the system has it."""
-NEEDED: Final = (
-    *("cluster.network", "cluster.reader", "diagnosis", "diagnosis.facts", "schedules.written"),
-    *("checker.hidden_sizes", "simulator.event_loop", "trace.json_format"),
-)
-"""Modules of lib that a run may need beside those of this one. No child imports them again."""
-WARM = """
-async def warm(model):
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-    activations[0] = model.get_activation([model.rank])
-    weights[0], opt_states[0] = model.load_weights(0)
-    activations[1] = model.forward(0, activations[0], weights[0])
-    grad_activations[1] = model.loss(activations[1])
-    grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
-    del activations[1], grad_activations[1]
-    grad_weights[0] = await model.allreduce(grad_weights[0], 0)
-"""
 
 
 def serve() -> None:
@@ -320,11 +300,11 @@ def _remove(folder: str) -> None:
 
 def _warm_up() -> None:
     """Import and run a few times what runs need: Python makes what runs often faster, and children inherit that."""
-    for name in NEEDED:
+    for name in RUNS["needed"]:
         import_module(f"lib.{name}")
     len(PUZZLES)  # they are read now
     for _ in range(10):
-        models = simulate(function_of(Source.of("warm.py", WARM), "warm"), ranks=4, layers=1, batches=4)
+        models = simulate(function_of(Source.of("warm.py", RUNS["warm"]), "warm"), ranks=4, layers=1, batches=4)
         written(Sent("trace", trace=Trace.of(models)), "")
     freeze()
     gc.set_threshold(100_000)  # a run makes little garbage, and is short

@@ -3,7 +3,7 @@
 bubblewrap, where it is installed, leaves no other process in sight, no network, and a file system in which little lies
 and nothing can be written but one small folder. It needs namespaces, which a system or a container may forbid. Landlock
 says which files a process may read and write, and that it reaches no process and no network outside. seccomp refuses
-all system calls but those in ALLOWED; calls that are newer than all libraries know are "not implemented", as on an
+all system calls but those in calls.toml; calls that are newer than all libraries know are "not implemented", as on an
 older kernel. No file gets other rights or times, and none is emptied by its name: Landlock, or an older one, lets that
 pass for all files of the same user.
 """
@@ -19,13 +19,14 @@ import struct
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lib.files import ROOT
+from lib.files import ROOT, packaged
 
 FOLDER: Final = "/tmp"
 ROOM: Final = 32 * 2**20
@@ -179,37 +180,11 @@ def _restrict_files(paths: Collection[str], folder: str) -> None:
 
 # -- seccomp ------------------------------------------------------------------------------------------------------
 
-ALLOWED: Final = """
-read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range dup dup2 dup3 sendfile
-stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 creat getdents64 getcwd chdir fchdir mkdir
-mkdirat rmdir unlink unlinkat rename renameat renameat2 readlink readlinkat symlink symlinkat link linkat ftruncate
-fallocate fadvise64 fsync fdatasync copy_file_range umask getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
-mmap munmap mprotect mremap madvise brk msync mincore mlock munlock membarrier rseq poll ppoll select pselect6
-epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 pipe pipe2 sendto recvfrom shutdown getsockopt
-setsockopt getsockname getpeername futex set_robust_list get_robust_list set_tid_address sched_yield sched_getaffinity
-sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min getpriority gettid getpid getppid
-getpgrp getpgid getsid getuid geteuid getgid getegid getgroups getresuid getresgid capget nanosleep clock_nanosleep
-clock_gettime clock_getres gettimeofday time times getrusage getitimer setitimer alarm pause getrlimit setrlimit uname
-sysinfo getrandom getcpu arch_prctl restart_syscall rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending
-rt_sigsuspend rt_sigtimedwait sigaltstack wait4 waitid exit exit_group
-"""
+CALLS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.isolation", "calls.toml"))
+ALLOWED: Final[str] = CALLS["allowed"]
 NEW: Final = sorted({*range(424, 512)} - {436, 439})
 """Numbers of calls that are newer than what libraries count on, but for close_range and faccessat2, which are allowed:
 of two rules for a call the first counts."""
-THREAD: Final = 0x10000
-SET_NAME, SET_VMA = 15, 0x53564D41
-TERMINAL: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Whether it is a terminal and how large, how much can be read, whether to wait, whether to hand it on."""
-DESCRIPTORS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032)
-"""What is asked of a file with fcntl: to copy it, its flags, its locks, the size of a pipe. Not who gets its signals,
-which may be anybody's process (F_SETOWN), nor a lease, for which others wait."""
-WRITING, OPENED = 0x203, (0, 1, 2, 0x201, 0x202)
-"""To open a file for reading, writing or both, and to empty it if it is for writing: one that is opened for reading can
-be emptied, too, and an older Landlock lets that pass."""
-STREAM, KIND = 1, 0xF  # of a pair of sockets: one that goes nowhere but to the other
-EVERY_BIT: Final = 0xFFFFFFFF
-
-
 OWN: Final = 0x7EEDBEEF
 """What stands for the number of the process itself in the filter, which no process has: it is put together once, for
 all children, as that takes longer than all else of a child's beginning."""
@@ -226,22 +201,11 @@ def _filter_of_calls() -> bytes:
     for name in ALLOWED.split():
         with suppress(OSError):  # a call that this machine does not have
             calls.add_rule(system.ALLOW, name)
-    for name, argument, values, mask in (
-        ("clone", 0, (THREAD,), THREAD),
-        ("kill", 0, (OWN,), EVERY_BIT),
-        ("tgkill", 0, (OWN,), EVERY_BIT),
-        ("prlimit64", 0, (OWN, 0), EVERY_BIT),
-        ("sched_setaffinity", 0, (OWN, 0), EVERY_BIT),
-        ("prctl", 0, (SET_NAME, SET_VMA), EVERY_BIT),
-        ("ioctl", 1, TERMINAL, EVERY_BIT),
-        ("fcntl", 1, DESCRIPTORS, EVERY_BIT),
-        ("socketpair", 1, (STREAM,), KIND),
-        ("open", 1, OPENED, WRITING),
-        ("openat", 2, OPENED, WRITING),
-    ):
-        for value in values:
+    for rule in CALLS["only"]:
+        for value in rule["values"]:
+            compared = system.Arg(rule["argument"], system.MASKED_EQ, rule["mask"], OWN if value == "own" else value)
             with suppress(OSError):
-                calls.add_rule(system.ALLOW, name, system.Arg(argument, system.MASKED_EQ, mask, value))
+                calls.add_rule(system.ALLOW, rule["call"], compared)
     with tempfile.TemporaryFile() as file:
         calls.export_bpf(file)
         file.seek(0)

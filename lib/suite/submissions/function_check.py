@@ -32,11 +32,9 @@ PATIENCE = 10.0  # seconds that a function may take for all that it is asked at 
 AGAIN = 1.0  # seconds until a function is stopped again that would not be stopped
 LONGEST = 300  # characters of a value that are shown
 WIDE = 100  # characters of an answer of which all is shown, and not only what differs
-_asked: list[str] = []
-"""The puzzles to which a student's functions are answering at this moment. No context variable: it holds in the threads
-and contexts that such a function starts, too."""
 _given: list[Mapping[str, str]] = []
-"""In a process that grades the sources of ours that are to be had; else empty: all that lie in solutions/."""
+"""While a student's function answers, the sources of ours that its puzzle builds on, by puzzle; else empty, and all of
+ours are to be had. No context variable: it holds in the threads and contexts that such a function starts, too."""
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
@@ -64,18 +62,13 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
 
 
 @contextmanager
-def answering(puzzle: str) -> Generator[None]:
-    """Withhold our own solution of a puzzle while a student's function answers to it."""
-    _asked.append(puzzle)
+def building_on(ours: Mapping[str, str]) -> Generator[None]:
+    """Let these sources be the only functions of ours that answer while a student's function does."""
+    _given.append(ours)
     try:
         yield
     finally:
-        _asked.remove(puzzle)
-
-
-def build_on(ours: Mapping[str, str]) -> None:
-    """Let these sources be the only functions of ours that are to be had in this process, from now on."""
-    _given[:] = [ours]
+        _given.pop()
 
 
 @cache
@@ -95,31 +88,25 @@ def sources_below(puzzle: str) -> Mapping[str, str]:
 
 @cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
-    """Return our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
-    PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""
-    if not _given:
-        return _guarded(puzzle, load_function(reference(puzzle), puzzle))
-    ours = _given[0]
-    if PUZZLES[puzzle].id not in ours:
-        raise PuzzleError(
-            f'solution_of("{puzzle}") is no part of this puzzle',
-            expected="a function that finds the answer itself",
-            fix=f"build on {' and '.join(ours)}" if ours else "write it yourself; nothing of ours is to be had here",
-        )
-    return _guarded(puzzle, function_of(Source.of(reference(puzzle).name, ours[puzzle]), puzzle))
+    """Return our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not. It
+    raises PuzzleError where it is called by a student's function whose puzzle does not build on it."""
+    file = reference(puzzle)
 
-
-def _guarded(puzzle: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of ours: it does not answer a student who is to find the puzzle's answer."""
+    @cache
+    def ours(text: str) -> Callable[..., Any]:
+        return function_of(Source.of(str(file), text), puzzle)
 
     def solution(*given: Any) -> Any:
-        if puzzle in _asked:
+        if not _given:
+            return ours(file.read_text("utf-8"))(*given)
+        if puzzle not in (there := _given[-1]):
+            alone = "write it yourself; the hints go as far as nearly the code, and once it passes you can reveal ours"
             raise PuzzleError(
                 f'solution_of("{puzzle}") is our own answer, and does not count as yours',
                 expected="a function that finds the answer itself",
-                fix="write it yourself; the hints go as far as nearly the code, and once it passes you can reveal ours",
+                fix=f"build on {' and '.join(there)}" if there else alone,
             )
-        return ours(*given)
+        return ours(there[puzzle])(*given)
 
     return solution
 
@@ -144,12 +131,12 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
 def judge_of(puzzle: str, source: Path) -> Judge:
     """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
-    ours = _guarded(puzzle, mine := load_function(source, puzzle))
+    ours = load_function(source, puzzle)
     if (record := PUZZLES[puzzle]).kind == "plan":
         goal = record.goals[0]
         wanted = f"a plan of at most {goal.time:g} s a step and {goal.memory:g} GiB"
         return Judge(ours, _asked_once, partial(_accepts_plan, record), wanted=wanted)
-    more: dict[str, Any] = {"names": tuple(signature(mine).parameters)}
+    more: dict[str, Any] = {"names": tuple(signature(ours).parameters)}
     for name in ("inputs", "accepts", "picture"):
         with suppress(SourceError):
             more[name] = load_function(source, f"{puzzle}_{name}")
@@ -205,11 +192,11 @@ def _in_time(puzzle: str, ask: Ask) -> Ask:
 
     def asked(inputs: Sequence[Given]) -> Sequence[Answer]:
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-            with answering(puzzle):
+            with building_on(sources_below(puzzle)):
                 return ask(inputs)
         before = signal.signal(signal.SIGALRM, ring)
         try:
-            with answering(puzzle):
+            with building_on(sources_below(puzzle)):
                 signal.setitimer(signal.ITIMER_REAL, PATIENCE, AGAIN)
                 try:
                     return ask(inputs)

@@ -16,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lib.suite.submissions.statements import DEFINITIONS, Broken, SourceError, Statement, root
 
@@ -25,10 +26,10 @@ GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of our
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
 WORD = re.compile(r"\w+")
-LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 IMPORTS = (ast.Import, ast.ImportFrom)
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 """The statements with others in them that are run at once."""
+T = TypeVar("T", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Program:
                 paths = import_paths(one.node) if isinstance(one.node, IMPORTS) else {}
                 self._ours |= {name: path for name, path in paths.items() if path.partition(".")[0] in OURS}
             self.units = [  # a compound one without what only runs something in it
-                Statement(_pruned(one.node, self._only_runs), one.cell) if isinstance(one.node, COMPOUND) else one
+                Statement(pruned(one.node, self._only_runs), one.cell) if isinstance(one.node, COMPOUND) else one
                 for one in statements
             ]
             for place, names in enumerate(unit.names for unit in self.units):
@@ -180,8 +181,6 @@ class Program:
                         take(at, False)
                 if must:
                     missing.add(name)
-                if must and name in LOOK_NAMES_UP:  # then anything may be used
-                    self._take_all(target, end, take)
             for at in self._users.get(name, ()):
                 if name in self.units[at].names.touches_later:
                     later.extend(self.units[at].names.gives)
@@ -192,13 +191,6 @@ class Program:
         node = self.units[place].node
         sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
         return Needed(kept, frozenset(name for name, must in names.items() if must), lacking, sure)
-
-    def _take_all(self, target: str, end: int, take: Callable[[int, bool], None]) -> None:
-        """Take all that does nothing else than give a name."""
-        for at, unit in enumerate(self.units[:end]):
-            plain = isinstance(unit.node, ast.Assign | ast.AnnAssign) and not unit.names.calls
-            if (plain or isinstance(unit.node, (*DEFINITIONS, *IMPORTS))) and target not in unit.names.gives:
-                take(at, False)
 
     def _changes(self, place: int, name: str, target: str) -> bool:
         """Tell whether a statement may change what a name stands for; none that runs the function does."""
@@ -213,35 +205,19 @@ class Program:
         return handed and bool(own) and not self._runs(own)
 
 
-def _pruned(node: ast.stmt, drops: Callable[[ast.stmt], bool]) -> ast.stmt:
-    """Return a compound statement without the simple ones in it that are dropped; any other as it is."""
-    if not isinstance(node, COMPOUND):
-        return node
-
-    def kept(block: list[ast.stmt]) -> list[ast.stmt]:
-        some = [_pruned(one, drops) for one in block if not drops(one)]
-        return some or [ast.copy_location(ast.Pass(), one) for one in block[:1]]
-
+def pruned(node: T, drops: Callable[[ast.stmt], bool]) -> T:
+    """Return a copy of a compound statement without the simple ones in it that are dropped."""
     made = copy.copy(node)
-    for name in ("body", "orelse", "finalbody"):
-        if hasattr(node, name):
-            setattr(made, name, kept(getattr(node, name)))
-    for name in ("handlers", "cases"):
-        if hasattr(node, name):
-            setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
-            for one in getattr(made, name):
-                one.body = kept(one.body)
+    for name, block in ast.iter_fields(node):
+        match block:
+            case [ast.ExceptHandler() | ast.match_case(), *_]:
+                setattr(made, name, [pruned(one, drops) for one in block])
+            case [ast.stmt(), *_]:
+                kept = [pruned(one, drops) if isinstance(one, COMPOUND) else one for one in block if not drops(one)]
+                setattr(made, name, kept or [ast.copy_location(ast.Pass(), block[0])])
+            case _:
+                pass
     return made
-
-
-def parts_of(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield a statement; a compound one without those in it, and then them."""
-    yield _pruned(node, lambda _: True)
-    for inner in ast.iter_child_nodes(node) if isinstance(node, COMPOUND) else ():
-        inside = inner.body if isinstance(inner, ast.ExceptHandler | ast.match_case) else [inner]
-        for one in inside:
-            if isinstance(one, ast.stmt):
-                yield from parts_of(one)
 
 
 def import_paths(node: ast.Import | ast.ImportFrom) -> dict[str, str]:

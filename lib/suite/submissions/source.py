@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 from unicodedata import normalize
 
 from lib.errors.wording import counted
+from lib.files import packaged
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
@@ -30,7 +32,6 @@ from lib.suite.submissions.statements import (
     SourceError,
     bound,
     code_cells,
-    own_returns,
     parts,
     required,
     statements,
@@ -52,19 +53,7 @@ class State(NamedTuple):
 
 
 STATES: Final = {
-    state.word: state
-    for state in (
-        State("passed", "✓", "all that is needed"),
-        State("missed", "◐", "correct, and over the goal that is needed"),
-        State("partly", "◑", "right at the puzzle's own size, and not at all others"),
-        State("failed", "✗", "not correct, or it did not come to its end"),
-        State("unsolved", "○", "the gap still holds its stub"),
-        State("renamed", "≠", "a file is there for it, which does not define its function", judged=False),
-        State("unreadable", "⊘", "what was handed in cannot be read", judged=False),
-        State("empty", "∅", "what was handed in holds no code", judged=False),
-        State("unrelated", "∉", "what was handed in holds none of the puzzles that are asked", judged=False),
-        State("absent", "–", "it was not handed in", judged=False),
-    )
+    word: State(word, **row) for word, row in tomllib.loads(packaged("lib.suite.submissions", "states.toml")).items()
 }
 """From good to bad."""
 
@@ -73,12 +62,11 @@ STATES: Final = {
 class Source:
     """The code of a submission, as text: none of it has run.
 
-    `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
-    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.
+    `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `name` is the
+    file's.
     """
 
     cells: tuple[Cell, ...]
-    modules: tuple[Cell, ...] = ()
     name: str = ""
 
     @classmethod
@@ -110,11 +98,9 @@ class Source:
     def _answers(self, program: Program, puzzle: str) -> bool:
         if (found := program.definition(puzzle)) is None:
             return program.broken_after(puzzle) is not None
-        if isinstance(node := found[0], IMPORTS):
-            handed_in = {PurePath(path).stem for path, _ in self.modules}
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-            return any(name.rpartition(".")[2] in handed_in for name in names)
-        return not isinstance(node, FUNCTIONS) or required(node) == _taken(puzzle)
+        if isinstance(node := found[0], FUNCTIONS):
+            return required(node) == _taken(puzzle)
+        return not isinstance(node, IMPORTS)
 
     def spoken_of(self) -> frozenset[str]:
         """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
@@ -129,7 +115,7 @@ class Source:
             if isinstance(found[0], FUNCTIONS) and required(found[0]) != _taken(puzzle):
                 return f"{where} takes {counted(required(found[0]), 'argument')}, and is given {_taken(puzzle)}"
             if isinstance(found[0], IMPORTS):
-                return f"{where} is imported from what was not handed in"
+                return f"{where} is imported, and not defined in this file"
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
@@ -141,34 +127,24 @@ class Source:
         return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
-        """Return whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
+        """Return whether the gap of a puzzle, where its function was defined last, still holds its stub."""
         try:
-            found = program_of(self.cells).definition(puzzle)
+            node, cell = program_of(self.cells).definition(puzzle) or (None, "")
         except SourceError:
             return False
-        if found is None or not isinstance(node := found[0], FUNCTIONS) or node.decorator_list[1:]:
+        if not isinstance(node, FUNCTIONS):
             return False
-        text = next(text for name, text in self.cells if name == found[1])
         # With the line below the last statement: the marker at the end.
-        lines = text.split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
-        stub = next((place for place, one in enumerate(node.body) if isinstance(one, ast.Raise)), None)
-        above = stub is None or any(map(own_returns, node.body[:stub]))
-        return not above and gap.untouched("\n".join(lines), puzzle)
+        lines = dict(self.cells)[cell].split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
+        return gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
-        """Digest the normal form of a puzzle's function and of what it uses; of a module that was handed in, of all of
-        it. "" if it cannot be read."""
+        """Digest the normal form of a puzzle's function and of what it uses. "" if it cannot be read."""
         try:
             if (needed := next(program_of(self.cells).needed(puzzle), None)) is None:
                 return ""
             nodes = [one.node for one in needed.statements]
-            imports = {
-                part for node in nodes if isinstance(node, IMPORTS) for part in re.split(r"\W", ast.unparse(node))
-            }
-            modules = [cell for cell in self.modules if PurePath(cell[0]).stem in imports]
-            nodes += [one.node for one in statements(modules)[0]]
-            writer = _Writer(nodes, {PurePath(name).stem for name, _ in modules})
-            text = "\n".join(sorted(map(writer.text, nodes)))
+            text = "\n".join(sorted(map(_Writer(nodes).text, nodes)))
             return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
         except (SourceError, RecursionError, MemoryError, ValueError):  # a number of more digits than Python writes
             return ""
@@ -199,7 +175,7 @@ def _taken(puzzle: str) -> int:
 class _Writer:
     """Writes statements in their normal form. Names that the source binds get numbers, anew in each statement."""
 
-    def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
+    def __init__(self, nodes: Sequence[ast.stmt]) -> None:
         self._numbers: dict[str, str] = {}
         self._paths: dict[str, str] = {}
         every, arguments, attributes = set[str](), set[str](), set[str]()
@@ -215,8 +191,7 @@ class _Writer:
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     attributes.add(node.attr)
                 elif isinstance(node, IMPORTS):
-                    paths = import_paths(node).items()
-                    self._paths |= {name: path for name, path in paths if not handed_in & {*path.split(".")}}
+                    self._paths |= import_paths(node)
                 in_class = in_class or isinstance(node, ast.ClassDef)
                 todo += [(part, in_class) for part in parts(node)]
         self._known = {"id": every | arguments, "name": every, "rest": every, "attr": attributes, "arg": arguments}

@@ -81,7 +81,6 @@ def test_times_that_a_trace_states_are_not_believed(folder: Path, monkeypatch: p
     for _, event in forged.events():
         event.start = event.issued = 0
     monkeypatch.setattr(Isolation, "run", lambda *_: Sent("trace", trace=forged))
-    monkeypatch.setattr("lib.suite.cli.entries.Source.untouched", lambda *_: False)
     found = entries_of(chosen(["class"], "gpipe"))
     assert {entry.figures["time"] for entry in found if entry.figures} == {33.8}
     assert len(found) == len(NAMES)

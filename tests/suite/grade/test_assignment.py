@@ -8,10 +8,10 @@ import pytest
 
 from lib import PUZZLES
 from lib.checker.verdict import check
+from lib.puzzles.puzzle import AtSize
 from lib.suite.course.solutions import run_of_file
 from lib.suite.grade.assignment import Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.judging import LEEWAY, draw_sizes, figures_at, own_ways, record_at
-from lib.suite.isolation.messages import AtSize
 from lib.suite.submissions.locations import reference
 from tests.suite.grade.classes import asked
 from tests.support.profiles import sample
@@ -95,8 +95,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_our_own_ways_pass_at_every_hidden_size_of_the_record(puzzle: str) -> None:
     record = PUZZLES[puzzle]
-    sizes = [AtSize(**size.given()) for size in record.hidden]
-    for size in sizes:
+    for size in record.hidden:
         there = record_at(puzzle, size)
         limits = [(goal.time, goal.memory) for goal in there.goals]
         assert limits == sorted(limits, reverse=True) or len(record.goals) == 1

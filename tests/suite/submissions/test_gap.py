@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import PUZZLES
-from lib.suite.submissions.gap import Answer, BuildError, find, parse, student, untouched
+from lib.suite.submissions.gap import Answer, BuildError, parse, untouched
 from lib.suite.submissions.locations import PAGES, home, source_of
 from tests.support.said import Said
+from tools.notebooks.gaps import find, student
 
 WHOLE = """\
 from drawing import draw
@@ -36,7 +37,7 @@ out = await simulate(basic)
 
 
 def test_a_whole_gap() -> None:
-    assert find(WHOLE, "01_basic.py", "basic") == [Answer("basic", 8, 14, "    ", 3)]
+    assert find(WHOLE, "01_basic.py", "basic") == [Answer("basic", 8, 14, "    ", "basic")]
 
 
 def test_the_student_gets_everything_but_the_answer() -> None:

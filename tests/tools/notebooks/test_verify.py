@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from lib import PUZZLES
-from lib.puzzles.puzzle import Goal, Hidden, Puzzle
+from lib.puzzles.puzzle import AtSize, Goal, Puzzle
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import reference
@@ -51,7 +51,7 @@ def basic(model: Model) -> None:
 simulate(basic)
 """
 EASY = Goal("passes", 17.0, 10**8)
-RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),), minutes=10)
+RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(AtSize(1, 3, 1),), minutes=10)
 
 Change = Callable[[str], str]
 

@@ -11,29 +11,23 @@ import os
 import stat
 import struct
 import tarfile
+import tomllib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from gzip import GzipFile
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
+from lib.files import packaged
 from lib.suite.submissions.statements import SourceError
 
-MOST: Final = {
-    "files": 50_000,  # in an archive
-    "bytes in its table of contents": 8 * 2**20,  # which is read at once
-    "bytes when it is unpacked": 64 * 2**20,  # a tar, or an archive in another one: both are held in memory
-    "folders within folders": 40,
-    "archives around it": 2,  # that of a platform, and a student's
-    "bytes": 20_000_000,  # in a file
-    "brackets and commas": 2_000_000,  # in a notebook: what is made of each takes twenty times its place in the file
-    "notebooks and .py files beside it": 1_000,  # of one student
-    "bytes with the student's other files": 200_000_000,
-}
-"""How much of what is read, at most."""
+KNOWN: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.grade.intake", "names.toml"))
+"""What is known of files before they are read: tables of names and numbers."""
+MOST: Final[dict[str, int]] = KNOWN["most"]
+KINDS: Final[dict[int, str]] = {getattr(stat, kind): why for kind, why in KNOWN["kinds"].items()}
 
 
 class Unreadable(SourceError):
@@ -54,16 +48,6 @@ def within(what: str, count: int, fix: str = "", more: str = "") -> None:
     """Refuse what has more of something than is read."""
     if why := excess(what, count, fix, more):
         raise Unreadable(why)
-
-
-KINDS: Final = {
-    stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
-    stat.S_IFIFO: "is a pipe, and no file",
-    stat.S_IFSOCK: "is a socket, and no file",
-    stat.S_IFCHR: "is a device, and no file",
-    stat.S_IFBLK: "is a device, and no file",
-    stat.S_IFDIR: "is a folder, and no file",
-}
 
 
 @contextmanager
@@ -226,10 +210,7 @@ def _tar(file: IO[bytes], kind: str) -> tuple[Member, ...]:
 
 # -- everything that lies there -----------------------------------------------------------------------------------
 
-# Files and folders that nobody wrote; so is what begins with a dot (.git, .ipynb_checkpoints, ._x) or with ~$.
-MADE_BY_COMPUTERS: Final = frozenset(
-    {"__MACOSX", "__pycache__", "node_modules", "site-packages", "Thumbs.db", "desktop.ini", "Icon\r"}
-)
+MADE_BY_COMPUTERS: Final = frozenset[str](KNOWN["files"]["made_by_computers"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lib.files import packaged
-from lib.suite.course.progress import standings
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Entry, Unreadable, walk, within, without_ending
+from lib.suite.grade.intake.archives import KNOWN, Entry, Unreadable, excess, walk, without_ending
 from lib.suite.grade.intake.roster import moment
 from lib.suite.grade.intake.submission import (
     Collected,
@@ -37,12 +36,8 @@ from lib.suite.grade.intake.submission import (
 
 LONGEST_PATH: Final = 1_000
 ROSTER: Final = "submission_metadata.yml"
-# Folders that are no student's name: what is in one belongs to whom the folder above it does.
-WORKPLACES: Final = frozenset({"my_puzzles", "puzzles", "notebooks", "src"})
-# Folders that are called after an attempt of a student.
-ATTEMPT: Final = re.compile(r"(?:attempt|try|submission|version|versuch|abgabe|v)[ _-]?(\d{1,6})", re.IGNORECASE)
-TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T_-]\d\d(?:[-:.]?\d\d){0,2})?.{0,12}")
 FEW_PEOPLE: Final = 3
+FILES: Final[dict[str, list[str]]] = KNOWN["files"]
 
 
 class Owner(NamedTuple):
@@ -112,47 +107,33 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
 
 
 def _plain(parts: tuple[str, ...], top: int) -> Owner:
-    """Return whose a file is in folders of students, or of puzzles with files of students, or among files."""
+    """Return whose a file is in folders of students, or among files."""
     if len(parts) <= top + 1:
         name = without_ending(parts[-1])
         if not is_gradable(name) and name == parts[-1]:
             return Owner("", parts[-1:])
         return Owner(stem_of(name).rest or without_ending(parts[0]), parts[-1:])
-    name = without_ending(parts[top])
-    stem = stem_of(name)
-    student, rest = name if stem.puzzle is None else stem.rest, parts[top + 1 :]
-    if name in WORKPLACES:
-        student, rest = without_ending(parts[0]), parts[top:]
-    elif not student:
-        return _plain(parts, top + 1)
-    time, number = "", 0
-    for part in rest[:-1]:
-        if found := ATTEMPT.fullmatch(part):
-            number = int(found[1])
-        elif TIME.fullmatch(part):
-            time = part
-    return Owner(student, rest, "", time, number)
+    if parts[top] in FILES["workplaces"]:
+        return Owner(without_ending(parts[0]), parts[top:])
+    return Owner(without_ending(parts[top]), parts[top + 1 :])
 
 
 def students_below(paths: Iterable[tuple[str, ...]]) -> int:
     """Return how many parts of the paths of files lead to what holds all students: 1, the folder or archive that was
-    given; more where a single folder holds folders of several students, as zips often do; 0 where the folder that was
-    given is one student's: a notebook in it is called after its puzzle alone, and there are no folders of students."""
+    given; more where a single folder holds folders of several students, as zips often do."""
     found = [path for path in paths if is_gradable(path[-1])]
-    own = any(len(path) == 2 and (stem := stem_of(path[-1])).puzzle and not stem.rest for path in found)
     level = 1
     while not _several_students(found, level):
-        if len({path[level] for path in found if len(path) > level + 1}) != 1 or any(
-            len(path) == level + 1 for path in found
-        ):
-            return 0 if own else 1
+        below = {path[level] if len(path) > level + 1 else "" for path in found}
+        if len(below) != 1 or "" in below:
+            return 1
         level += 1
     return level
 
 
 def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
-    """Tell whether at a level there are folders of students, of which two hold one notebook or puzzle (those called
-    after attempts, or as ours are, do not count); or files called after one puzzle and, in all, three people."""
+    """Tell whether at a level there are folders of students, of which two hold one notebook or puzzle (those called as
+    ours are do not count); or files called after one puzzle and, in all, three people."""
     folders: dict[str, str] = {}
     people: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:
@@ -161,9 +142,7 @@ def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
             people[stem.puzzle].add(stem.rest)
         elif len(path) > level + 1 and (stem.puzzle is not None or ending(path[-1]) == ".ipynb"):
             folder = path[level]
-            if folder in WORKPLACES or ATTEMPT.fullmatch(folder) or TIME.fullmatch(folder):
-                continue
-            if folders.setdefault(stem.puzzle or path[-1], folder) != folder:
+            if folder not in FILES["workplaces"] and folders.setdefault(stem.puzzle or path[-1], folder) != folder:
                 return True
     return any(len(names) >= FEW_PEOPLE for names in people.values())
 
@@ -184,19 +163,14 @@ def names_in_roster(text: str) -> dict[str, str]:
 # -- everything ----------------------------------------------------------------------------------------------------
 
 MOST_ROWS: Final = 50  # about what one student handed in; the last says how many more there would be
-PROGRESS: Final = "progress.json"
 # A file that only this project has: who hands in a copy of all of it did not write what is in OURS.
 THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
 OURS: Final = frozenset({"lib", "drawing", "solutions", "tests", "benchmarks", "prototypes"})
 AN_ENVIRONMENT: Final = "pyvenv.cfg"  # a file that lies in a virtual environment
-# What platforms and instructors put beside submissions; anything else that is nobody's may be one.
-OF_PLATFORMS: Final = ".csv .xml .html .htm .yml .yaml .txt .json .xlsx .xls .toml .md"
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
 LINK: Final = re.compile(
     rb"https?://(?:colab\.research\.google|drive\.google|docs\.google|1drv|[\w.-]*dropbox)\.\w+/", re.I
 )
-# Files in which platforms and browsers write a link.
-WITH_LINKS: Final = (".html", ".htm", ".txt", ".url", ".webloc", ".md", ".rtf")
 A_LINK: Final = "a link to a notebook elsewhere, and links are not followed (in Colab: File, Download, Download .ipynb)"
 EMPTY: Final = "empty"
 
@@ -204,13 +178,12 @@ EMPTY: Final = "empty"
 @dataclass(slots=True)
 class _Pile:
     """A student's pile while their files come in. Of what cannot be graded: `refused` are rows in any case, `others`
-    where there is nothing else; `hints` are progress files, latest last."""
+    where there is nothing else."""
 
     files: list[File] = field(default_factory=list[File])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     others: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     junk: list[str] = field(default_factory=list[str])
-    progress: list[File] = field(default_factory=list[File])
     owner: Owner | None = None
     late: bool = False
 
@@ -256,8 +229,6 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     for entry in entries:
         if entry.parts[-3:] == THIS_PROJECT:
             made.update((*entry.parts[:-3], folder) for folder in OURS)
-    if not made:
-        return list(entries)
     found: list[Entry] = []
     said: set[tuple[str, ...]] = set()
     for entry in entries:
@@ -280,61 +251,45 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
         pile.refused.append((name, entry.why))
         return
     file = File(name, entry.place, entry.size, owner.parts, (owner.time, root, owner.number))
-    if entry.parts[-1] == PROGRESS:
-        pile.progress.append(file)
-    elif kind not in (".ipynb", ".py"):
+    if kind not in (".ipynb", ".py"):
         is_link = False
-        if kind in WITH_LINKS:
+        if kind in FILES["with_links"]:
             with suppress(Unreadable):
                 is_link = LINK.search(entry.place.read()) is not None
         pile.others.append((name, A_LINK if is_link else NOT_GRADABLE))
     elif entry.size == 0 and kind == ".py":  # such as __init__.py
         pile.others.append((name, EMPTY))
+    elif why := excess("bytes", entry.size):
+        pile.refused.append((name, why))
     else:
-        try:
-            within("bytes", entry.size)
-            pile.files.append(file)
-        except Unreadable as error:
-            pile.refused.append((name, str(error)))
+        pile.files.append(file)
 
 
 def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     files = sorted(pile.files, key=lambda file: (file.attempt, file.parts, file.name))
     rows = list(pile.refused)
-    try:
-        within("notebooks and .py files beside it", len(files) - 1)
-        within("bytes with the student's other files", sum(file.size for file in files))
-    except Unreadable as error:
-        rows.append((files[0].name, str(error)))
+    too_many = excess("notebooks and .py files beside it", len(files) - 1)
+    if why := too_many or excess("bytes with the student's other files", sum(file.size for file in files)):
+        rows.append((files[0].name, why))
         files = []
-    hints: dict[str, int] = {}
-    notes: list[str] = []
-    for file in sorted(pile.progress, key=lambda file: (file.attempt, file.parts)):  # the latest that is one counts
-        try:
-            found = standings(file.place.read(), Path(file.parts[-1]))
-        except ValueError as error:
-            notes.append(f"{file.name} is not used: {error}")
-        else:
-            hints = {puzzle: standing.hints for puzzle, standing in found.items()}
-            notes.append(f"{file.name} says how many hints were opened")
-    notes += _by_reason(pile.others if files or rows else (), pile.junk)
+    notes = _by_reason(pile.others if files or rows else (), pile.junk)
     if not files and not rows:
         rows = [(name, f"is {why}; hand in the notebook itself") for name, why in pile.others]
     if len(rows) > MOST_ROWS:
         more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
         rows[MOST_ROWS - 1 :] = [(rows[MOST_ROWS - 1][0], more)]
     owner = pile.owner or Owner(student, ())
-    of = Submission(student, tuple(files), tuple(notes), hints, owner.id, owner.platform, pile.late, owner.before)
+    of = Submission(student, tuple(files), tuple(notes), owner.id, owner.platform, pile.late, owner.before)
     empty = {name for name, why in pile.others if why == EMPTY}
     return of, [Refused(name, why, student, "empty" if name in empty else "unreadable") for name, why in rows]
 
 
 def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
     """Notes and rows for files without an owner: platforms' own files are a note; any other may be a student's."""
-    kept = [(file.name, "nobody's") for file in (*pile.progress, *pile.files)]
+    kept = [(file.name, "nobody's") for file in pile.files]
     rows = [Refused(name, why) for name, why in pile.refused]
     for name, why in pile.others:
-        if ending(name) in OF_PLATFORMS.split():
+        if ending(name) in FILES["of_platforms"]:
             kept.append((name, f"{why}, and nobody's"))
         else:
             rows.append(Refused(name, f"is {why}, and its name does not say whose it is"))

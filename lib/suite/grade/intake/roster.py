@@ -1,9 +1,9 @@
 """The tables that people write: the roster, whose each hand-in is by it, and marks by hand.
 
 A table is CSV of any dialect and encoding, in which a damaged row costs that row alone. The roster is everybody in the
-class, from a list of your own or from a platform's export. It has a heading for an id and one for a name, as in IDS and
-NAMES; all other columns are kept. Two of them are read: `deadline`, an extension for one person, and SUBMITTED. Marks
-by hand have a row for a student and a puzzle, or without one about all that was handed in. Points are added.
+class, from a list of your own or from a platform's export. It has a heading for an id and one for a name, as in
+names.toml; all other columns are kept. Two of them are read: `deadline`, an extension for one person, and SUBMITTED.
+Marks by hand have a row for a student and a puzzle, or without one about all that was handed in. Points are added.
 
     id,student,puzzle,points,comment
     410003,Ann Lee,ddp,2,"A good sentence on why rank 0 waits."
@@ -17,7 +17,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from lib.files import ready, write_whole
 from lib.suite.grade.gradebook import BY_HAND, Gradebook, Mark, Refused, Rules, Student
+from lib.suite.grade.intake.archives import KNOWN
 from lib.suite.grade.intake.submission import Collected, Submission, decoded, readable, told_apart
 
 MOST_BYTES: Final = 20_000_000
@@ -34,12 +35,6 @@ CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # how a cell begins that a spreadsheet might work out
 # What begins so and is none: a number, and the dash that platforms write where there is nothing.
 HARMLESS: Final = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?%?")
-# How platforms write a time, besides ISO 8601: Moodle's worksheet in English, names of files, those of Brightspace.
-MOMENTS: Final = (
-    *("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%d %B %Y, %H:%M"),
-    *("%Y-%m-%d-%H-%M-%S", "%Y-%m-%d-%H-%M"),
-    *(f"%{month} %d, %Y %I{colon}%M %p" for month in "bB" for colon in ("", ":")),
-)
 
 
 class TableError(ValueError):
@@ -67,6 +62,14 @@ def neutral(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) and not HARMLESS.fullmatch(text) else text
 
 
+def written(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
+    """Return the text of a table, in which no spreadsheet takes a cell for a formula."""
+    text = io.StringIO()
+    safe = ([neutral(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    csv.writer(text, lineterminator=end).writerows(safe)
+    return text.getvalue()
+
+
 def plain(text: str) -> str:
     """Return the text of which `neutral` made this."""
     return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA) else text
@@ -75,7 +78,7 @@ def plain(text: str) -> str:
 def moment(text: str) -> datetime | None:
     """Return a time, by the clock on the wall of who wrote it; None for what is none."""
     text = text.strip()
-    for form in (None, *MOMENTS) if text else ():  # most of what is asked is empty
+    for form in (None, *KNOWN["times"]["forms"]) if text else ():  # most of what is asked is empty
         try:
             found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
         except ValueError:
@@ -141,12 +144,8 @@ def _records(name: str, lines: list[str], delimiter: str, problems: list[str]) -
 
 # -- roster --------------------------------------------------------------------------------------------------------
 
-# What the columns may be called, in capitals or not.
-IDS: Final = ("id", "identifier", "orgdefinedid", "student id", "student number", "sid", "username")
-NAME: Final = ("name", "full name", "student", "student name")
-NAMES: Final = (*((name,) for name in NAME), ("first name", "last name"), ("first", "last"), ("given name", "surname"))
-# Other columns by which platforms call people.
-LOGINS: Final = ("username", "login", "sis login id", "sis user id", "email", "email address", "github", "student id")
+COLUMNS: Final[dict[str, list[str]]] = KNOWN["columns"]
+NAMES: Final = (*((name,) for name in COLUMNS["name"]), *KNOWN["columns"]["names"])
 SUBMITTED: Final = ("submitted", "last modified (submission)")
 DEADLINE: Final = "deadline"
 ALIAS: Final = "alias"  # the name a student wants the class to see
@@ -184,10 +183,10 @@ def read_roster(path: Path) -> Roster:
     where there is no column for ids or none for names; OSError where there is no file."""
     table = read_table(path)
     by_name = {heading.casefold(): heading for heading in reversed(table.headings)}
-    id_heading = next((by_name[name] for name in IDS if name in by_name), None)
+    id_heading = next((by_name[name] for name in COLUMNS["ids"] if name in by_name), None)
     names = next((tuple(by_name[one] for one in several) for several in NAMES if set(several) <= set(by_name)), ())
     if id_heading is None or not names:
-        what, like = ("ids", IDS) if id_heading is None else ("names", NAME)
+        what, like = ("ids", COLUMNS["ids"]) if id_heading is None else ("names", COLUMNS["name"])
         raise TableError(
             f"{path.name} has no column of {what}\n  expected: a heading such as {', '.join(like)}\n"
             f"  got:      {', '.join(table.headings)[:200]}\n"
@@ -232,7 +231,7 @@ def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str
     people = roster.people
     by_id, by_login, by_name = (defaultdict[object, list[int]](list) for _ in range(3))
     for number, person in enumerate(people):
-        logins = [person.id, *(person.cell(login) for login in LOGINS)]
+        logins = [person.id, *(person.cell(login) for login in COLUMNS["logins"])]
         logins = dict.fromkeys(_key(text) for one in logins for text in (one, one.partition("@")[0]))
         for index, keys in ((by_id, [_key(person.id)]), (by_login, logins), (by_name, [_words(person.name)])):
             for key in filter(None, keys):
@@ -277,7 +276,6 @@ def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str
             student=name,
             files=tuple(file for one in several for file in one.files),
             notes=tuple(note for one in several for note in one.notes),
-            hints={puzzle: count for one in several for puzzle, count in one.hints.items()},
             roster_id=person.id,
             late=any(one.late for one in several),
             more=more,
@@ -309,7 +307,7 @@ def _may_be(name: str, shown: str) -> bool:
 
 # -- marks by hand -------------------------------------------------------------------------------------------------
 
-COLUMNS: Final = ("id", "student", "puzzle", "points", "comment")
+OF_MARKS: Final = ("id", "student", "puzzle", "points", "comment")
 LARGEST: Final = 10_000
 LONGEST: Final = 10_000  # characters of a comment
 
@@ -323,7 +321,7 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
 
     def take(cells: Mapping[str, str], place: str) -> str:
         """Take one row into `said`, and where its points stand into `places`; why it is not used, or not all of it."""
-        its_id, name, puzzle, points_text, comment = (cells[column] for column in COLUMNS)
+        its_id, name, puzzle, points_text, comment = (cells[column] for column in OF_MARKS)
         if not points_text and not comment:
             return ""
         found = [student for student in book.students if (student.id == its_id if its_id else student.name == name)]
@@ -359,11 +357,11 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
         headings = {heading.casefold(): heading for heading in table.headings}
         if not {"id", "student"} & set(headings) or not {"points", "comment"} & set(headings):
             got = f"{', '.join(table.headings)[:200]}"
-            expected = f"expected: {', '.join(COLUMNS)}\n  got:      {got}"
+            expected = f"expected: {', '.join(OF_MARKS)}\n  got:      {got}"
             raise TableError(f"{path.name} has not the columns of marks\n  {expected}")
         problems += table.problems
         for row in table.rows:
-            cells = {name: row.cells[headings[name]] if name in headings else "" for name in COLUMNS}
+            cells = {name: row.cells[headings[name]] if name in headings else "" for name in OF_MARKS}
             if problem := take(cells, place := f"{path.name}, line {row.line}"):
                 problems.append(f"{place}: {problem}")
     students: list[Student] = []
@@ -378,10 +376,8 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
 
 def to_fill_in(book: Gradebook, path: Path) -> None:
     """Write a file of marks with a row for each student and puzzle, to be filled in by hand."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[str]] = [OF_MARKS]
     for student in book.students:
         there = [score.puzzle for score in student.scores if score.state != "absent"]
-        writer.writerows([neutral(student.id), neutral(student.name), puzzle, "", ""] for puzzle in there)
-    write_whole(ready(path), ("\ufeff" + text.getvalue()).encode("utf-8", "replace"))
+        rows += ([student.id, student.name, puzzle, "", ""] for puzzle in there)
+    write_whole(ready(path), ("\ufeff" + written(rows)).encode("utf-8", "replace"))

@@ -12,14 +12,14 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from lib.puzzles.records import PUZZLES
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Place, Unreadable, within
+from lib.suite.grade.intake.archives import KNOWN, Place, Unreadable, within
 from lib.suite.submissions.source import Source, SourceError
 
 LONGEST: Final = 120  # characters of a name that are shown
@@ -114,23 +114,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 # -- text ----------------------------------------------------------------------------------------------------------
 
-# What a file is by its first bytes, whatever it is called.
-SIGNATURES: Final = {
-    b"PK\3\4": "a zip archive",
-    b"PK\5\6": "a zip archive",
-    b"\x1f\x8b": "a gzip archive",
-    b"Rar!": "a RAR archive",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"%PDF": "a PDF",
-    b"\x89PNG": "a picture (PNG)",
-    b"\xff\xd8\xff": "a picture (JPEG)",
-    b"GIF8": "a picture (GIF)",
-    b"\xd0\xcf\x11\xe0": "an Office document",
-    b"\x7fELF": "a program",
-    b"MZ\x90": "a program",
-    b"SQLite format 3": "a database",
-    b"version https://git-lfs": "a pointer of Git LFS, and not the file that it points to",
-}
+SIGNATURES: Final = {mark.encode("latin-1"): kind for kind, marks in KNOWN["signatures"].items() for mark in marks}
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -196,7 +180,7 @@ class File:
 @dataclass(frozen=True, slots=True)
 class Submission:
     """A student's submission: the files that can be graded, earliest attempt first, and in words what became of all
-    others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
+    others (`notes`).
 
     The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
     front of each name. The roster calls them `roster_id`, and `more` are its further columns.
@@ -205,7 +189,6 @@ class Submission:
     student: str
     files: tuple[File, ...]
     notes: tuple[str, ...] = ()
-    hints: Mapping[str, int] = field(default_factory=dict[str, int])
     id: str = ""
     platform: str = ""
     late: bool = False
@@ -234,8 +217,6 @@ class Collected:
 
 # -- choosing ------------------------------------------------------------------------------------------------------
 
-IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
-MOST_MODULES: Final = 50  # modules that a file may bring
 MOST_CODE_TOGETHER: Final = 8 * 2**20  # characters of code of one student that are held at once
 # Why a file does not count for a puzzle: by what in its rank is first not that of the file which counts.
 REASONS: Final = (
@@ -258,7 +239,7 @@ class Chosen(NamedTuple):
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
     """Read the files of a submission, and say which one counts for each of `puzzles`."""
-    read: dict[File, Source] = {}
+    sources: dict[File, Source] = {}
     refused: list[Refused] = []
     held = 0
     for file, found in submission.sources():
@@ -270,12 +251,7 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
             why = f"and what comes after it is not read: there are more than {MOST_CODE_TOGETHER / 1e6:.2g} MB of code"
             refused.append(Refused(file.name, why, submission.student))
             break
-        read[file] = found
-    modules = {file: _modules(file, read) for file in read}
-    sources = {
-        file: replace(source, modules=tuple((path, read[other].cells[0][1]) for path, other in modules[file].items()))
-        for file, source in read.items()
-    }
+        sources[file] = found
     defined = {file: source.puzzles(puzzles) for file, source in sources.items()}
     of: dict[str, tuple[File, Source]] = {}
     passed: defaultdict[str, list[str]] = defaultdict(list)
@@ -296,7 +272,7 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         }
         first = min(candidates, key=ranks.__getitem__)
         of[puzzle] = first, sources[first]
-        used.update(candidates, modules[first].values())
+        used.update(candidates)
         for file in candidates:
             if file != first:
                 pairs = zip(REASONS, ranks[file], ranks[first], strict=True)
@@ -326,24 +302,3 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
         except SourceError as error:
             rows.append(Refused(file.name, f"cannot be read: {error}", student, puzzle=puzzle))
     return rows
-
-
-def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
-    """The .py in a file's folder and below, of its attempt, that it imports, and that those import, by path from it."""
-    folder = file.parts[:-1]
-    beside = {
-        f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # whose ending may be in capitals
-        for other in sources
-        if other != file
-        and ending(other.parts[-1]) == ".py"
-        and other.attempt[:2] == file.attempt[:2]
-        and other.parts[: len(folder)] == folder
-    }
-    texts = [text for _, text in sources[file].cells]
-    taken: dict[str, File] = {}
-    while texts and beside and len(taken) < MOST_MODULES:
-        words = {word for line in IMPORTS.findall(texts.pop()) for word in re.findall(r"\w+", line)}
-        for path in [path for path in beside if words.intersection(path.removesuffix(".py").split("/"))]:
-            taken[path] = beside.pop(path)
-            texts += [text for _, text in sources[taken[path]].cells]
-    return dict(sorted(taken.items()))

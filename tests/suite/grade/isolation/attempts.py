@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.suite.isolation.messages import AtSize
+from lib.puzzles.puzzle import AtSize
 from tests.support import functions
 from tests.support.profiles import sample
 
@@ -59,7 +59,6 @@ class Attempt(NamedTuple):
     body: str
     size: AtSize | None = None
     needs: tuple[str, ...] = ()
-    modules: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
@@ -74,10 +73,8 @@ def attempts(kind: str) -> list[Attempt]:
     _, *parts = TITLE.split(Path(__file__).with_suffix(".txt").read_text("utf-8"))
     found: list[Attempt] = []
     for which, name, size, needs, text in zip(*(parts[place::5] for place in range(5)), strict=True):
-        body, *modules = text.strip("\n").split("\n--- ")
-        beside = tuple((path, content) for path, _, content in (module.partition("\n") for module in modules))
         if which == kind:
-            found.append(Attempt(name, body, OTHER if size else None, tuple((needs or "").split()), beside))
+            found.append(Attempt(name, text.strip("\n"), OTHER if size else None, tuple((needs or "").split())))
     return found
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from lib import check
 from lib.files import ROOT
-from lib.puzzles.puzzle import Size
+from lib.puzzles.puzzle import AtSize, Size
 from lib.puzzles.records import PUZZLES
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.isolation.messages import AtSize, Limits, asked_for
+from lib.suite.isolation.messages import Limits, asked_for
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 
@@ -34,7 +34,7 @@ def test_a_solution_comes_back_as_a_trace_at_any_size(isolation: Isolation, puzz
     assert sent.outcome == "trace", sent.text
     assert sent.trace is not None
     assert check(sent.trace, puzzle).passed
-    for size in (AtSize(**hidden.given()) for hidden in PUZZLES[puzzle].hidden):
+    for size in PUZZLES[puzzle].hidden:
         sent = isolation.run(solution(puzzle), puzzle, size)
         assert sent.trace is not None
         assert Size.of(sent.trace) == size[:3]
