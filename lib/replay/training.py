@@ -142,35 +142,18 @@ class InitialNumbers:
         return made.to(self.dtype)
 
 
-def step(name: str, grad: Tensor, weight: Tensor, state: Tensor) -> None:
-    """Make one step of optimizer `name`, written over the weight and the state (Adam's moments lie side by side)."""
-    if name == "sgd":
-        state.mul_(MOMENTUM).add_(grad)
-        weight.add_(state, alpha=-RATE)
-        return
-    first, second = state.view(-1, 2).unbind(1)
-    first.lerp_(grad, 1 - BETAS[0])
-    second.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
-    age = AGE + 1
-    spread = second.sqrt().div_(math.sqrt(1 - BETAS[1] ** age)).add_(EPS)
-    weight.addcdiv_(first, spread, value=-RATE / (1 - BETAS[0] ** age))
+def step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> None:
+    """Make one step of optimizer `name`, written over the weights and the states (Adam's moments lie side by side).
 
-
-def torch_step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> list[Tensor]:
-    """Make the same step by the code of torch.optim, on weights in place; return the new states.
-
-    By its functions, as its classes import torch's compiler first, which takes longer than most replays.
+    By the functions of torch.optim: its classes import torch's compiler first, which takes longer than most replays.
     """
     told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False}
     if name == "sgd":
-        moments: list[Any] = [[state.clone() for state in states]]
-        sgd(weights, grads, *moments, momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
-    else:
-        moments = [[state.view(-1, 2)[:, i].clone() for state in states] for i in range(2)]
-        ages = [torch.tensor(float(AGE)) for _ in states]
-        firsts, seconds = moments
-        adam(weights, grads, firsts, seconds, [], ages, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], eps=EPS, **told)
-    return [torch.stack(each, 1).view(-1) for each in zip(*moments, strict=True)]
+        sgd(weights, grads, [*states], momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
+        return
+    firsts, seconds = ([state.view(-1, 2)[:, moment] for state in states] for moment in range(2))
+    ages = [torch.tensor(float(AGE)) for _ in states]
+    adam(weights, grads, firsts, seconds, [], ages, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], eps=EPS, **told)
 
 
 # -- the truth ----------------------------------------------------------------------------------------------------
@@ -195,8 +178,8 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
 
 
 def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[str, dict[int, Tensor]]:
-    """Do one step of ordinary training; return gradients, weights and states by their names in
-    WHATS and by layer, flat and in float64."""
+    """Do one step of ordinary training; return gradients, weights and states by their names in WHATS and by layer, flat
+    and in float64."""
     weighted = plan.sizes.weighted
     weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
     batches = range(plan.trace.batches)
@@ -204,7 +187,8 @@ def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[
     initial.layers[-1].loss(y, target.view(y.shape), len(target)).backward()
     grads: list[Any] = [weight.grad for weight in weights.values()]
     gradients, after = [grad.reshape(-1) for grad in grads], [weight.detach().view(-1) for weight in weights.values()]
-    states = torch_step(options.optimizer, gradients, after, [initial("state", i).double() for i in weighted])
+    states = [initial("state", i).to(torch.float64, copy=True) for i in weighted]
+    step(options.optimizer, gradients, after, states)
     each = (dict(zip(weighted, results, strict=True)) for results in (gradients, after, states))
     return dict(zip(WHATS, each, strict=False))
 

@@ -175,7 +175,7 @@ def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     grad, weight = select(inputs[0], call.elements(call.input(0)), want), call.own(1)
     # Of a larger state only the part that goes one step on is kept.
     state = call.own(2) if held == want else select(inputs[2], held, want, call.context.sizes.moments).clone()
-    step(call.context.options.optimizer, grad, weight, state)
+    step(call.context.options.optimizer, [grad], [weight], [state])
     return [weight, state]
 
 
