@@ -1,8 +1,8 @@
 """Real layers, a class for each kind: what the ranks compute, the truth that it is compared with, and the loss.
 
 A layer takes parts of its tensors, as `Held` says them, and gives the part that follows of them; `whole` is the same
-for one process that has everything, by torch's own functions where torch has them. Another kind of layer is a row more
-in REAL_LAYERS, which stands with the layers of grids: `forward` will do, as torch can differentiate it.
+for one process that has everything, by a function of torch's where `forward` is none. Another kind of layer is another
+subclass of RealLayer: `forward` will do, as torch can differentiate it. Those of grids are in `grids`.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -52,13 +52,21 @@ class Held(NamedTuple):
         return self.tensor.flatten(0, -2)
 
 
-class RealLayer:
-    """A layer of one kind. `classes` are the numbers that name the right answer for each row of a batch. What takes
-    nothing beside its input is given that twice.
+REAL_LAYERS: dict[str, type[RealLayer]] = {}
+"""By the name of the kind."""
 
-    Where the sum that it gives has something running, such as a maximum and a sum, this stands beside the numbers that
-    it is for, and `merge` and `finish` say what becomes of it.
+
+class RealLayer:
+    """A layer of one kind, which a subclass names. `classes` are the numbers that name the right answer for each row of
+    a batch. What takes nothing beside its input is given that twice.
+
+    Where a sum that it gives has something running along, such as a maximum, this stands beside the numbers that it is
+    for, and `merge` and `finish` say what becomes of it.
     """
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:  # else it is what several kinds have in common
+            REAL_LAYERS[kind] = cls
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         self.kind, self.described, self.classes = kind, kind.layer, classes
@@ -113,7 +121,7 @@ class RealLayer:
         return (y - target).mul_(1.0 / rows)
 
 
-class Linear(RealLayer):
+class Linear(RealLayer, kind="linear"):
     """y = tanh(x) W. Backward needs only what the simulator says it needs, x and W, and computes no product twice:
     tanh(x) is cheap to do again."""
 
@@ -130,30 +138,24 @@ class Linear(RealLayer):
         return by_weight, torch.ops.aten.tanh_backward.grad_input(by_inner, inner, grad_input=by_inner)
 
 
-class Norm(RealLayer):
+class Norm(RealLayer, kind="norm"):
     """Each row by the root of the mean of its squares, times a gain."""
 
     def weight(self, count: int, generator: Generator) -> Tensor:
         return normal(count, generator).mul_(0.1).add_(1)
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        return x.tensor * (x.tensor.square().mean(-1, keepdim=True) + EPS).rsqrt() * other.tensor
-
-    def whole(self, x: Held, other: Held) -> Tensor:
         return functional.rms_norm(x.tensor, x.tensor.shape[-1:], other.tensor, EPS)
 
 
-class LayerNorm(Norm):
+class LayerNorm(Norm, kind="layer_norm"):
     """Each row less its mean, by the root of its variance, times a gain."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        return super().forward(x._replace(tensor=x.tensor - x.tensor.mean(-1, keepdim=True)), other)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
         return functional.layer_norm(x.tensor, x.tensor.shape[-1:], other.tensor, eps=EPS)
 
 
-class Add(RealLayer):
+class Add(RealLayer, kind="add"):
     """A residual connection."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -163,7 +165,7 @@ class Add(RealLayer):
         return grad.tensor.clone(), grad.tensor.clone()  # for both, whatever parts of them are here
 
 
-class Embedding(RealLayer):
+class Embedding(RealLayer, kind="embedding"):
     """Rows of a table, which the tokens name."""
 
     def weight(self, count: int, generator: Generator) -> Tensor:
@@ -194,7 +196,7 @@ class Embedding(RealLayer):
         return functional.embedding(self.tokens(x), other.tensor)
 
 
-class Attention(RealLayer):
+class Attention(RealLayer, kind="attention"):
     """Causal attention, scaled as ever: the values by the exponentials of their scores. Partial sums have the maximum
     of these and their sum, behind the numbers of each head."""
 
@@ -267,7 +269,7 @@ def _finite(highest: Tensor) -> Tensor:
     return highest.masked_fill(highest == -math.inf, 0)
 
 
-class CrossEntropy(RealLayer):
+class CrossEntropy(RealLayer, kind="cross_entropy"):
     """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class. Partial
     sums have the two side by side, in the other order."""
 
@@ -348,7 +350,7 @@ class _Routed(RealLayer):
         return found[..., None]
 
 
-class Dispatch(_Routed):
+class Dispatch(_Routed, kind="dispatch"):
     """A copy of each token for each of its experts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -362,7 +364,7 @@ class Dispatch(_Routed):
         return (self.gates(x) > 0) * x.tensor[:, None]
 
 
-class Experts(_Routed):
+class Experts(_Routed, kind="experts"):
     """A linear layer for each expert."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -376,7 +378,7 @@ class Experts(_Routed):
         return torch.stack([torch.tanh(x.tensor[:, expert]) @ weight for expert, weight in enumerate(other.tensor)], 1)
 
 
-class Combine(_Routed):
+class Combine(_Routed, kind="combine"):
     """Each token again: what its experts made of it, as much as each counts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:

@@ -20,9 +20,8 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from lib.replay import UnfitTrace
-from lib.replay.grids import REAL_LAYERS
-from lib.replay.layers import Held, normal
+from lib.replay import UnfitTrace, grids  # noqa: F401 # its layers enter themselves in REAL_LAYERS
+from lib.replay.layers import REAL_LAYERS, Held, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
 from lib.replay.result import Comparison, Deviation
@@ -81,7 +80,7 @@ class InitialNumbers:
         self.sizes, self.dtype, self.seed, self.share = sizes, dtype, seed, share
         for kind in sizes.shape.kinds:
             if kind.name not in REAL_LAYERS:
-                raise UnfitTrace(f"{kind.name} has no real layer: a kind of layer is replayed by a row in REAL_LAYERS")
+                raise UnfitTrace(f"{kind.name} has no real layer: a kind is replayed by a subclass of RealLayer")
         self.layers = [REAL_LAYERS[kind.name](kind, lambda batch: self("classes", batch)) for kind in sizes.shape.kinds]
         self._kept: dict[tuple[str, int], Tensor] = {}
         self._parts: dict[tuple[str, int, RunSet], Tensor] = {}
