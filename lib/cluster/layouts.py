@@ -13,7 +13,7 @@ from itertools import chain, combinations, pairwise, permutations, product
 from random import Random
 
 from lib.cluster.mesh import Mesh
-from lib.errors.wording import counted, listed, plain, with_article
+from lib.errors.wording import counted, listed, with_article
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +195,17 @@ def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
 
 
 def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Grid]:
-    """Every way to give the places of a mesh to processes that own so many devices each. Which of its devices a process
-    has where makes no difference, nor what number the process has: the first places belong to process 0."""
-    sizes = _sizes(replica, data, model, per_process)
-    for owners in _shared(tuple(range(sizes[0] * sizes[1] * sizes[2])), per_process):
+    """Yield every way to give the places of a mesh to processes that own so many devices each. ValueError where these
+    do not divide the devices.
+
+    Which of its devices a process has where makes no difference, nor what number the process has: the first places
+    belong to process 0.
+    """
+    sizes = replica, data, model
+    mesh = Mesh(zip(AXES, sizes, strict=True), processes=per_process)
+    for owners in _shared(mesh.ranks, len(mesh.processes[0])):
         devices = {place: device for device, place in enumerate(place for mine in owners for place in mine)}
-        yield _folded([devices[place] for place in range(len(devices))], sizes)
+        yield _folded([devices[place] for place in mesh.ranks], sizes)
 
 
 def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
@@ -217,7 +222,7 @@ def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
 
 
 def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]:
-    """So many larger ones, each axis at most so long, with the devices in any order; the same ones every time."""
+    """Yield so many larger ones, each axis at most so long, with the devices in any order; the same ones every time."""
     # Always the same: a solution that is right today has to be right tomorrow.
     random = Random(0)
     for _ in range(number):
@@ -231,19 +236,6 @@ def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]
                 one, other = (random.randrange(len(devices)) for _ in range(2))
                 devices[one], devices[other] = devices[other], devices[one]
         yield _folded(devices, sizes), per_process
-
-
-def _sizes(replica: int, data: int, model: int, per_process: int) -> list[int]:
-    sizes = [plain(size) for size in (replica, data, model)]
-    if any(type(size) is not int or size < 1 for size in sizes):
-        raise ValueError(f"an axis has a size of 1 or more; got {', '.join(map(repr, (replica, data, model)))}")
-    count = sizes[0] * sizes[1] * sizes[2]
-    if type(plain(per_process)) is not int or per_process < 1 or count % per_process:
-        fits = [size for size in range(1, count + 1) if count % size == 0]
-        raise ValueError(
-            f"{counted(count, 'device')} make no processes of {per_process!r}: a process owns one of {listed(fits)}"
-        )
-    return sizes
 
 
 def _shared(places: tuple[int, ...], size: int) -> Iterator[Owners]:

@@ -18,7 +18,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from lib.cluster.costs import Costs
 
 # Ranks choose by what has arrived, so at one moment the network goes first.
 BEFORE = -1
@@ -35,13 +38,6 @@ class Timed(Protocol):
     issued: int
     start: int | None
     length: int
-
-
-class Routes(Protocol):
-    """The links that a collective passes, and a message when it is sent and when it is received."""
-
-    def passes(self, members: Sequence[int]) -> Shares: ...
-    def passes_at(self, way: str, rank: int, other: int) -> Shares: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -106,15 +102,15 @@ class _Room:
 
 
 class Network:
-    """Flows on shared links, in streams: each carries one flow after the other.
+    """Flows on shared links, in streams: each carries one flow after the other. Which links they pass, `costs` say.
 
     `later` has an action done when simulated time has come to a moment and nothing that is before can happen any more,
     as `Engine.choose_later` does. A caller that needs none calls `step` itself.
     """
 
-    def __init__(self, routes: Routes, later: Callable[[int, int, Callable[[], None]], object] | None = None) -> None:
+    def __init__(self, costs: Costs, later: Callable[[int, int, Callable[[], None]], object] | None = None) -> None:
         self.now = 0
-        self._routes = routes
+        self._costs = costs
         self._later = later
         self._promised: set[int] = set()
         self._count = 0
@@ -134,19 +130,19 @@ class Network:
         """Begin a collective. It begins when its last member has issued it, and those before it on its stream are over.
         `then` is called when it is over."""
         ready = max([one.issued for one in members])
-        self._queue(stream, ready, length, members, then, self._routes.passes, ranks)
+        self._queue(stream, ready, length, members, then, self._costs.passes, ranks)
 
     def send(self, source: int, target: int, one: Timed, length: int, then: Then) -> None:
         """Send a message. It is over when it is through and has room: the one before has begun to be received."""
         room = self._rooms.setdefault((source, target), _Room())
         ends = "out", source, target
-        self._queue(ends, one.issued, length, [one], then, self._routes.passes_at, *ends).room = room, room.sent
+        self._queue(ends, one.issued, length, [one], then, self._costs.passes_at, *ends).room = room, room.sent
         room.sent += 1
 
     def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Then) -> None:
         """Receive a message that was `sent`. It leaves its room when it begins to come in."""
         ends = "in", target, source
-        flow = self._queue(ends, max(one.issued, sent), length, [one], then, self._routes.passes_at, *ends)
+        flow = self._queue(ends, max(one.issued, sent), length, [one], then, self._costs.passes_at, *ends)
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
 
     def _queue(

@@ -280,29 +280,23 @@ class SocketCounters:
     """The bytes sent over connections that were opened after it was made: those of the ranks, not of a notebook."""
 
     def __init__(self) -> None:
-        self.others = {*_sockets()}
+        self.others = {*_sent()}
 
     def sent(self) -> int | None:
         """Return the bytes sent so far over the connections that are open now; None where the system does not tell."""
         if sys.platform != "linux":
             return None
-        return sum(_sent(number) for name, number in _sockets().items() if name not in self.others)
+        return sum(sent for name, sent in _sent().items() if name not in self.others)
 
 
-def _sockets() -> dict[str, int]:
-    """Return the numbers of the open sockets, by the system's name for each."""
+def _sent() -> dict[str, int]:
+    """Return the bytes sent over each open connection, by the system's name for it."""
     found: dict[str, int] = {}
     for path in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):  # the listing's own is gone by now
+        with suppress(OSError):  # closed in the meantime, or no connection over TCP
             if (name := os.readlink(path)).startswith("socket:"):
-                found[name] = int(path.name)
+                with socket.socket(fileno=os.dup(int(path.name))) as one:
+                    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                if len(info) >= _BYTES_SENT + 8:
+                    (found[name],) = struct.unpack_from("Q", info, _BYTES_SENT)
     return found
-
-
-def _sent(number: int) -> int:
-    with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:  # closed in the meantime, or no connection
-        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
-            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            if len(info) >= _BYTES_SENT + 8:
-                return int(struct.unpack_from("Q", info, _BYTES_SENT)[0])
-    return 0
