@@ -217,10 +217,8 @@ class Network:
             heapq.heappush(self._due, (time, number, bundle))
 
     def _promise(self) -> None:
-        if self._later is None:
-            return
         time = self.next()
-        if time is not None and time not in self._promised:
+        if self._later is not None and time is not None and time not in self._promised:
             # Once for each moment: every flow that is queued comes by here.
             self._promised.add(time)
             self._later(time, BEFORE, lambda: self._arrive(time))

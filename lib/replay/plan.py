@@ -25,7 +25,7 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, COMMUNICATION
+from lib.values.operations import BY_INPUT
 from lib.values.placement import Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
@@ -267,14 +267,11 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
     where the rank has not finished them itself."""
     events, finished = plan.program.events, defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
-        at = event.arg[0] if event.op == "wait" else index
-        over = events[at]
-        if over.op not in COMMUNICATION or over.blocking or at != index:
-            met = plan.collectives.get(at)
-            of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
-            for value in plan.program.values_of(over.outputs):
-                if _finishes(value, of):
-                    finished[value.layer].append(sizes.elements(value))
+        met = plan.collectives.get(index)
+        of = plan.inputs(event) if met is None else [value for brought in met.brought for value in brought]
+        for value in plan.program.values_of(event.outputs):
+            if _finishes(value, of):
+                finished[value.layer].append(sizes.elements(value))
         layer = event.layer or 0
         if event.op not in BY_INPUT or not (kind := shape.kinds[layer]).softmax:
             continue
