@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, pairwise, permutations, product
 from random import Random
+from typing import Any
 
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted, listed, with_article
@@ -78,25 +79,16 @@ class PhysicalBatch:
 
     @classmethod
     def filled(
-        cls,
-        feeds: int,
-        slots: int,
-        examples: int,
-        order: Iterable[int],
-        devices: int,
-        *,
-        notes: Sequence[str] = (),
-        wrong: Collection[int] = (),
-        title: str = "",
+        cls, feeds: int, slots: int, examples: int, order: Iterable[int], devices: int, **words: Any
     ) -> PhysicalBatch:
         """Return the batch in which the feeds of `order` bring so many `examples` each, one after the other, and no
-        other feed brings any. Each feed has so many `slots`."""
+        other feed brings any. Each feed has so many `slots`; `words` are its `notes`, `wrong` and `title`."""
         place = {feed: number for number, feed in enumerate(order)}
         rows: list[list[int | None]] = []
         for feed in range(feeds):
             first, count = place.get(feed, 0) * examples, examples if feed in place else 0
             rows.append([first + slot if slot < count else None for slot in range(slots)])
-        return cls(rows, devices, notes, wrong, title)
+        return cls(rows, devices, **words)
 
     @property
     def size(self) -> int:

@@ -251,15 +251,12 @@ MOST: Final = 20_000
 
 
 def order_of(plan: Plan) -> Order:
-    """Return the order of a plan's pipeline, a rank for each of its stages. ValueError without a pipeline, or for more
-    actions than the order timer takes.
+    """Return the order of a plan's pipeline, a rank for each of its stages: one of one, where it has no pipeline.
 
     DualPipe is two DualPipe-V, each with half of the ranks and of the microbatches (github.com/deepseek-ai/DualPipe).
     """
     from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS  # here and not above: a search needs no order
 
-    if plan.pp == 1:
-        raise ValueError("a plan with pp 1 has no pipeline")
     if plan.v > 1:
         return ORDERS["interleaved"].order(plan.pp, plan.microbatches, chunks=plan.v)
     halves = 2 if plan.schedule == "dualpipe" else 1
@@ -321,15 +318,6 @@ def timeline(model: Transformer, cluster: Cluster, plan: Plan) -> list[Span]:
         for kind, time in (("tp", layer.tp), ("cp", layer.cp), ("ep", layer.ep), ("fsdp", pipeline.fsdp))
         if time > 0
     }
-    if plan.pp == 1:
-        forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
-        first = pipeline.first * forward / (layer.total + pipeline.fsdp)
-        spans: list[Span] = []
-        for microbatch in range(plan.microbatches):
-            start = MS * pipeline.first * microbatch
-            spans.append(Span(0, start, start + MS * first, "F", 0, microbatch, share))
-            spans.append(Span(0, start + MS * first, start + MS * pipeline.first, "B", 0, microbatch, share))
-        return spans
     timed = time_pipeline(model, cluster, plan)
     return [
         Span(rank, start, end, part.kind, part.stage, part.microbatch, {} if part.kind == "W" else share)
