@@ -342,13 +342,6 @@ class _Routed(RealLayer):
         one, other = (torch.tensor(each, dtype=torch.long, device=x.tensor.device) for each in (at, places))
         return one, other, x.tensor.new_tensor(gates)[:, None]
 
-    def gates(self, x: Held) -> Tensor:
-        """Return by batch, expert and row how much it counts, 0 where the row is not there; for all of a step."""
-        (at, experts, gates), (batches, rows) = self.lines(x), (len(x.parts[role]) for role in ("batch", "rows"))
-        found = gates.new_zeros(batches, self.experts.size, rows)
-        found[at // rows, experts, at % rows] = gates[:, 0]
-        return found[..., None]
-
 
 class Dispatch(_Routed, kind="dispatch"):
     """A copy of each token for each of its experts."""
@@ -359,9 +352,6 @@ class Dispatch(_Routed, kind="dispatch"):
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         # The sum over the experts that the gradient is of.
         return None, torch.zeros_like(x.rows).index_add_(0, self.lines(grad)[0], grad.tensor)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return (self.gates(x) > 0) * x.tensor[:, None]
 
 
 class Experts(_Routed, kind="experts"):
@@ -374,9 +364,6 @@ class Experts(_Routed, kind="experts"):
             y[at == expert] = inner[at == expert] @ weight
         return y
 
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return torch.stack([torch.tanh(x.tensor[:, expert]) @ weight for expert, weight in enumerate(other.tensor)], 1)
-
 
 class Combine(_Routed, kind="combine"):
     """Each token again: what its experts made of it, as much as each counts."""
@@ -384,6 +371,3 @@ class Combine(_Routed, kind="combine"):
     def forward(self, x: Held, other: Held) -> Tensor:
         (at, _, gates), rows = self.lines(x), len(x.parts["batch"]) * len(x.parts["rows"])
         return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, at, gates * x.tensor)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return (self.gates(x) * x.tensor).sum(1)

@@ -166,7 +166,8 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
     def held(tensor: Tensor, schema: Schema) -> Held:
         sizes = {role: dim.size for role, dim in zip(schema.roles[: schema.ndim], schema.spaces, strict=False)}
         sizes |= {"batch": len(batches)} if "batch" in sizes else {}
-        return Held(tensor.view(*sizes.values()), {role: RunSet.span(0, size) for role, size in sizes.items()})
+        form = [*sizes.values()] if schema.route is None else [-1, sizes["features"]]
+        return Held(tensor.view(form), {role: RunSet.span(0, size) for role, size in sizes.items()})
 
     for number, (kind, layer) in enumerate(zip(shape.kinds, initial.layers, strict=True)):
         takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]

@@ -204,6 +204,18 @@ def initial_of(trace: Trace) -> Initial:
     return initial, {i: initial.matrix(i).clone().requires_grad_() for i in initial.sizes.weighted}, data
 
 
+def on_line(initial: InitialNumbers, number: int, tensor: Any) -> Any:
+    """An activation, or its gradient, with a place for each row at each expert, where some are at each."""
+    schema, batches = initial.sizes.shape.activations[number], initial.sizes.shape.batches
+    if schema.route is None or tensor is None:
+        return tensor
+    _, experts, rows, features = (dim.size for dim in schema.spaces[: schema.ndim])
+    full = torch.zeros(batches, experts, rows, features, dtype=tensor.dtype)
+    there = [(b, e, r) for b in range(batches) for e in range(experts) for r in schema.route.rows_of(e, b, range(rows))]
+    full[tuple(torch.tensor(there).t())] = tensor
+    return full
+
+
 def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int], Any]:
     """All of each tensor, by kind and layer, as autograd has it of one process; flat. `back` begins at the output."""
     initial, weights, data = start
@@ -213,8 +225,8 @@ def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int]
     for tensor in found[1:]:
         tensor.retain_grad()
     back(found[-1])
-    true = {(Activation, i): tensor.detach() for i, tensor in enumerate(found)}
-    true |= {(ActivationGrad, i - 1): tensor.grad for i, tensor in enumerate(found)}
+    true = {(Activation, i): on_line(initial, i, tensor.detach()) for i, tensor in enumerate(found)}
+    true |= {(ActivationGrad, i - 1): on_line(initial, i, tensor.grad) for i, tensor in enumerate(found)}
     true |= {(Weight, i): tensor.detach() for i, tensor in weights.items()}
     true |= {(WeightGrad, i): tensor.grad for i, tensor in weights.items()}
     return {key: tensor.reshape(-1) for key, tensor in true.items() if tensor is not None}
