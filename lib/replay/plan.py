@@ -99,13 +99,11 @@ class RankPlan:
 
 @dataclass
 class Plan:
-    """All that the ranks have to know. `groups` and `pairs` are in the order in which all ranks make them."""
+    """All that the ranks have to know."""
 
     trace: Trace
     sizes: Sizes
     rank_plans: list[RankPlan]
-    groups: list[tuple[int, ...]]
-    pairs: list[tuple[int, int]]
 
     @property
     def ranks(self) -> int:
@@ -121,13 +119,13 @@ def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
     _must_be_whole_numbers(simulated, sizes)
     plans = [RankPlan(program) for program in simulated.programs]
-    groups = _plan_collectives(simulated, plans)
-    pairs, gone_by = _plan_messages(simulated, plans)
+    _plan_collectives(simulated, plans)
+    gone_by = _plan_messages(simulated, plans)
     for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
         _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
         _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
-    return Plan(simulated, sizes, plans, groups, pairs)
+    return Plan(simulated, sizes, plans)
 
 
 def _must_be_a_training_step(trace: Trace) -> None:
@@ -182,9 +180,7 @@ def _by_dims(program: Program, event: Event) -> bool:
 # -- who meets whom -----------------------------------------------------------------------------------------------
 
 
-def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
-    """Tell each rank the collectives that it takes part in; give the groups of several ranks, but not of all."""
-    groups: set[tuple[int, ...]] = set()
+def _plan_collectives(run: Trace, plans: list[RankPlan]) -> None:
     for meeting in meetings(run):
         events = [plans[rank].program.events[number] for rank, number in meeting]
         members, numbers = tuple(rank for rank, _ in meeting), tuple(number for _, number in meeting)
@@ -193,14 +189,11 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
         planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned
-        groups.add(tuple(sorted(members)))
-    return sorted(group for group in groups if 1 < len(group) < run.ranks)
 
 
-def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
-    """Tell each rank the messages that it sends and receives. Give the pairs of ranks that send values, and by rank
-    and send the last event at which the message may still be the sender's."""
-    pairs: set[tuple[int, int]] = set()
+def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int]]:
+    """Tell each rank the messages that it sends and receives. Return by rank and send the last event at which the
+    message may still be the sender's."""
     gone_by: dict[int, dict[int, int]] = defaultdict(dict)
     for passage in messages(run):
         source, sent, target, received = passage
@@ -209,9 +202,7 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
             values = plans[source].inputs(plans[source].program.events[sent])
             planned = PlannedMessage(source, target, values, sent)
             plans[source].messages[sent] = plans[target].messages[received] = planned
-            if values:
-                pairs.add((source, target))
-    return sorted(pairs), gone_by
+    return gone_by
 
 
 # -- how long values live -----------------------------------------------------------------------------------------

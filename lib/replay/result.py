@@ -8,7 +8,7 @@ receive when the message was sent. Shown is the step whose whole time is the med
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
@@ -19,10 +19,10 @@ from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, Size
 from lib.values.kinds.kind import USUAL
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
-from lib.values.values import Activation, Elements
+from lib.values.values import Activation, Elements, Value
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
@@ -313,21 +313,26 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
 
     simulated = {sample.index: alive(sample.by_kind) for sample in samples(plan.trace, rank)}
     by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
-    # What it sends according to the simulator: what rows say, and whole messages.
-    sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
-    sends = [event for event in rank_plan.program.events if event.op == "pass_to"]
-    sent += [sizes.simulated(rank_plan.program.values_of(event.inputs)) for event in sends]
+    program = rank_plan.program
+    sends = {at: program.values_of(event.inputs) for at, event in enumerate(program.events) if event.op == "pass_to"}
+    read = {batch for event in program.events if event.op in READS for batch in event.batches}
+
+    def sent(size: Size, messages: Iterable[Sequence[Value]]) -> float:
+        by_rows = sum(one.sent(rank, size) for one in rank_plan.collectives.values())
+        return float((by_rows + sum(map(size, messages))) * sizes.bytes)
+
+    received = [values for at, values in sends.items() if at in rank_plan.messages]
     return RankFigures(
         rank=rank,
         simulated=max(simulated.values(), default=0.0),
         measured=max((measured for _, _, measured in by_event), default=0),
         in_flight=max((flying for _, _, flying in report["memory"]), default=0),
-        sent=report["sent"],
-        simulated_sent=float(sum(sent) * sizes.bytes),
+        sent=sent(lambda values: sum(map(sizes.numel, values)), received),
+        simulated_sent=sent(sizes.simulated, sends.values()),
         allocator=report["allocator_peak"],
         wire=report["wire"],
-        examples=report["read"][0],
-        bytes=report["read"][1],
+        examples=len(read),
+        bytes=len(read) * sizes.batch(0) * sizes.bytes,
         by_event=by_event,
     )
 

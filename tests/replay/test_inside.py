@@ -206,14 +206,14 @@ def initial_of(trace: Trace) -> Initial:
 
 def on_line(initial: InitialNumbers, number: int, tensor: Any) -> Any:
     """An activation, or its gradient, with a place for each row at each expert, where some are at each."""
-    schema, batches = initial.sizes.shape.activations[number], initial.sizes.shape.batches
-    if schema.route is None or tensor is None:
+    batches, schema = initial.sizes.shape.batches, initial.sizes.shape.schema_of("activation", number)
+    if schema is None or schema.route is None or tensor is None:
         return tensor
     _, experts, rows, features = (dim.size for dim in schema.spaces[: schema.ndim])
     full = torch.zeros(batches, experts, rows, features, dtype=tensor.dtype)
-    there = [(b, e, r) for b in range(batches) for e in range(experts) for r in schema.route.rows_of(e, b, range(rows))]
-    full[tuple(torch.tensor(there).t())] = tensor
-    return full
+    every = RunSet.span(0, rows)
+    there = [(b, e, r) for b in range(batches) for e in range(experts) for r in schema.route.rows_of(e, b, every)]
+    return full.index_put_(tuple(torch.tensor(there).t()), tensor)
 
 
 def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int], Any]:

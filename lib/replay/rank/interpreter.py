@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import Plan
-from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, bytes_sent, issue
+from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, issue
 from lib.replay.rank.transport import Handle, Transport
 from lib.replay.result import Report, Times
 from lib.replay.training import InitialNumbers, Kept, select
@@ -53,9 +53,8 @@ class Job:
 class RankContext:
     """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
 
-    `softmaxes` are those that this step has finished, by activation, before their numbers were divided, `read` the
-    batches that it has read; `targets` are those of the outputs that a loss was taken of. `now` is the number of the
-    event, and `moved` is told it.
+    `softmaxes` are those that this step has finished, by activation, before their numbers were divided; `targets` are
+    those of the outputs that a loss was taken of. `now` is the number of the event, and `moved` is told it.
     """
 
     job: Job
@@ -66,7 +65,6 @@ class RankContext:
     now: int = -1
     softmaxes: dict[int, list[tuple[RunSet, Tensor]]] = field(default_factory=dict)
     targets: dict[Place, Tensor] = field(default_factory=dict)
-    read: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.plan, self.options, self.initial = self.job.plan, self.job.options, self.job.initial
@@ -135,9 +133,8 @@ class Interpreter:
         self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
         self.kept: list[Kept] = []
-        self.now, self.sent = -1, 0.0
+        self.now = -1
         context.softmaxes.clear()
-        context.read.clear()
         # What operations will load is made before the step begins. What is at rest is among the rank's values from then
         # on, the rest when it is asked for.
         for index, event in enumerate(events):
@@ -166,10 +163,7 @@ class Interpreter:
                 self._sample(index)
             clock.starts[index] = clock.mark()
             if event.op in COMMUNICATION:
-                call = self._call(index, event)
-                if self.record:
-                    self.sent += bytes_sent(call)
-                self.under_way[index] = issue(call)
+                self.under_way[index] = issue(self._call(index, event))
                 if event.blocking:
                     yield from self._settle(index)
             elif event.op == "wait":
@@ -274,7 +268,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
 
     Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
     """
-    barrier, options, initial = context.transport.barrier, context.options, context.initial
+    barrier, options = context.transport.barrier, context.options
     yield from _wait(barrier())
     report["ready"] = time.perf_counter_ns()
     report["shared_clock"] = context.transport.shared_clock
@@ -305,7 +299,6 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
             if number >= options.warmup:
                 steps_of.append(times)
     yield from _wait(barrier())
-    report["read"] = len(context.read), sum(initial("data", batch).nbytes for batch in context.read)
 
 
 def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
@@ -320,5 +313,5 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
         torch.cuda.synchronize()
     after = context.transport.bytes_sent()
     report["wire"] = None if before is None or after is None else after - before
-    report["memory"], report["sent"], report["kept"] = interpreter.memory, interpreter.sent, {"": interpreter.kept}
+    report["memory"], report["kept"] = interpreter.memory, {"": interpreter.kept}
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0

@@ -200,8 +200,6 @@ def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Read from the data set, of which the rank notes what it has read in a step: that is not read again."""
-    call.context.read.update(call.event.batches)
     return [call.context.initial.rows("data", sorted(call.event.batches)).view(-1).to(call.context.device)]
 
 
@@ -290,16 +288,6 @@ def issue(call: Call) -> Started:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
         return Started(Handle(), own)
     return COLLECTIVE_KERNELS[op](CollectiveCall(call, collective), inputs)
-
-
-def bytes_sent(call: Call) -> float:
-    """Return the bytes that a communication of a rank sends: a whole message, and of a collective what its row says."""
-    sizes = call.context.sizes
-    if (collective := call.plan.collectives.get(call.index)) is not None:
-        return float(collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))) * sizes.bytes
-    if call.event.op == "pass_to" and call.index in call.plan.messages:
-        return sum(call.tensors[number].numel() for number in call.event.inputs) * sizes.bytes
-    return 0
 
 
 def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:

@@ -207,9 +207,12 @@ class ProcessTransport:
         self.sockets, self.store = sockets, store
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
-        self.groups: dict[Group, Any] = {group: dist.new_group(list(group), timeout=timeout) for group in plan.groups}
+        groups = {tuple(sorted(one.members)) for each in plan.rank_plans for one in each.collectives.values()}
+        pairs = {(one.source, one.target) for each in plan.rank_plans for one in each.messages.values() if one.values}
+        some = sorted(group for group in groups if 1 < len(group) < plan.ranks)  # as all ranks make them in one order
+        self.groups: dict[Group, Any] = {group: dist.new_group(list(group), timeout=timeout) for group in some}
         self.groups[tuple(range(plan.ranks))] = None  # torch's own, of all
-        self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in plan.pairs if nccl}
+        self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in sorted(pairs) if nccl}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _at_hand(self, tensor: Tensor) -> Tensor:
