@@ -173,8 +173,7 @@ Owners = tuple[tuple[int, ...], ...]
 
 
 def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
-    """Return the same as a Mesh, which has a picture. ValueError where it is no grid, or a device is missing or
-    repeated."""
+    """Return the same as a Mesh, which has a picture. ValueError for no grid, a device that is missing, or repeated."""
     sizes = [len(grid), len(grid[0]) if grid else 0, len(grid[0][0]) if grid and grid[0] else 0]
     rows = [row for replica in grid for row in replica]
     if {len(replica) for replica in grid} != {sizes[1]} or {len(row) for row in rows} != {sizes[2]}:
@@ -201,8 +200,7 @@ def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Gri
 
 
 def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
-    """Yield all of these of at most so many devices, each with how many a process owns; small ones first. Of at most
-    four devices it is every order of the devices."""
+    """Yield all of at most so many devices, with how many a process owns, small ones first; up to 4 in every order."""
     for count in range(1, most + 1):
         for replica, data, model in product(range(1, count + 1), repeat=3):
             if replica * data * model == count:

@@ -42,8 +42,7 @@ class Timed(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Something on its way over the network, or waiting for its stream. `timed` are told its times, and `then` is
-    called when it is over."""
+    """Something on the network, or waiting for its stream. `timed` are told its times; `then` is called at its end."""
 
     number: int
     stream: Hashable
@@ -93,8 +92,7 @@ class _Bundle:
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    """The place of messages of one rank for another until they are received, one at a time. `held` is a message that is
-    through, and has no room yet."""
+    """Room for one message of a rank to another until it is received. `held` is through, and has no room yet."""
 
     sent: int = 0
     received: int = 0
@@ -127,8 +125,7 @@ class Network:
     # -- what goes over it ---------------------------------------------------------------------------------------
 
     def meet(self, stream: Hashable, ranks: Sequence[int], members: Sequence[Timed], length: int, then: Then) -> None:
-        """Begin a collective. It begins when its last member has issued it, and those before it on its stream are over.
-        `then` is called when it is over."""
+        """Begin a collective once all have issued it and its stream is free. `then` is called when it is over."""
         ready = max([one.issued for one in members])
         self._queue(stream, ready, length, members, then, self._costs.passes, ranks)
 

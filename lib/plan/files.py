@@ -26,8 +26,7 @@ def model_named(name: str) -> Transformer:
 
 
 def cluster_named(name: str) -> Cluster:
-    """Return a cluster by the name of its GPU, or of a TOML file with the fields of a Cluster; with `like = "h100"` it
-    has the others of that one."""
+    """Return a cluster by its GPU's name, or of a TOML file of its fields, where `like` names one for the rest."""
     if name in CLUSTERS or not _is_file(name):
         return CLUSTERS[name]
     return _from_toml(Cluster, name)

@@ -196,8 +196,7 @@ def _model(name: str) -> Transformer:
 
 
 def error(run: Published, clusters: Mapping[str, Cluster] = CLUSTERS) -> float:
-    """Return how much longer the predicted step is than the published one, as a share of that: 0.1 is too slow by a
-    tenth, whatever the metric."""
+    """Return how much longer the predicted step is than the published one, whatever the metric: 0.1 is a tenth."""
     cluster = clusters[run.cluster_name]
     one = step(run.model, cluster, run.plan)
     reached = {"seconds": one.seconds, "tok": one.tokens, "mfu": one.mfu, "tflops_hw": one.hfu * cluster.flops / 1e12}

@@ -108,8 +108,7 @@ class Transformer:
 
     @cached_property
     def layer_weights(self) -> tuple[float, float, float]:
-        """The weights of a mean layer: those that all tokens use, those in routed experts, and of these those that a
-        token uses."""
+        """The weights of a mean layer: outside routed experts, in them, and those of them that a token uses."""
         expert = _entries(self.mlp(self.expert_ffn))
         dense = (1 - self.sparse) * _entries(self.mlp(self.ffn)) + self.sparse * self.shared_experts * expert
         routed = self.sparse * expert

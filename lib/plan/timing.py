@@ -107,8 +107,7 @@ def gathers_gradients_at_once(plan: Plan) -> bool:
 
 
 def _gathers(model: Transformer, cluster: Cluster, plan: Plan, layer: LayerTime) -> float:
-    """Return what the gathers and scatters of FSDP add to a layer: they run beside its work, which they slow down, and
-    each further host makes them late."""
+    """Return what FSDP's gathers and scatters add to a layer: they slow the work beside them, and hosts delay them."""
     if not gathers_gradients_at_once(plan):
         return 0.0
     common, routed, _ = model.layer_weights
@@ -264,8 +263,7 @@ def order_of(plan: Plan) -> Order:
 
 
 def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[int]:
-    """Return how many layers each stage has. Of places that no layer fills the last stage, which has the head, leaves
-    so many, and each of the first stages one."""
+    """Return the layers of each stage. Of the free places so many are in the last, and one in each of the first."""
     count = plan.pp * plan.v
     each, free = -(-model.layers // count), -model.layers % count
     last = min(fewer_last, free, each)

@@ -146,8 +146,7 @@ class NeighborhoodAttention(Attention, kind="neighborhood_attention"):
 
 
 class Averages(RealLayer):
-    """Sums over the points of a grid, with their number beside them in a part of one; divided by it when it is done.
-    Of each point `each` numbers are added up."""
+    """Sums over a grid, of `each` numbers a point. A partial sum carries its count, and is divided by it at the end."""
 
     each = 1
 

@@ -122,8 +122,7 @@ class RealLayer:
 
 
 class Linear(RealLayer, kind="linear"):
-    """y = tanh(x) W. Backward needs only what the simulator says it needs, x and W, and computes no product twice:
-    tanh(x) is cheap to do again."""
+    """y = tanh(x) W. Backward needs only x and W, as the simulator says, and repeats no product: tanh(x) is cheap."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         return torch.tanh(x.rows) @ other.tensor

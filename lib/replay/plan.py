@@ -31,8 +31,7 @@ from lib.values.values import Activation, Elements, OptState, Value, Weight, Wei
 
 
 class PlannedCollective(NamedTuple):
-    """A collective that takes place: its members in the order of the group, the values that each brings, the place of
-    its root, and the event of each."""
+    """A collective that takes place: values and events are the members', in their order; `root` is its place."""
 
     row: Collective
     members: tuple[int, ...]
@@ -112,8 +111,7 @@ class Plan:
 
 
 def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
-    """Make the plan of a replay. UnfitTrace where the Trace is not one correct training step, or its tensors would
-    begin within a number."""
+    """Make the plan of a replay. UnfitTrace if the Trace is no correct training step, or would split a number."""
     sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
@@ -192,8 +190,7 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> None:
 
 
 def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int]]:
-    """Tell each rank the messages that it sends and receives. Return by rank and send the last event at which the
-    message may still be the sender's."""
+    """Give each rank its messages. Return by rank and send the last event at which it may still be the sender's."""
     gone_by: dict[int, dict[int, int]] = defaultdict(dict)
     for passage in messages(run):
         source, sent, target, received = passage
@@ -209,8 +206,7 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int
 
 
 def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
-    """Note what is there before the step, and which events may overwrite an input, because it is not needed again;
-    return before which event each value is freed."""
+    """Note what exists before the step and which inputs may be overwritten; return the event that frees each value."""
     program, count = plan.program, len(plan.program.values)  # what is never waited for has no id, and is dropped
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
@@ -254,8 +250,7 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
 
 
 def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
-    """Note the outputs whose softmaxes backwards need that are given a part alone: those of its rows, whole. UnfitTrace
-    where the rank has not finished them itself."""
+    """Note the finished softmaxes that partial backwards need. UnfitTrace where the rank did not finish them itself."""
     events, finished = plan.program.events, defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         met = plan.collectives.get(index)
@@ -304,8 +299,7 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
 
 
 def _update(plan: RankPlan, event: Event) -> dict[str, int]:
-    """Name the gradient, the new weight and the new state of an operation that makes the first step of a loaded
-    weight; nothing of any other."""
+    """Name the gradient, new weight and new state of an operation that is the first step of a loaded weight, or {}."""
     if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
         return {}
     values = plan.program.values

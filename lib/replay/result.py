@@ -250,8 +250,7 @@ class ReplayResult:
 
 
 def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> list[str]:
-    """Return the lines of a table: the first column to the left, the others to the right. What has a noun has so many
-    rows at most."""
+    """Return the lines of a table, its first column to the left, others to the right. With a noun it may be cut."""
     shown = rows[: 1 + most] if noun else rows
     widths = [len(max(column, key=len)) for column in zip(*shown, strict=True)]
     lines: list[str] = []
@@ -267,8 +266,7 @@ def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> lis
 def assembled(
     plan: Plan, options: ReplayOptions, reports: Sequence[Report], begun: int, comparison: Comparison
 ) -> ReplayResult:
-    """Put the result together, from the reports of all ranks and what the comparison gave. `begun` is when the start
-    of the ranks began, in nanoseconds."""
+    """Put the result together of reports and comparison. `begun` is when ranks began to be started, in nanoseconds."""
     steps = [[report["steps"][n] for report in reports] for n in range(len(reports[0]["steps"]))]
     shared, unit = all(report["shared_clock"] for report in reports), _unit(plan, reports)
     whole = [_whole_step([times[2:] for times in step], shared) for step in steps]
@@ -345,8 +343,7 @@ def _whole_step(spans: Sequence[Sequence[int]], shared: bool) -> int:
 
 
 def _unit(plan: Plan, reports: Sequence[Report]) -> float:
-    """Return the nanoseconds of the median forward of one batch. What has a part of a weight does a part of that
-    work."""
+    """Return the nanoseconds of the median forward of one batch, by work: a part of a weight does a part of it."""
     found: list[float] = []
     for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
         for i, event in enumerate(rank_plan.program.events):
@@ -360,8 +357,7 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
 
 
 def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
-    """Return the programs of all ranks in one step, from the moment at which it began, with the times that they
-    took."""
+    """Return the programs of all ranks in one step with measured times, counted from its beginning."""
     first, scale = min(begun for _, _, begun, _ in times), TICKS / unit
     zeros = [first if shared else begun for _, _, begun, _ in times]
     starts = [[start - zero for start in started] for (started, *_), zero in zip(times, zeros, strict=True)]

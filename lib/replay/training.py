@@ -38,8 +38,7 @@ WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 
 class Kept(NamedTuple):
-    """What a rank has kept to be compared: one of WHATS, of a layer these elements, flat, on the CPU.
-    `event` has made it, or a library has, None."""
+    """What a rank keeps to be compared: one of WHATS, flat, on the CPU. `event` made it, or a library: None."""
 
     what: str
     layer: int
@@ -159,8 +158,7 @@ def step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Ten
 
 
 def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: Sequence[int]) -> list[Tensor]:
-    """Return the activations of some batches, as one process that has these weights works them out: the data, and then
-    what each layer gives."""
+    """Return the activations of some batches as one process works them out: the data, then what each layer gives."""
     shape, found = initial.sizes.shape, [initial.rows("data", batches).double()]
 
     def held(tensor: Tensor, schema: Schema) -> Held:
@@ -178,8 +176,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
 
 
 def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[str, dict[int, Tensor]]:
-    """Do one step of ordinary training; return gradients, weights and states by their names in WHATS and by layer, flat
-    and in float64."""
+    """Do one ordinary step; return gradients, weights and states by their name in WHATS and layer, flat, in float64."""
     weighted = plan.sizes.weighted
     weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
     batches = range(plan.trace.batches)

@@ -150,8 +150,7 @@ def _fork_ranks(job: Job) -> list[Report]:
             children.append(child)
 
         def all_are_ready() -> None:
-            # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
-            # the libraries come back to the store in it.)
+            # Everything is open by now, so nothing is left even if we are killed. (Nccl and libraries need the store.)
             if job.options.transport == "gloo" and not job.options.against:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -232,8 +231,7 @@ def _died(job: Job, state: SharedState, child: Child) -> RankDied:
 
 
 def _stalled(job: Job, state: SharedState) -> RankStalled:
-    """Return the error for no rank moving for the whole timeout: to blame is one that does not wait for others, if
-    any."""
+    """Return the error for a standstill. To blame is a rank that does not wait for others, if there is one."""
     plan, left = job.plan, [rank for rank in range(job.plan.ranks) if state.states[rank] != FINISHED]
     rank, *others = blamed = [rank for rank in left if state.states[rank] != WAITING] or left or [0]
     operation = describe_event(plan, rank, state.events[rank])

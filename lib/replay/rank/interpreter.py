@@ -40,8 +40,7 @@ class Job:
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
-        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers. ReplayError if a library
-        cannot train this model."""
+        """Make the job of a plan, whose ranks may `share` initial numbers. ReplayError if a library cannot train it."""
         if options.against:
             from lib.replay.rank.libraries import prepare  # here and not above: it imports much of torch
 
@@ -85,9 +84,8 @@ class RankContext:
 
 
 class Clock:
-    """A clock for one step of one rank, with a mark for the start and the end of each event: of the monotonic clock,
-    which all processes of a machine share; on a GPU events in its own stream of work, which tell when something was
-    done, not when it was asked for."""
+    """A clock for one step of one rank, which marks the start and the end of each event: by the monotonic clock that
+    all processes of a machine share, or on a GPU by events in its stream, which tell when work was really done."""
 
     def __init__(self, events: int, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -135,8 +133,7 @@ class Interpreter:
         self.kept: list[Kept] = []
         self.now = -1
         context.softmaxes.clear()
-        # What operations will load is made before the step begins. What is at rest is among the rank's values from then
-        # on, the rest when it is asked for.
+        # What will be loaded is made before the step. What is at rest counts from then on, the rest when it is used.
         for index, event in enumerate(events):
             if event.op in PREPARED:
                 self.prepared.update(zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True))

@@ -68,8 +68,7 @@ class Call:
         return self.form(self.input(place), self.tensors[self.event.inputs[place]])
 
     def form(self, value: Value, flat: Tensor) -> Held:
-        """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
-        stands for all where they are not looked at."""
+        """Return a value in the form of its dims, or tokens at experts as a matrix. One number may stand for all."""
         parts = self.context.sizes.parts(value)
         sizes = [*map(len, parts.values())]
         if value.place.schema.route is not None:
@@ -86,8 +85,7 @@ class Call:
         return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
 
     def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
-        """Return an output that is the sum of these values, of which some are nothing, and some have a softmax
-        running."""
+        """Return an output that is the sum of these values. Some may be nothing, some may have a softmax running."""
         some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
         softmax = values[0].place.schema.running
         add = self.context.initial.layers[values[0].layer - 1].merge if softmax else torch.add

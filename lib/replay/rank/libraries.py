@@ -160,9 +160,8 @@ class LibraryStep:
             self.optimizer.state[parameter] = age | kept
 
     def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
-        """Return the layers that a rank trains, and its batches, in the parts in which it takes them one after the
-        other: as the schedule does it, where all ranks take batches of their own in as many parts; else every n-th
-        batch, in one."""
+        """Return the layers that a rank trains, and its batches in the parts that it takes one after the other: those
+        of the schedule, where ranks share the batches in equally many parts; else every n-th batch, in one part."""
         taken = [
             [
                 sorted(rank_plan.value(event.inputs[0]).place.batches)
@@ -253,8 +252,7 @@ class DataParallel(LibraryStep):
 
 
 class FullySharded(LibraryStep):
-    """FSDP2, a unit for each layer. A rank takes its batches in as many parts as the schedule does: it gathers weights
-    and reduces gradients for each."""
+    """FSDP2, with a unit for each layer. Weights are gathered and gradients reduced for each part of the batches."""
 
     def build(self) -> None:
         from torch.distributed.fsdp import fully_shard

@@ -97,8 +97,7 @@ class LocalTransport:
     def _meet(
         self, who: Group, brought: Any, act: Callable[[list[Any]], object], message_end: int | None = None
     ) -> Handle:
-        """Bring something to the next meeting of a group, or to an end of the next message of two ranks: the last one
-        who comes does what is to be done."""
+        """Bring something to the next meeting of a group, or end of a message. The last to come does the work."""
         key, place = (who, message_end is None), who.index(self.rank) if message_end is None else message_end
         at = key, self.count[key, place]
         self.count[key, place] += 1
@@ -190,8 +189,7 @@ def drive(jobs: Sequence[Iterator[Handle]]) -> None:
 
 
 class ProcessTransport:
-    """The same by torch.distributed, which is initialised already, with all processes of the replay, which have met in
-    `store`."""
+    """The same by torch.distributed, initialised already: all processes of the replay have met in `store`."""
 
     def __init__(
         self,
