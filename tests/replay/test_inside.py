@@ -209,10 +209,9 @@ def on_line(initial: InitialNumbers, number: int, tensor: Any) -> Any:
     batches, schema = initial.sizes.shape.batches, initial.sizes.shape.schema_of("activation", number)
     if schema is None or schema.route is None or tensor is None:
         return tensor
-    _, experts, rows, features = (dim.size for dim in schema.spaces[: schema.ndim])
-    full = torch.zeros(batches, experts, rows, features, dtype=tensor.dtype)
-    every = RunSet.span(0, rows)
-    there = [(b, e, r) for b in range(batches) for e in range(experts) for r in schema.route.rows_of(e, b, every)]
+    full = torch.zeros(batches, *[dim.size for dim in schema.spaces[1 : schema.ndim]], dtype=tensor.dtype)
+    rows, pairs = RunSet.span(0, full.shape[2]), product(range(batches), range(full.shape[1]))
+    there = [(batch, expert, row) for batch, expert in pairs for row in schema.route.rows_of(expert, batch, rows)]
     return full.index_put_(tuple(torch.tensor(there).t()), tensor)
 
 
