@@ -8,8 +8,7 @@ UNIT has the constants of the classic puzzles. `Links` prices communication by t
 host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
 takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
 times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message. What
-uses a link at the same time shares it (see `network`).
-`Uneven` has layers that are not equally heavy, and ranks that are not equally fast.
+uses a link at the same time shares it (see `network`). `Uneven` has layers and ranks that are not alike.
 """
 
 from __future__ import annotations

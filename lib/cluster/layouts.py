@@ -167,7 +167,6 @@ class Stages:
 
 Grid = list[list[list[int]]]
 AXES = ("replica", "data", "model")
-EVERY_ORDER = 4
 Owners = tuple[tuple[int, ...], ...]
 """The places of each process, in the order of the mesh."""
 
@@ -186,12 +185,8 @@ def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
 
 
 def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Grid]:
-    """Yield every way to give the places of a mesh to processes that own so many devices each. ValueError where these
-    do not divide the devices.
-
-    Which of its devices a process has where makes no difference, nor what number the process has: the first places
-    belong to process 0.
-    """
+    """Yield every way to give the places of a mesh to processes that own so many devices each, the first to process 0:
+    neither a process's number nor the order of its devices matters. ValueError where these do not divide."""
     sizes = replica, data, model
     mesh = Mesh(zip(AXES, sizes, strict=True), processes=per_process)
     for owners in _shared(mesh.ranks, len(mesh.processes[0])):
@@ -206,7 +201,7 @@ def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
             if replica * data * model == count:
                 for per_process in (size for size in range(1, count + 1) if count % size == 0):
                     orders = grids(replica, data, model, per_process)
-                    if count <= EVERY_ORDER:
+                    if count <= 4:
                         orders = (_folded(order, (replica, data, model)) for order in permutations(range(count)))
                     yield from ((grid, per_process) for grid in orders)
 

@@ -312,8 +312,7 @@ class Network:
 
 
 def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[Share]:
-    """Return the pace of each flow, at most 1, where they need these shares of links; or of so many flows that need the
-    same.
+    """Return the pace of each flow, at most 1, that needs these shares of links, or of `counts` flows that need them.
 
     All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """

@@ -22,8 +22,7 @@ class Stages(NamedTuple):
     """What a microbatch takes on the ranks of a pipeline, in seconds: on the first, on one in the middle, on the last,
     all of their stages together; and of the layers of a middle one forward, backward and its weight half.
 
-    A layer takes what `layer` says and `fsdp`, what FSDP adds; `head` and `table` are of the two ends, and `message` is
-    what each rank waits for messages.
+    A layer takes `layer`, and with FSDP `fsdp` more; `head` and `table` are the ends, `message` waits for messages.
     """
 
     first: float

@@ -20,8 +20,6 @@ from lib.values.dims import RunSet
 from lib.values.kinds.experts import Route
 from lib.values.kinds.kind import LayerKind
 
-GAIN = 1.3
-"""Weights are normal with a spread of GAIN / sqrt(inputs), so that activations neither vanish nor grow."""
 EPS = 1e-5
 """What a norm adds to the mean of the squares."""
 Gradients = tuple[Tensor | None, Tensor | None]
@@ -73,7 +71,7 @@ class RealLayer:
 
     def weight(self, count: int, generator: Generator) -> Tensor:
         """Draw the numbers of its weight that training starts from."""
-        return normal(count, generator).mul_(GAIN / math.sqrt(self.described.inputs))
+        return normal(count, generator).mul_(1.3 / math.sqrt(self.described.inputs))  # activations keep their size
 
     def data(self, count: int, generator: Generator) -> Tensor:
         """Draw the numbers of a batch, where it is the first layer."""

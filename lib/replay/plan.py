@@ -15,7 +15,7 @@ from lib.checker.verdict import check
 from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Sizes
+from lib.replay.sizes import Sizes
 from lib.trace.event import Event, Program, operation
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -25,7 +25,7 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT
+from lib.values.operations import BY_INPUT, OPERATIONS
 from lib.values.placement import Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
@@ -35,7 +35,7 @@ class PlannedCollective(NamedTuple):
 
     row: Collective
     members: tuple[int, ...]
-    brought: tuple[tuple[Value, ...], ...]
+    brought: Sequence[Sequence[Value]]
     root: int
     events: tuple[int, ...]
 
@@ -49,7 +49,7 @@ class PlannedMessage(NamedTuple):
 
     source: int
     target: int
-    values: tuple[Value, ...]
+    values: Sequence[Value]
     sent: int
 
 
@@ -66,12 +66,11 @@ class Compared(NamedTuple):
 
 @dataclass
 class RankPlan:
-    """All that one rank has to know. Keys are numbers of its events.
+    """All that one rank has to know, by the numbers of its events.
 
-    `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
-    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
-    not needed afterwards, `used` the values that are used at all. `softmaxes` are the outputs whose running sums a
-    backward needs, which are no value.
+    `at_rest` are the values that exist before the step. `frees` has the values that are freed before an event,
+    `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are not
+    needed afterwards, `used` the values that are used at all, `softmaxes` outputs whose running sums a backward needs.
     """
 
     program: Program
@@ -90,10 +89,6 @@ class RankPlan:
         value = self.program.values[number]
         assert value is not None, "rebuild made every value that is used"
         return value
-
-    def inputs(self, event: Event) -> tuple[Value, ...]:
-        """Return the values that an event uses."""
-        return tuple(map(self.value, event.inputs))
 
 
 @dataclass
@@ -169,7 +164,7 @@ def _values(trace: Trace) -> list[tuple[Value, bool]]:
 
 def _by_dims(program: Program, event: Event) -> bool:
     """Tell whether an event takes tensors by their dims: as layers do, and what cuts a later dim of a weight."""
-    if event.op in IN_FORM:
+    if event.op in OPERATIONS and OPERATIONS[event.op].by_kind:
         return True
     values = [value for value in program.values_of((*event.inputs, *event.outputs)) if value.place.sharded]
     return len({(value.layer, value.place.dims[1:]) for value in values}) > len({value.layer for value in values})
@@ -182,7 +177,7 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> None:
     for meeting in meetings(run):
         events = [plans[rank].program.events[number] for rank, number in meeting]
         members, numbers = tuple(rank for rank, _ in meeting), tuple(number for _, number in meeting)
-        brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
+        brought = [plans[rank].program.values_of(event.inputs) for rank, event in zip(members, events, strict=True)]
         row = COLLECTIVES[events[0].op]
         planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
@@ -196,7 +191,8 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int
         source, sent, target, received = passage
         gone_by[source][sent] = given_up(run, passage)
         if received is not None:
-            values = plans[source].inputs(plans[source].program.events[sent])
+            program = plans[source].program
+            values = program.values_of(program.events[sent].inputs)
             planned = PlannedMessage(source, target, values, sent)
             plans[source].messages[sent] = plans[target].messages[received] = planned
     return gone_by
@@ -224,14 +220,13 @@ def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[i
 
 
 def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
-    """Before which event the sender of each message waits until it has been taken over.
+    """Note before which event the sender of each message waits until it has been taken over.
 
     In simulated time a message belongs to its sender until its receive is issued; a process may be far ahead of that.
-    So before the first event that frees or may overwrite what was sent, and that is issued later than the receive, the
-    sender waits for the send. Nobody waits for ever: all that a rank waits for, here or because the Trace does, are
-    calls of other ranks that are issued earlier in simulated time, or at the same time and before it in every order in
-    which the schedule can be walked; the earliest of all calls still to come waits for nothing. For this, waiting for
-    room must not be replayed: it takes no simulated time, so a rank would wait for calls that are issued later.
+    So it waits before the first event, issued later than the receive, that frees or may overwrite what was sent. This
+    is no deadlock: whatever a rank waits for is a call that is issued earlier in simulated time, or at the same time
+    and before it in every order in which the schedule can be walked, and the earliest of all waits for nothing. But
+    waiting for room must not be replayed: it takes no simulated time, so a rank would wait for calls issued later.
     """
     events, overwritten = plan.program.events, dict[int, int]()
     for index, number in plan.overwritable:
@@ -254,14 +249,14 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
     events, finished = plan.program.events, defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         met = plan.collectives.get(index)
-        of = plan.inputs(event) if met is None else [value for brought in met.brought for value in brought]
+        values = plan.program.values_of(event.inputs)
+        of = values if met is None else [value for brought in met.brought for value in brought]
         for value in plan.program.values_of(event.outputs):
             if _finishes(value, of):
                 finished[value.layer].append(sizes.elements(value))
         layer = event.layer or 0
         if event.op not in BY_INPUT or not (kind := shape.kinds[layer]).softmax:
             continue
-        values = plan.inputs(event)
         place = kind.forward(values[0], values[2] if kind.takes else None)
         if place.open:
             plan.softmaxes[index] = wanted = made(Activation, layer + 1, shape.layers, place)

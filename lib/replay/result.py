@@ -88,11 +88,10 @@ class Spread:
 class RankFigures:
     """Bytes of one rank. `simulated` and `measured` are the peaks of its memory; `by_event` has both at each event.
 
-    Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
-    were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
-    what their row says (a message that is never received is simulated, and not sent). `allocator` is the peak of the
-    GPU's allocator, 0 on the CPU. `wire` is what the system's counters of its sockets say that it sent in a step, where
-    there are any (Linux, over TCP). It read so many `examples` in a step, of so many `bytes` together.
+    `in_flight` is the most that was held by communication under way alone: messages sent, freed and not yet received,
+    and room for what is to come. `sent` is what its operations send, a collective by its row (a message that is never
+    received is simulated, but not sent). `allocator` is the peak of the GPU's allocator, 0 on the CPU; `wire` is what
+    the system counted on its sockets in a step (Linux, over TCP). It read `examples` in a step, of so many `bytes`.
     """
 
     rank: int
@@ -133,9 +132,8 @@ class LibraryResult:
 class ReplayResult:
     """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a time unit.
 
-    `errors` has the worst deviation from ordinary training in each respect, `seconds` the time of each measured step,
-    `startup` the time until all ranks were ready.
-    Under torchrun every process has the result; `rank` is then its own, so that one of them can print it.
+    `errors` has the worst deviation in each respect, `seconds` the time of each measured step, `startup` that until all
+    ranks were ready. Under torchrun every process has the result; `rank` is its own, so that one of them can print it.
     """
 
     simulated: Trace
@@ -236,7 +234,7 @@ class ReplayResult:
         return {
             "ok": self.ok,
             "faults": list(self.faults),
-            "options": self.options.to_json(),
+            "options": asdict(self.options),
             "unit": self.unit,
             "seconds": list(self.seconds),
             "startup": self.startup,
@@ -349,7 +347,7 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
         for i, event in enumerate(rank_plan.program.events):
             value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
             if isinstance(value, Activation):
-                inputs = rank_plan.inputs(event)
+                inputs = rank_plan.program.values_of(event.inputs)
                 work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(value.batches), inputs)
                 if work:  # of no key that a row may see there is none
                     found += [(ends[i] - starts[i]) / float(work) for starts, ends, _, _ in report["steps"]]

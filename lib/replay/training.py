@@ -2,9 +2,8 @@
 autograd and torch's own optimizer, in float64 and from the same initial numbers: so deviations are the replay's own.
 
 SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so its
-state takes twice the memory that the simulator shows. Training is under way when a replay starts: states are not zero,
-and Adam has made AGE steps, so that a wrong gradient is seen (the very first step of Adam has nearly the same size
-whatever the scale of the gradient).
+state takes twice the memory that the simulator shows. A replay starts in the middle of training: states are not zero,
+and Adam has made AGE steps, so that a wrong gradient is seen (whose scale hardly matters in the first step of Adam).
 """
 # pyright: basic, reportMissingImports=false
 
@@ -30,8 +29,6 @@ from lib.values.dims import RunSet
 from lib.values.placement import Elements, Schema
 
 KINDS = ("weight", "state", "data", "target", "classes")
-CLASSES = 2**30
-"""More than any vocabulary has."""
 RATE, MOMENTUM, BETAS, EPS = 0.05, 0.9, (0.9, 0.999), 1e-8
 AGE = 10
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
@@ -66,13 +63,11 @@ def join(parts: Sequence[tuple[Tensor, RunSet]], width: Elements = 1) -> Tensor:
 
 
 class InitialNumbers:
-    """Weights, optimizer states, data and targets, by layer or by batch; and the real layers, which say of what kind
-    they are. Classes are whole numbers, one for each row of a batch. All are seeded: each rank makes those that it
-    needs, without a message.
+    """Weights, optimizer states, data, targets and the classes of rows, by layer or by batch, as the real layers say.
 
-    They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
-    they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.
-    Batches of padding are data and targets of zeros, whose loss has no gradient.
+    All are seeded, so that each rank makes what it needs, and drawn in float64 and rounded: all types start from the
+    same. With `share` whole tensors are kept once they are made, for ranks that are forked later; without, only the
+    parts of weights that are asked for. Batches of padding are zeros, whose loss has no gradient.
     """
 
     def __init__(self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True) -> None:
@@ -127,7 +122,7 @@ class InitialNumbers:
         generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
         match kind:
             case "classes":
-                return torch.randint(CLASSES, (sizes.output_points,), generator=generator)
+                return torch.randint(2**30, (sizes.output_points,), generator=generator)  # of any vocabulary
             case "weight":
                 made = self.layers[index].weight(sizes.weight(index), generator)
             case "state":  # not zero, so that one that gets lost or mixed up shows; second moments are squares

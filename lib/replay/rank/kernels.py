@@ -197,8 +197,8 @@ def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [of_weight, initial.slice("state", weight.layer, call.elements(state), call.context.sizes.moments)]
 
 
-def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return [call.context.initial.rows("data", sorted(call.event.batches)).view(-1).to(call.context.device)]
+def _data(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    return [call.context.initial.rows("data", sorted(call.event.batches)).view(-1)]
 
 
 KERNELS: dict[str, Kernel] = {
@@ -215,16 +215,11 @@ KERNELS: dict[str, Kernel] = {
     "fake_grad": _zeros,
     "foreign": _zeros,
     "set_final_weight": lambda call, inputs: [],
-    "read": _read,
+    "read": lambda call, inputs: [data.to(call.context.device) for data in _data(call, inputs)],
 }
 """By the name of the operation."""
 
-PREPARED: dict[str, Kernel] = {
-    "load_weights": _load_weights,
-    "get_activation": lambda call, _: [
-        call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1)
-    ],
-}
+PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": _data}
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
 
 

@@ -147,13 +147,14 @@ class LibraryStep:
         batches = [batch for part in self.parts for batch in part]
         self.x, self.target = (initial.rows(kind, batches).to(device) for kind in ("data", "target"))
         self.build()
+        parameters = list(self.modules.parameters())
         if context.options.optimizer == "sgd":
-            self.optimizer: Any = torch.optim.SGD(self.parameters(), training.RATE, training.MOMENTUM)
+            self.optimizer: Any = torch.optim.SGD(parameters, training.RATE, training.MOMENTUM)
         else:
-            self.optimizer = torch.optim.Adam(self.parameters(), training.RATE, training.BETAS, training.EPS)
+            self.optimizer = torch.optim.Adam(parameters, training.RATE, training.BETAS, training.EPS)
         # The optimizer goes on in the middle of training, with the states that training starts from.
         names = STATES[context.options.optimizer]
-        for layer, parameter in zip(self.layers, self.parameters(), strict=True):
+        for layer, parameter in zip(self.layers, parameters, strict=True):
             moments = initial("state", layer).to(device).view(-1, len(names)).unbind(1)
             kept = {name: _like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
             age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
@@ -186,10 +187,6 @@ class LibraryStep:
         """Return the loss of some rows."""
         return self.context.initial.layers[-1].loss(y, target, self.context.rows)
 
-    def parameters(self) -> list[nn.Parameter]:
-        """Return the weights, in the order of the layers."""
-        return list(self.modules.parameters())
-
     def run(self) -> None:
         """Do one training step."""
         self.optimizer.zero_grad(set_to_none=True)
@@ -218,7 +215,7 @@ class LibraryStep:
 
     def kept(self) -> Iterator[Kept]:
         """Yield gradients, weights and states, each whole: all ranks that have shards of one take part."""
-        for layer, parameter in zip(self.layers, self.parameters(), strict=True):
+        for layer, parameter in zip(self.layers, self.modules.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
             state, whole = self.optimizer.state[parameter], RunSet.span(0, parameter.numel())
             moments = [_whole(state[name]) for name in STATES[self.context.options.optimizer]]
