@@ -209,7 +209,7 @@ class Attention(RealLayer, kind="attention"):
     def merge(self, one: Tensor, other: Tensor) -> Tensor:
         mine, its = (self.parts(each.view(-1, self.unit + 2)) for each in (one, other))
         highest = torch.maximum(mine[1], its[1])
-        (my_scale, its_scale) = (torch.exp(each[1] - _finite(highest)) for each in (mine, its))
+        (my_scale, its_scale) = (torch.exp(each[1] - highest.nan_to_num(neginf=0)) for each in (mine, its))
         total, divides = (mine[part] * my_scale + its[part] * its_scale for part in (0, 2))
         return torch.cat([total, highest, divides], 1).flatten()
 
@@ -235,7 +235,7 @@ class Attention(RealLayer, kind="attention"):
         scores = self.scores(x, other)
         none = scores.new_full((*scores.shape[:-1], 1), -math.inf)  # without keys there is no largest score
         highest = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else none
-        each = torch.exp(scores - _finite(highest))
+        each = torch.exp(scores - highest.nan_to_num(neginf=0))
         total = each @ self.keys(other)[1]
         return torch.cat([total, highest, each.sum(-1, keepdim=True)], -1).transpose(1, 2)
 
@@ -259,11 +259,6 @@ class Attention(RealLayer, kind="attention"):
     def whole(self, x: Held, other: Held) -> Tensor:
         q, (k, v) = self.queries(x), self.keys(other)
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
-
-
-def _finite(highest: Tensor) -> Tensor:
-    """Return a maximum to be taken away: that of nothing is none."""
-    return highest.masked_fill(highest == -math.inf, 0)
 
 
 class CrossEntropy(RealLayer, kind="cross_entropy"):

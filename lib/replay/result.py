@@ -22,7 +22,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Size
 from lib.values.kinds.kind import USUAL
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
-from lib.values.values import Activation, Elements, Value
+from lib.values.values import Elements, Value
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
@@ -345,10 +345,9 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
     found: list[float] = []
     for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
         for i, event in enumerate(rank_plan.program.events):
-            value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
-            if isinstance(value, Activation):
+            if event.op == "forward":
                 inputs = rank_plan.program.values_of(event.inputs)
-                work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(value.batches), inputs)
+                work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(event.batches), inputs)
                 if work:  # of no key that a row may see there is none
                     found += [(ends[i] - starts[i]) / float(work) for starts, ends, _, _ in report["steps"]]
     return max(median(found), 1.0) if found else 1e6

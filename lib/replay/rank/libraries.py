@@ -164,12 +164,8 @@ class LibraryStep:
         """Return the layers that a rank trains, and its batches in the parts that it takes one after the other: those
         of the schedule, where ranks share the batches in equally many parts; else every n-th batch, in one part."""
         taken = [
-            [
-                sorted(rank_plan.value(event.inputs[0]).place.batches)
-                for event in rank_plan.program.events
-                if event.op == "forward" and event.layer == 0
-            ]
-            for rank_plan in plan.rank_plans
+            [sorted(event.batches) for event in each.program.events if event.op == "forward" and event.layer == 0]
+            for each in plan.rank_plans
         ]
         every = [batch for parts in taken for part in parts for batch in part]
         alike = sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1
