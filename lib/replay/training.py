@@ -140,7 +140,7 @@ def step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Ten
 
     By the functions of torch.optim: its classes import torch's compiler first, which takes longer than most replays.
     """
-    told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False}
+    told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False, "foreach": False}
     if name == "sgd":
         sgd(weights, grads, [*states], momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
         return
