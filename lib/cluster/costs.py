@@ -8,8 +8,7 @@ UNIT has the constants of the classic puzzles. `Links` prices communication by t
 host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
 takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
 times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message. What
-uses a link at the same time shares it (see `network`).
-`Uneven` has layers that are not equally heavy, and ranks that are not equally fast.
+uses a link at the same time shares it (see `network`). `Uneven` has layers and ranks that are not alike.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ class Streams:
     # As torch's NCCL backend has it: one CUDA stream for each communicator, in the order of the calls. Simplified: in
     # truth streams of one GPU take multiprocessors from its kernels, and here communication slows no computation.
     def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
-        """Give its stream to a collective that its last member has issued, or to one end of a message: a receive has to
-        be `sent` besides. Return the start."""
+        """Return the start of a collective that all have issued, or of one end of a message, which takes its stream. A
+        receive has to be `sent` besides."""
         # Two comparisons instead of max(): this is asked for every message.
         start = issued if issued > sent else sent
         free = self._free.get(stream, 0)
@@ -166,8 +165,7 @@ class Costs:
         return cost * work if type(work) is int else round(cost * work)
 
     def refuse(self, op: Operation) -> bool:
-        """Tell whether an operation would give for nothing what has its price here, such as data that has to be
-        read."""
+        """Tell whether an operation would give for nothing what has a price here, such as data that is read."""
         return op.free_of is not None and bool(getattr(self, op.free_of))
 
     def factor(self, layer: int) -> Fraction:
@@ -179,8 +177,7 @@ class Costs:
         return Fraction(1)
 
     def least(self, elements: Elements, outside: bool = False) -> Fraction:
-        """Return the least time until a rank has that many elements from others, who may be beside it, or are all
-        outside its host."""
+        """Return the least time in which a rank gets so many elements from others, all `outside` its host or not."""
         # A message takes its price at both ends. Costs know no size here, so neither does the bound.
         return min(as_written(self.collective), 2 * as_written(self.p2p))
 
@@ -197,8 +194,7 @@ class Costs:
         return ticks(self.collective), ticks(self.p2p)
 
     def passes(self, members: Sequence[int]) -> Shares:
-        """Return the links that a collective over `members` passes, and what it needs of each, where links are
-        shared."""
+        """Return the shared links that a collective over `members` passes, and what it needs of each."""
         return {}
 
     def passes_at(self, way: str, rank: int, other: int) -> Shares:
@@ -313,8 +309,7 @@ class Links(Costs):
         return as_written(self.p2p) / PRICED.batch * (1 if one_host else self._pace(members))
 
     def _pace(self, members: Sequence[int]) -> Fraction:
-        """How many times as long as inside a host what leaves it takes: rings through several cards share it, down to
-        the pace of the inside links that they pass."""
+        """How much slower a ring between hosts is than one inside: several cards share it, up to the pace inside."""
         if self.cards is None:
             return as_written(self.ratio)
         cards = Counter(host for host, _ in {(self._host(rank), self._card(rank)) for rank in members})

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, pairwise, permutations, product
 from random import Random
+from typing import Any
 
 from lib.cluster.mesh import Mesh
-from lib.errors.wording import counted, listed, plain, with_article
+from lib.errors.wording import counted, listed, with_article
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +79,16 @@ class PhysicalBatch:
 
     @classmethod
     def filled(
-        cls,
-        feeds: int,
-        slots: int,
-        examples: int,
-        order: Iterable[int],
-        devices: int,
-        *,
-        notes: Sequence[str] = (),
-        wrong: Collection[int] = (),
-        title: str = "",
+        cls, feeds: int, slots: int, examples: int, order: Iterable[int], devices: int, **words: Any
     ) -> PhysicalBatch:
         """Return the batch in which the feeds of `order` bring so many `examples` each, one after the other, and no
-        other feed brings any. Each feed has so many `slots`."""
+        other feed brings any. Each feed has so many `slots`; `words` are its `notes`, `wrong` and `title`."""
         place = {feed: number for number, feed in enumerate(order)}
         rows: list[list[int | None]] = []
         for feed in range(feeds):
             first, count = place.get(feed, 0) * examples, examples if feed in place else 0
             rows.append([first + slot if slot < count else None for slot in range(slots)])
-        return cls(rows, devices, notes, wrong, title)
+        return cls(rows, devices, **words)
 
     @property
     def size(self) -> int:
@@ -175,14 +167,12 @@ class Stages:
 
 Grid = list[list[list[int]]]
 AXES = ("replica", "data", "model")
-EVERY_ORDER = 4
 Owners = tuple[tuple[int, ...], ...]
 """The places of each process, in the order of the mesh."""
 
 
 def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
-    """Return the same as a Mesh, which has a picture. ValueError where it is no grid, or a device is missing or
-    repeated."""
+    """Return the same as a Mesh, which has a picture. ValueError for no grid, a device that is missing, or repeated."""
     sizes = [len(grid), len(grid[0]) if grid else 0, len(grid[0][0]) if grid and grid[0] else 0]
     rows = [row for replica in grid for row in replica]
     if {len(replica) for replica in grid} != {sizes[1]} or {len(row) for row in rows} != {sizes[2]}:
@@ -195,29 +185,29 @@ def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
 
 
 def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Grid]:
-    """Every way to give the places of a mesh to processes that own so many devices each. Which of its devices a process
-    has where makes no difference, nor what number the process has: the first places belong to process 0."""
-    sizes = _sizes(replica, data, model, per_process)
-    for owners in _shared(tuple(range(sizes[0] * sizes[1] * sizes[2])), per_process):
+    """Yield every way to give the places of a mesh to processes that own so many devices each, the first to process 0:
+    neither a process's number nor the order of its devices matters. ValueError where these do not divide."""
+    sizes = replica, data, model
+    mesh = Mesh(zip(AXES, sizes, strict=True), processes=per_process)
+    for owners in _shared(mesh.ranks, len(mesh.processes[0])):
         devices = {place: device for device, place in enumerate(place for mine in owners for place in mine)}
-        yield _folded([devices[place] for place in range(len(devices))], sizes)
+        yield _folded([devices[place] for place in mesh.ranks], sizes)
 
 
 def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
-    """Yield all of these of at most so many devices, each with how many a process owns; small ones first. Of at most
-    four devices it is every order of the devices."""
+    """Yield all of at most so many devices, with how many a process owns, small ones first; up to 4 in every order."""
     for count in range(1, most + 1):
         for replica, data, model in product(range(1, count + 1), repeat=3):
             if replica * data * model == count:
                 for per_process in (size for size in range(1, count + 1) if count % size == 0):
                     orders = grids(replica, data, model, per_process)
-                    if count <= EVERY_ORDER:
+                    if count <= 4:
                         orders = (_folded(order, (replica, data, model)) for order in permutations(range(count)))
                     yield from ((grid, per_process) for grid in orders)
 
 
 def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]:
-    """So many larger ones, each axis at most so long, with the devices in any order; the same ones every time."""
+    """Yield so many larger ones, each axis at most so long, with the devices in any order; the same ones every time."""
     # Always the same: a solution that is right today has to be right tomorrow.
     random = Random(0)
     for _ in range(number):
@@ -231,19 +221,6 @@ def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]
                 one, other = (random.randrange(len(devices)) for _ in range(2))
                 devices[one], devices[other] = devices[other], devices[one]
         yield _folded(devices, sizes), per_process
-
-
-def _sizes(replica: int, data: int, model: int, per_process: int) -> list[int]:
-    sizes = [plain(size) for size in (replica, data, model)]
-    if any(type(size) is not int or size < 1 for size in sizes):
-        raise ValueError(f"an axis has a size of 1 or more; got {', '.join(map(repr, (replica, data, model)))}")
-    count = sizes[0] * sizes[1] * sizes[2]
-    if type(plain(per_process)) is not int or per_process < 1 or count % per_process:
-        fits = [size for size in range(1, count + 1) if count % size == 0]
-        raise ValueError(
-            f"{counted(count, 'device')} make no processes of {per_process!r}: a process owns one of {listed(fits)}"
-        )
-    return sizes
 
 
 def _shared(places: tuple[int, ...], size: int) -> Iterator[Owners]:

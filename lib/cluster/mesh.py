@@ -89,8 +89,7 @@ class Mesh(Given):
         return f"Mesh({dict(self.axes)}{order}{hosts}{'' if owned is None else f', processes={owned}'})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `mesh_from` reads. Processes are left out where each device has its own, so that an older
-        version reads the file too."""
+        """Return what `mesh_from` reads, for older versions without processes where each device has its own."""
         data: dict[str, Any] = {"axes": [[*axis] for axis in self.axes.items()], "ranks": [*self.ranks]}
         data["host_size"] = self.host_size
         owned = self._owned_as_written()
@@ -152,8 +151,7 @@ class Mesh(Given):
         return f"rank {rank} ({place})" if place else f"rank {rank}"
 
     def shared(self, ranks: Sequence[int]) -> str:
-        """Return the coordinates that ranks have in common, in words: "stage 2". Nothing where one is not in the
-        mesh."""
+        """Return the coordinates that ranks have in common, in words: "stage 2"; "" if one is not in the mesh."""
         if not all(rank in self._place for rank in ranks):
             return ""
         places = [self.coordinates(rank) for rank in ranks]
@@ -190,8 +188,7 @@ class Mesh(Given):
         return number
 
     def rows(self, *axes: str) -> tuple[tuple[int, ...], ...]:
-        """Return the ranks that work on each row of data, in the order of the mesh. Split along no axis, data is one
-        row."""
+        """Return the ranks that work on each row of data, in the order of the mesh; without axes data is one row."""
         self._along(axes)
         found: list[list[int]] = [[] for _ in range(prod(self.axes[axis] for axis in axes))]
         # In the order of the mesh, and not of the numbers: member i of a group is the one at coordinate i.
@@ -214,8 +211,7 @@ class Mesh(Given):
 
 
 def mesh_from(data: Mapping[str, Any]) -> Mesh:
-    """Return the mesh that `to_json` wrote, or that a record has in its long form. ValueError where a field is
-    unknown."""
+    """Return the mesh that `to_json` wrote, or a record in its long form. ValueError where a field is unknown."""
     fields = {"axes", "ranks", "host_size", "processes"}
     if "axes" not in data or not fields.issuperset(data):
         raise ValueError(f"a mesh has axes and may have ranks, host_size and processes; got {', '.join(data)}")
@@ -319,8 +315,7 @@ def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
 
 
 def plain_mesh(mesh: Any) -> Mesh:
-    """Return a mesh that somebody gave as one of ours: by its axes, ranks, hosts and processes, whatever its class
-    says. ValueError where it is none."""
+    """Return a mesh as one of ours, by its fields, whatever methods its class has. ValueError where it is no mesh."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
     # One of a student's class may answer `host` as it likes, and decide what a link costs.

@@ -18,7 +18,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from lib.cluster.costs import Costs
 
 # Ranks choose by what has arrived, so at one moment the network goes first.
 BEFORE = -1
@@ -37,17 +40,9 @@ class Timed(Protocol):
     length: int
 
 
-class Routes(Protocol):
-    """The links that a collective passes, and a message when it is sent and when it is received."""
-
-    def passes(self, members: Sequence[int]) -> Shares: ...
-    def passes_at(self, way: str, rank: int, other: int) -> Shares: ...
-
-
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Something on its way over the network, or waiting for its stream. `timed` are told its times, and `then` is
-    called when it is over."""
+    """Something on the network, or waiting for its stream. `timed` are told its times; `then` is called at its end."""
 
     number: int
     stream: Hashable
@@ -97,8 +92,7 @@ class _Bundle:
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    """The place of messages of one rank for another until they are received, one at a time. `held` is a message that is
-    through, and has no room yet."""
+    """Room for one message of a rank to another until it is received. `held` is through, and has no room yet."""
 
     sent: int = 0
     received: int = 0
@@ -106,15 +100,15 @@ class _Room:
 
 
 class Network:
-    """Flows on shared links, in streams: each carries one flow after the other.
+    """Flows on shared links, in streams: each carries one flow after the other. Which links they pass, `costs` say.
 
     `later` has an action done when simulated time has come to a moment and nothing that is before can happen any more,
     as `Engine.choose_later` does. A caller that needs none calls `step` itself.
     """
 
-    def __init__(self, routes: Routes, later: Callable[[int, int, Callable[[], None]], object] | None = None) -> None:
+    def __init__(self, costs: Costs, later: Callable[[int, int, Callable[[], None]], object] | None = None) -> None:
         self.now = 0
-        self._routes = routes
+        self._costs = costs
         self._later = later
         self._promised: set[int] = set()
         self._count = 0
@@ -131,22 +125,21 @@ class Network:
     # -- what goes over it ---------------------------------------------------------------------------------------
 
     def meet(self, stream: Hashable, ranks: Sequence[int], members: Sequence[Timed], length: int, then: Then) -> None:
-        """Begin a collective. It begins when its last member has issued it, and those before it on its stream are over.
-        `then` is called when it is over."""
+        """Begin a collective once all have issued it and its stream is free. `then` is called when it is over."""
         ready = max([one.issued for one in members])
-        self._queue(stream, ready, length, members, then, self._routes.passes, ranks)
+        self._queue(stream, ready, length, members, then, self._costs.passes, ranks)
 
     def send(self, source: int, target: int, one: Timed, length: int, then: Then) -> None:
         """Send a message. It is over when it is through and has room: the one before has begun to be received."""
         room = self._rooms.setdefault((source, target), _Room())
         ends = "out", source, target
-        self._queue(ends, one.issued, length, [one], then, self._routes.passes_at, *ends).room = room, room.sent
+        self._queue(ends, one.issued, length, [one], then, self._costs.passes_at, *ends).room = room, room.sent
         room.sent += 1
 
     def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Then) -> None:
         """Receive a message that was `sent`. It leaves its room when it begins to come in."""
         ends = "in", target, source
-        flow = self._queue(ends, max(one.issued, sent), length, [one], then, self._routes.passes_at, *ends)
+        flow = self._queue(ends, max(one.issued, sent), length, [one], then, self._costs.passes_at, *ends)
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
 
     def _queue(
@@ -221,10 +214,8 @@ class Network:
             heapq.heappush(self._due, (time, number, bundle))
 
     def _promise(self) -> None:
-        if self._later is None:
-            return
         time = self.next()
-        if time is not None and time not in self._promised:
+        if self._later is not None and time is not None and time not in self._promised:
             # Once for each moment: every flow that is queued comes by here.
             self._promised.add(time)
             self._later(time, BEFORE, lambda: self._arrive(time))
@@ -321,8 +312,7 @@ class Network:
 
 
 def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[Share]:
-    """Return the pace of each flow, at most 1, where they need these shares of links; or of so many flows that need the
-    same.
+    """Return the pace of each flow, at most 1, that needs these shares of links, or of `counts` flows that need them.
 
     All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """

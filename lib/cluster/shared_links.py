@@ -32,8 +32,7 @@ def carry(plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times
 
 
 def passed_alone(plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> bool:
-    """Give the times that a run has if nothing is ever on a link while something else is, as in most pipelines. Tell
-    whether that is so; else there are none."""
+    """Tell whether each link has one thing at a time, as in most pipelines. If so, give the times of the run."""
     copies = type(times)([*times.issued], [*times.start], [*times.length])
     plan.alone(run, costs, lengths, copies, scale)
     routes, (_, start, length) = costs.on(run.mesh), cast("tuple[Any, list[int], list[int]]", copies)

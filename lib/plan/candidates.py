@@ -36,8 +36,7 @@ def candidate(model: Transformer, cluster: Cluster, plan: Plan) -> Candidate:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: candidates that fit, the fastest first, how many plans are possible at all, and, where none
-    fits, the one that needs least memory."""
+    """What a search found: candidates that fit, fastest first; how many are possible; if none fits, the `nearest`."""
 
     candidates: tuple[Candidate, ...]
     possible: int

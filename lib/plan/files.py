@@ -9,33 +9,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
+from lib.files import packaged
+from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, read_toml, record_from
 
 LARGEST_FILE: Final = 1 << 20
 """Bytes, at most, of a file that describes a model or a cluster."""
 T = TypeVar("T", Transformer, Cluster)
-
-CONFIG: Final[Mapping[str, tuple[str, ...]]] = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
-    "head_dim": ("head_dim", "v_head_dim"),
-    "ffn": ("intermediate_size", "n_inner", "ffn_dim"),
-    "vocab": ("vocab_size",),
-    "experts": ("n_routed_experts", "num_local_experts", "num_experts"),
-    "experts_per_token": ("num_experts_per_tok", "moe_top_k"),
-    "shared_experts": ("n_shared_experts",),
-    "expert_ffn": ("moe_intermediate_size",),
-    "dense_layers": ("first_k_dense_replace",),
-    "hosts_per_token": ("topk_group",),
-    "q_lora": ("q_lora_rank",),
-    "kv_lora": ("kv_lora_rank",),
-    "rope_dim": ("qk_rope_head_dim",),
-}
-"""What a size is called in `config.json`, by the families that have other words for it."""
-GATED: Final = ("silu", "swiglu", "swish", "gelu_pytorch_tanh_gated", "geglu")
-"""Activations of MLPs with three matrices."""
 
 
 def model_named(name: str) -> Transformer:
@@ -47,8 +26,7 @@ def model_named(name: str) -> Transformer:
 
 
 def cluster_named(name: str) -> Cluster:
-    """Return a cluster by the name of its GPU, or of a TOML file with the fields of a Cluster; with `like = "h100"` it
-    has the others of that one."""
+    """Return a cluster by its GPU's name, or of a TOML file of its fields, where `like` names one for the rest."""
     if name in CLUSTERS or not _is_file(name):
         return CLUSTERS[name]
     return _from_toml(Cluster, name)
@@ -98,18 +76,20 @@ def _from_config(name: str) -> Transformer:
     kind = told.get("model_type", "unknown")
     if told.get("is_encoder_decoder") or kind in ("bert", "roberta", "vit", "t5"):
         raise ValueError(f"{name} is of a model of type {kind!r}: only decoders are planned")
+    names_of: dict[str, list[str]] = read_toml("files")["sizes"]
     found = {
         field: value
-        for field, names in CONFIG.items()
+        for field, names in names_of.items()
         if (value := next((told[key] for key in names if told.get(key) is not None), None)) is not None
     }
     if missing := [field for field in ("layers", "hidden", "heads", "vocab") if field not in found]:
-        lacks = ", ".join(f"{field} ({CONFIG[field][0]})" for field in missing)
+        lacks = ", ".join(f"{field} ({names_of[field][0]})" for field in missing)
         raise ValueError(f"{name} has no {lacks}: it is no config.json of a decoder")
     found.setdefault("ffn", 4 * found["hidden"] if isinstance(found["hidden"], int) else found["hidden"])
     if "experts" in found:
         found.setdefault("expert_ffn", found["ffn"])
-    found["gated"] = str(told.get("hidden_act", told.get("activation_function", ""))).lower() in GATED
+    activation = str(told.get("hidden_act", told.get("activation_function", ""))).lower()
+    found["gated"] = activation in read_toml("files")["activations"]["gated"]
     found["tied"] = bool(told.get("tie_word_embeddings", True))
     return record_from(Transformer, found, name)
 
@@ -133,20 +113,12 @@ def torchtitan(plan: Plan) -> str:
     pipeline = f"""pipeline_parallel_schedule = "{schedules.get(plan.schedule)}"
 pipeline_parallel_microbatch_size = {plan.micro}
 """
-    return f"""[parallelism]
-data_parallel_replicate_degree = {1 if plan.zero else plan.dp}
-data_parallel_shard_degree = {plan.dp if plan.zero else 1}
-fsdp_reshard_after_forward = "{"always" if plan.zero == 3 else "never"}"
-tensor_parallel_degree = {plan.tp}
-context_parallel_degree = {plan.cp}
-pipeline_parallel_degree = {plan.pp}
-expert_parallel_degree = {plan.ep}
-{pipeline if plan.pp > 1 else ""}
-[training]
-local_batch_size = {plan.micro * (plan.microbatches if plan.pp > 1 else 1)}
-global_batch_size = {plan.batch}
-seq_len = {plan.sequence}
-
-[activation_checkpoint]
-{checkpoint.get(plan.recompute, f'mode = "{plan.recompute}"')}
-"""
+    return packaged("lib.plan", "torchtitan.txt").format(
+        plan=plan,
+        replicas=1 if plan.zero else plan.dp,
+        shards=plan.dp if plan.zero else 1,
+        reshard="always" if plan.zero == 3 else "never",
+        pipeline=pipeline if plan.pp > 1 else "",
+        local_batch=plan.micro * (plan.microbatches if plan.pp > 1 else 1),
+        checkpoint=checkpoint.get(plan.recompute, f'mode = "{plan.recompute}"'),
+    )

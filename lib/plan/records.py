@@ -108,8 +108,7 @@ class Transformer:
 
     @cached_property
     def layer_weights(self) -> tuple[float, float, float]:
-        """The weights of a mean layer: those that all tokens use, those in routed experts, and of these those that a
-        token uses."""
+        """The weights of a mean layer: outside routed experts, in them, and those of them that a token uses."""
         expert = _entries(self.mlp(self.expert_ffn))
         dense = (1 - self.sparse) * _entries(self.mlp(self.ffn)) + self.sparse * self.shared_experts * expert
         routed = self.sparse * expert
@@ -175,7 +174,6 @@ class Stack:
     are, the bytes of a `gradient`, the share of activations' bytes that is `stored` (less where they wait in fp8), and
     which shares of each kind of communication are hidden behind work: all of it (1) or nothing (0)."""
 
-    name: str = "usual"
     flash: bool = True
     fp8: float = 1.0
     gradient: int = 4
@@ -186,16 +184,6 @@ class Stack:
     pp_hidden: float = 1.0
     dp_hidden: float = 1.0
 
-
-STACKS: Final = {
-    "usual": Stack(),
-    "megatron": Stack("megatron", flash=False, dp_hidden=0, pp_hidden=0),
-    "zero3": Stack("zero3", flash=False, gradient=2),
-    "fsdp8": Stack("fsdp8", fp8=1.5),
-    "nemo8": Stack("nemo8", tp_hidden=0.5, fp8=1.8),
-    "deepseek": Stack("deepseek", ep_hidden=1, fp8=1.5, stored=0.6),
-}
-"""The software of the published runs. The factors of fp8, and what waits in it, are assumed: they were not printed."""
 
 SCHEDULES: Final = {
     "1f1b": "one_f_one_b",
@@ -236,7 +224,7 @@ class Plan:
     zero: int = 1
     recompute: str = "none"
     sp: bool = True
-    stack: Stack = field(default=STACKS["usual"])
+    stack: Stack = field(default=Stack())
 
     @property
     def dp(self) -> int:
@@ -329,7 +317,7 @@ class Plan:
             yield f"{self.microbatches} microbatches cannot fill {self.pp} stages: most ranks wait most of the time"
 
 
-T = TypeVar("T", Transformer, Cluster)
+T = TypeVar("T", Transformer, Cluster, Stack)
 WORDS: Final = {"int": "whole number", "float": "number", "bool": "truth value", "str": "text"}
 
 
@@ -383,3 +371,4 @@ def _records(kind: type[T], file: str, what: str) -> Mapping[str, T]:
 
 MODELS: Final = _records(Transformer, "models", "model")
 CLUSTERS: Final = _records(Cluster, "clusters", "GPU")
+STACKS: Final = _records(Stack, "stacks", "stack")

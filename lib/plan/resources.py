@@ -124,8 +124,7 @@ def memory_of(model: Transformer, plan: Plan) -> Memory:
 
 
 def product(cluster: Cluster, plan: Plan, m: float, matrix: Matrix, times: float = 1) -> float:
-    """Return the seconds of a product of m rows with a matrix (N, K): 2·m·N·K FLOP, and less of the peak where a side
-    is short."""
+    """Return the seconds of a product of m rows with a matrix (N, K): 2·m·N·K FLOP, slower where a side is short."""
     n, k = matrix
     peak = cluster.flops * cluster.gemm * plan.stack.fp8
     return times * 2 * m * n * k / peak * (1 + cluster.half_size * (1 / m + 1 / n + 1 / k))

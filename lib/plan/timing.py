@@ -22,8 +22,7 @@ class Stages(NamedTuple):
     """What a microbatch takes on the ranks of a pipeline, in seconds: on the first, on one in the middle, on the last,
     all of their stages together; and of the layers of a middle one forward, backward and its weight half.
 
-    A layer takes what `layer` says and `fsdp`, what FSDP adds; `head` and `table` are of the two ends, and `message` is
-    what each rank waits for messages.
+    A layer takes `layer`, and with FSDP `fsdp` more; `head` and `table` are the ends, `message` waits for messages.
     """
 
     first: float
@@ -107,8 +106,7 @@ def gathers_gradients_at_once(plan: Plan) -> bool:
 
 
 def _gathers(model: Transformer, cluster: Cluster, plan: Plan, layer: LayerTime) -> float:
-    """Return what the gathers and scatters of FSDP add to a layer: they run beside its work, which they slow down, and
-    each further host makes them late."""
+    """Return what FSDP's gathers and scatters add to a layer: they slow the work beside them, and hosts delay them."""
     if not gathers_gradients_at_once(plan):
         return 0.0
     common, routed, _ = model.layer_weights
@@ -251,15 +249,12 @@ MOST: Final = 20_000
 
 
 def order_of(plan: Plan) -> Order:
-    """Return the order of a plan's pipeline, a rank for each of its stages. ValueError without a pipeline, or for more
-    actions than the order timer takes.
+    """Return the order of a plan's pipeline, a rank for each of its stages: one of one, where it has no pipeline.
 
     DualPipe is two DualPipe-V, each with half of the ranks and of the microbatches (github.com/deepseek-ai/DualPipe).
     """
     from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS  # here and not above: a search needs no order
 
-    if plan.pp == 1:
-        raise ValueError("a plan with pp 1 has no pipeline")
     if plan.v > 1:
         return ORDERS["interleaved"].order(plan.pp, plan.microbatches, chunks=plan.v)
     halves = 2 if plan.schedule == "dualpipe" else 1
@@ -267,8 +262,7 @@ def order_of(plan: Plan) -> Order:
 
 
 def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[int]:
-    """Return how many layers each stage has. Of places that no layer fills the last stage, which has the head, leaves
-    so many, and each of the first stages one."""
+    """Return the layers of each stage. Of the free places so many are in the last, and one in each of the first."""
     count = plan.pp * plan.v
     each, free = -(-model.layers // count), -model.layers % count
     last = min(fewer_last, free, each)
@@ -321,15 +315,6 @@ def timeline(model: Transformer, cluster: Cluster, plan: Plan) -> list[Span]:
         for kind, time in (("tp", layer.tp), ("cp", layer.cp), ("ep", layer.ep), ("fsdp", pipeline.fsdp))
         if time > 0
     }
-    if plan.pp == 1:
-        forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
-        first = pipeline.first * forward / (layer.total + pipeline.fsdp)
-        spans: list[Span] = []
-        for microbatch in range(plan.microbatches):
-            start = MS * pipeline.first * microbatch
-            spans.append(Span(0, start, start + MS * first, "F", 0, microbatch, share))
-            spans.append(Span(0, start + MS * first, start + MS * pipeline.first, "B", 0, microbatch, share))
-        return spans
     timed = time_pipeline(model, cluster, plan)
     return [
         Span(rank, start, end, part.kind, part.stage, part.microbatch, {} if part.kind == "W" else share)

@@ -11,8 +11,6 @@ nothing of it is left behind; a replay that gave wrong numbers raises nothing: i
 
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,15 +23,13 @@ from lib.errors.source_lines import notebook
 if TYPE_CHECKING:
     from lib.replay.options import ReplayOptions
     from lib.replay.result import ReplayResult
-    from lib.schedules.formats.chrome import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
 __all__ = ["RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
-__all__ += ["UnfitTrace", "WrongWorld", "perfetto", "replay"]
+__all__ += ["UnfitTrace", "WrongWorld", "replay"]
 
 _HOME = {"ReplayOptions": "lib.replay.options", "ReplayResult": "lib.replay.result"}
-_HOME["perfetto"] = "lib.schedules.formats.chrome"
 """Where other public names live. They are imported when first asked for: the `puzzles` command reads our options."""
 _ABSENT = (
     "a notebook that brings the puzzles along brings no replay: it is in the folder that it was made in. There "
@@ -95,8 +91,7 @@ def need_torch(what: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        pip = [sys.executable, "-m", "pip", "install", "torch", "numpy"]  # torch warns where there is no numpy
-        typed = subprocess.list2cmdline(pip) if os.name == "nt" else shlex.join(pip)
+        typed = subprocess.list2cmdline([sys.executable, "-m", "pip", "install", "torch", "numpy"])
         here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{typed}`"
         raise ImportError(f"{what} needs torch, which is not installed: {here}, then try again") from None
     if not torch.distributed.is_available():

@@ -1,4 +1,4 @@
-"""Real layers over a grid: convolutions, pooling, neighborhood attention, averages, transforms; and REAL_LAYERS."""
+"""Real layers over a grid: convolutions, pooling, neighborhood attention, averages, transforms."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Swept(RealLayer):
         return act(x.movedim(-1, 1), *arguments).movedim(1, -1)
 
 
-class Convolution(Swept):
+class Convolution(Swept, kind="convolution"):
     """Points around each one, times the weight for their place."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -88,7 +88,7 @@ class Convolution(Swept):
         return weight.tensor.unflatten(-1, [self.described.kernel] * len(self.described.space))
 
 
-class TransposedConvolution(Convolution):
+class TransposedConvolution(Convolution, kind="transposed_convolution"):
     """Each point, times a weight for each place around it, added to what lies there."""
 
     def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
@@ -101,7 +101,7 @@ class TransposedConvolution(Convolution):
         return self.by_torch("conv_transpose", inner, self.kernel(other), None, layer.stride, layer.padding)
 
 
-class Pooling(Swept):
+class Pooling(Swept, kind="pooling"):
     """The mean of the points around each one."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -111,7 +111,7 @@ class Pooling(Swept):
         return self.by_torch("avg_pool", x.tensor, self.described.kernel, self.described.stride)
 
 
-class NeighborhoodAttention(Attention):
+class NeighborhoodAttention(Attention, kind="neighborhood_attention"):
     """Attention of each point to those in its window."""
 
     def windows(self, x: Held, other: Held) -> Tensor:
@@ -146,8 +146,7 @@ class NeighborhoodAttention(Attention):
 
 
 class Averages(RealLayer):
-    """Sums over the points of a grid, with their number beside them in a part of one; divided by it when it is done.
-    Of each point `each` numbers are added up."""
+    """Sums over a grid, of `each` numbers a point. A partial sum carries its count, and is divided by it at the end."""
 
     each = 1
 
@@ -177,37 +176,26 @@ class Averages(RealLayer):
         return (sums / count).flatten()
 
 
-class Mean(Averages):
+class Mean(Averages, kind="mean"):
     """The mean of all points."""
 
     def sums(self, x: Held) -> Tensor:
         return x.tensor.flatten(1, -2).sum(1)
 
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return x.tensor.flatten(1, -2).mean(1)
 
-
-class Moments(Averages):
+class Moments(Averages, kind="moments"):
     """The mean, and the mean of the squares, of each group of features."""
 
     def __init__(self, kind: Any, classes: Callable[[int], Tensor]) -> None:
         super().__init__(kind, classes)
         self.each = self.described.inputs // cast(grid.Moments, kind).groups
 
-    def grouped(self, x: Held) -> Tensor:
-        """Return it by batch, point, group, and feature of a group."""
-        return x.tensor.flatten(1, -2).unflatten(-1, (-1, self.each))
-
     def sums(self, x: Held) -> Tensor:
-        groups = self.grouped(x)
+        groups = x.tensor.flatten(1, -2).unflatten(-1, (-1, self.each))  # by batch, point, group, feature of a group
         return torch.stack([groups.sum((1, 3)), groups.square().sum((1, 3))], -1)
 
-    def whole(self, x: Held, other: Held) -> Tensor:
-        variance, mean = torch.var_mean(self.grouped(x), (1, 3), correction=0)
-        return torch.stack([mean, variance + mean.square()], -1)
 
-
-class GroupNorm(RealLayer):
+class GroupNorm(RealLayer, kind="group_norm"):
     """Each number less the mean of its group, by the root of its variance."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -220,49 +208,13 @@ class GroupNorm(RealLayer):
         return functional.group_norm(x.tensor.flatten(1, -2).movedim(-1, 1), groups, eps=layers.EPS).movedim(1, -1)
 
 
-class Transform(RealLayer):
+class Transform(RealLayer, kind="transform"):
     """The cosine transform along a dim of a grid (DCT-II, as orthonormal)."""
 
-    @property
-    def dim(self) -> int:
-        """The dim of the tensor along which it goes."""
-        return 1 + [*self.described.space].index(self.described.along)
-
     def forward(self, x: Held, other: Held) -> Tensor:
+        dim = 1 + [*self.described.space].index(self.described.along)
         size, tensor = self.described.space[self.described.along], x.tensor
         at = torch.arange(size, dtype=tensor.dtype, device=tensor.device)
         waves = torch.cos(math.pi / size * at[:, None] * (at[None, :] + 0.5)) * math.sqrt(2 / size)
         waves[0] /= math.sqrt(2)
-        return (tensor.movedim(self.dim, -1) @ waves.t()).movedim(-1, self.dim)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
-        """Take the Fourier transform of a line and its mirror image."""
-        lines, size = x.tensor.movedim(self.dim, -1), x.tensor.shape[self.dim]
-        spectrum = torch.fft.fft(torch.cat([lines, lines.flip(-1)], -1))[..., :size]
-        turned = torch.exp(torch.arange(size, dtype=torch.float64) * (-0.5j * math.pi / size)) * spectrum
-        scale = torch.full((size,), math.sqrt(0.5 / size), dtype=lines.dtype)
-        scale[0] /= math.sqrt(2)
-        return (turned.real * scale).movedim(-1, self.dim)
-
-
-REAL_LAYERS: dict[str, type[RealLayer]] = {
-    "linear": layers.Linear,
-    "norm": layers.Norm,
-    "layer_norm": layers.LayerNorm,
-    "add": layers.Add,
-    "attention": Attention,
-    "embedding": layers.Embedding,
-    "cross_entropy": layers.CrossEntropy,
-    "dispatch": layers.Dispatch,
-    "experts": layers.Experts,
-    "combine": layers.Combine,
-    "convolution": Convolution,
-    "transposed_convolution": TransposedConvolution,
-    "pooling": Pooling,
-    "neighborhood_attention": NeighborhoodAttention,
-    "mean": Mean,
-    "moments": Moments,
-    "group_norm": GroupNorm,
-    "transform": Transform,
-}
-"""By the name of the kind."""
+        return (tensor.movedim(dim, -1) @ waves.t()).movedim(-1, dim)

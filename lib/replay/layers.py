@@ -1,8 +1,8 @@
 """Real layers, a class for each kind: what the ranks compute, the truth that it is compared with, and the loss.
 
 A layer takes parts of its tensors, as `Held` says them, and gives the part that follows of them; `whole` is the same
-for one process that has everything, by torch's own functions where torch has them. Another kind of layer is a row more
-in REAL_LAYERS, which stands with the layers of grids: `forward` will do, as torch can differentiate it.
+for one process that has everything, by a function of torch's where `forward` is none. Another kind of layer is another
+subclass of RealLayer: `forward` will do, as torch can differentiate it. Those of grids are in `grids`.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -20,8 +20,6 @@ from lib.values.dims import RunSet
 from lib.values.kinds.experts import Route
 from lib.values.kinds.kind import LayerKind
 
-GAIN = 1.3
-"""Weights are normal with a spread of GAIN / sqrt(inputs), so that activations neither vanish nor grow."""
 EPS = 1e-5
 """What a norm adds to the mean of the squares."""
 Gradients = tuple[Tensor | None, Tensor | None]
@@ -52,20 +50,28 @@ class Held(NamedTuple):
         return self.tensor.flatten(0, -2)
 
 
-class RealLayer:
-    """A layer of one kind. `classes` are the numbers that name the right answer for each row of a batch. What takes
-    nothing beside its input is given that twice.
+REAL_LAYERS: dict[str, type[RealLayer]] = {}
+"""By the name of the kind."""
 
-    Where the sum that it gives has something running, such as a maximum and a sum, this stands beside the numbers that
-    it is for, and `merge` and `finish` say what becomes of it.
+
+class RealLayer:
+    """A layer of one kind, which a subclass names. `classes` are the numbers that name the right answer for each row of
+    a batch. What takes nothing beside its input is given that twice.
+
+    Where a sum that it gives has something running along, such as a maximum, this stands beside the numbers that it is
+    for, and `merge` and `finish` say what becomes of it.
     """
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:  # else it is what several kinds have in common
+            REAL_LAYERS[kind] = cls
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         self.kind, self.described, self.classes = kind, kind.layer, classes
 
     def weight(self, count: int, generator: Generator) -> Tensor:
         """Draw the numbers of its weight that training starts from."""
-        return normal(count, generator).mul_(GAIN / math.sqrt(self.described.inputs))
+        return normal(count, generator).mul_(1.3 / math.sqrt(self.described.inputs))  # activations keep their size
 
     def data(self, count: int, generator: Generator) -> Tensor:
         """Draw the numbers of a batch, where it is the first layer."""
@@ -113,9 +119,8 @@ class RealLayer:
         return (y - target).mul_(1.0 / rows)
 
 
-class Linear(RealLayer):
-    """y = tanh(x) W. Backward needs only what the simulator says it needs, x and W, and computes no product twice:
-    tanh(x) is cheap to do again."""
+class Linear(RealLayer, kind="linear"):
+    """y = tanh(x) W. Backward needs only x and W, as the simulator says, and repeats no product: tanh(x) is cheap."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         return torch.tanh(x.rows) @ other.tensor
@@ -130,30 +135,24 @@ class Linear(RealLayer):
         return by_weight, torch.ops.aten.tanh_backward.grad_input(by_inner, inner, grad_input=by_inner)
 
 
-class Norm(RealLayer):
+class Norm(RealLayer, kind="norm"):
     """Each row by the root of the mean of its squares, times a gain."""
 
     def weight(self, count: int, generator: Generator) -> Tensor:
         return normal(count, generator).mul_(0.1).add_(1)
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        return x.tensor * (x.tensor.square().mean(-1, keepdim=True) + EPS).rsqrt() * other.tensor
-
-    def whole(self, x: Held, other: Held) -> Tensor:
         return functional.rms_norm(x.tensor, x.tensor.shape[-1:], other.tensor, EPS)
 
 
-class LayerNorm(Norm):
+class LayerNorm(Norm, kind="layer_norm"):
     """Each row less its mean, by the root of its variance, times a gain."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        return super().forward(x._replace(tensor=x.tensor - x.tensor.mean(-1, keepdim=True)), other)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
         return functional.layer_norm(x.tensor, x.tensor.shape[-1:], other.tensor, eps=EPS)
 
 
-class Add(RealLayer):
+class Add(RealLayer, kind="add"):
     """A residual connection."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -163,7 +162,7 @@ class Add(RealLayer):
         return grad.tensor.clone(), grad.tensor.clone()  # for both, whatever parts of them are here
 
 
-class Embedding(RealLayer):
+class Embedding(RealLayer, kind="embedding"):
     """Rows of a table, which the tokens name."""
 
     def weight(self, count: int, generator: Generator) -> Tensor:
@@ -194,7 +193,7 @@ class Embedding(RealLayer):
         return functional.embedding(self.tokens(x), other.tensor)
 
 
-class Attention(RealLayer):
+class Attention(RealLayer, kind="attention"):
     """Causal attention, scaled as ever: the values by the exponentials of their scores. Partial sums have the maximum
     of these and their sum, behind the numbers of each head."""
 
@@ -210,7 +209,7 @@ class Attention(RealLayer):
     def merge(self, one: Tensor, other: Tensor) -> Tensor:
         mine, its = (self.parts(each.view(-1, self.unit + 2)) for each in (one, other))
         highest = torch.maximum(mine[1], its[1])
-        (my_scale, its_scale) = (torch.exp(each[1] - _finite(highest)) for each in (mine, its))
+        (my_scale, its_scale) = (torch.exp(each[1] - highest.nan_to_num(neginf=0)) for each in (mine, its))
         total, divides = (mine[part] * my_scale + its[part] * its_scale for part in (0, 2))
         return torch.cat([total, highest, divides], 1).flatten()
 
@@ -236,7 +235,7 @@ class Attention(RealLayer):
         scores = self.scores(x, other)
         none = scores.new_full((*scores.shape[:-1], 1), -math.inf)  # without keys there is no largest score
         highest = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else none
-        each = torch.exp(scores - _finite(highest))
+        each = torch.exp(scores - highest.nan_to_num(neginf=0))
         total = each @ self.keys(other)[1]
         return torch.cat([total, highest, each.sum(-1, keepdim=True)], -1).transpose(1, 2)
 
@@ -262,12 +261,7 @@ class Attention(RealLayer):
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
 
 
-def _finite(highest: Tensor) -> Tensor:
-    """Return a maximum to be taken away: that of nothing is none."""
-    return highest.masked_fill(highest == -math.inf, 0)
-
-
-class CrossEntropy(RealLayer):
+class CrossEntropy(RealLayer, kind="cross_entropy"):
     """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class. Partial
     sums have the two side by side, in the other order."""
 
@@ -340,15 +334,8 @@ class _Routed(RealLayer):
         one, other = (torch.tensor(each, dtype=torch.long, device=x.tensor.device) for each in (at, places))
         return one, other, x.tensor.new_tensor(gates)[:, None]
 
-    def gates(self, x: Held) -> Tensor:
-        """Return by batch, expert and row how much it counts, 0 where the row is not there; for all of a step."""
-        (at, experts, gates), (batches, rows) = self.lines(x), (len(x.parts[role]) for role in ("batch", "rows"))
-        found = gates.new_zeros(batches, self.experts.size, rows)
-        found[at // rows, experts, at % rows] = gates[:, 0]
-        return found[..., None]
 
-
-class Dispatch(_Routed):
+class Dispatch(_Routed, kind="dispatch"):
     """A copy of each token for each of its experts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -358,11 +345,8 @@ class Dispatch(_Routed):
         # The sum over the experts that the gradient is of.
         return None, torch.zeros_like(x.rows).index_add_(0, self.lines(grad)[0], grad.tensor)
 
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return (self.gates(x) > 0) * x.tensor[:, None]
 
-
-class Experts(_Routed):
+class Experts(_Routed, kind="experts"):
     """A linear layer for each expert."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -372,16 +356,10 @@ class Experts(_Routed):
             y[at == expert] = inner[at == expert] @ weight
         return y
 
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return torch.stack([torch.tanh(x.tensor[:, expert]) @ weight for expert, weight in enumerate(other.tensor)], 1)
 
-
-class Combine(_Routed):
+class Combine(_Routed, kind="combine"):
     """Each token again: what its experts made of it, as much as each counts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         (at, _, gates), rows = self.lines(x), len(x.parts["batch"]) * len(x.parts["rows"])
         return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, at, gates * x.tensor)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return (self.gates(x) * x.tensor).sum(1)

@@ -12,7 +12,6 @@ import itertools
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -111,7 +110,7 @@ def fitted(timed: Sequence[Timed], like: Cluster, ranks: int, *, sheet: bool) ->
     """
     constants: dict[str, float] = {}
     for kind, (peak, share) in RATES.items():
-        terms = [(*_terms(one, ranks), one.seconds) for one in timed if one.kind == kind]
+        terms = [(*_terms(one, like, ranks), one.seconds) for one in timed if one.kind == kind]
         if not terms:
             continue
         # Each row is divided by its time: what counts is the relative error.
@@ -125,13 +124,12 @@ def fitted(timed: Sequence[Timed], like: Cluster, ranks: int, *, sheet: bool) ->
     return replace(like, **{name: float(f"{value:.4g}") for name, value in constants.items()})
 
 
-def _terms(one: Timed, ranks: int) -> tuple[float, float]:
-    """Return what the planner's form is linear in: the work (FLOP, bytes read and written, bytes a rank sends), and a
-    second term: of a product that of its short sides, of an all-gather what it takes whatever its size."""
-    work = 2 * prod(one.sizes)
-    if one.kind == "product":
-        return work, work * sum(1 / side for side in one.sizes)
-    return (work, 0) if one.kind == "copy" else ((ranks - 1) / ranks * one.sizes[0], 1)
+def _terms(one: Timed, like: Cluster, ranks: int) -> tuple[float, float]:
+    """Return what the planner's form is linear in: the seconds of the work at a rate of 1, and what is added to them
+    by a `half_size` of 1 (to a product), or by a second for each all-gather."""
+    plain = replace(like, **dict.fromkeys(itertools.chain(*RATES.values()), 1.0), half_size=0.0, collective=0.0)
+    work = predicted(one, plain, ranks)
+    return work, predicted(one, replace(plain, half_size=1.0, collective=2.0), ranks) - work
 
 
 def predicted(one: Timed, cluster: Cluster, ranks: int) -> float:

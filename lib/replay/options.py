@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from lib.errors.wording import written
@@ -15,13 +15,12 @@ Hook = Callable[[int, int, Event, dict[int, Any]], None]
 
 
 class DType(NamedTuple):
-    """A floating-point type: bytes a number, and how far from ordinary training a replay may be, as a part of the
-    largest entry.
+    """A floating-point type: bytes a number, and how far off a replay may be, as a part of the largest entry.
 
-    Ordinary training is done in float64 from the same initial numbers, rounded to the type. A few thousand summands and
-    a handful of layers lie between them. float64: eps is 2e-16, and 1e-12 leaves 4 500 eps. float32: eps is 1.2e-7,
-    and 2e-5 leaves 170. bfloat16 has eps 8e-3 and rounds gradients anew with every sum over batches: 6e-2 leaves 8,
-    still less than what a dropped batch out of eight or a wrong factor changes.
+    Ordinary training is done in float64, from the same initial numbers rounded to the type. A few thousand summands and
+    a handful of layers lie between them: 1e-12 leaves 4 500 eps of float64, and 2e-5 leaves 170 of float32. bfloat16
+    (eps 8e-3) rounds gradients anew with every sum over batches: 6e-2 leaves 8 eps, still less than what a dropped
+    batch out of eight or a wrong factor changes.
     """
 
     bytes: int
@@ -107,7 +106,3 @@ class ReplayOptions:
     def on_gpu(self) -> bool:
         """Tell whether tensors live on a GPU."""
         return self.device == "cuda" or (self.device is None and self.transport == "nccl")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain data."""
-        return {**asdict(self), "against": list(self.against)}

@@ -15,7 +15,7 @@ from lib.checker.verdict import check
 from lib.errors.wording import these
 from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Sizes
+from lib.replay.sizes import Sizes
 from lib.trace.event import Event, Program, operation
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -25,18 +25,17 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, COMMUNICATION
+from lib.values.operations import BY_INPUT, OPERATIONS
 from lib.values.placement import Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
 
 class PlannedCollective(NamedTuple):
-    """A collective that takes place: its members in the order of the group, the values that each brings, the place of
-    its root, and the event of each."""
+    """A collective that takes place: values and events are the members', in their order; `root` is its place."""
 
     row: Collective
     members: tuple[int, ...]
-    brought: tuple[tuple[Value, ...], ...]
+    brought: Sequence[Sequence[Value]]
     root: int
     events: tuple[int, ...]
 
@@ -50,7 +49,7 @@ class PlannedMessage(NamedTuple):
 
     source: int
     target: int
-    values: tuple[Value, ...]
+    values: Sequence[Value]
     sent: int
 
 
@@ -67,12 +66,11 @@ class Compared(NamedTuple):
 
 @dataclass
 class RankPlan:
-    """All that one rank has to know. Keys are numbers of its events.
+    """All that one rank has to know, by the numbers of its events.
 
-    `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
-    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
-    not needed afterwards, `used` the values that are used at all. `softmaxes` are the outputs whose running sums a
-    backward needs, which are no value.
+    `at_rest` are the values that exist before the step. `frees` has the values that are freed before an event,
+    `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are not
+    needed afterwards, `used` the values that are used at all, `softmaxes` outputs whose running sums a backward needs.
     """
 
     program: Program
@@ -92,20 +90,14 @@ class RankPlan:
         assert value is not None, "rebuild made every value that is used"
         return value
 
-    def inputs(self, event: Event) -> tuple[Value, ...]:
-        """Return the values that an event uses."""
-        return tuple(map(self.value, event.inputs))
-
 
 @dataclass
 class Plan:
-    """All that the ranks have to know. `groups` and `pairs` are in the order in which all ranks make them."""
+    """All that the ranks have to know."""
 
     trace: Trace
     sizes: Sizes
     rank_plans: list[RankPlan]
-    groups: list[tuple[int, ...]]
-    pairs: list[tuple[int, int]]
 
     @property
     def ranks(self) -> int:
@@ -114,20 +106,19 @@ class Plan:
 
 
 def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
-    """Make the plan of a replay. UnfitTrace where the Trace is not one correct training step, or its tensors would
-    begin within a number."""
+    """Make the plan of a replay. UnfitTrace if the Trace is no correct training step, or would split a number."""
     sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
     _must_be_whole_numbers(simulated, sizes)
     plans = [RankPlan(program) for program in simulated.programs]
-    groups = _plan_collectives(simulated, plans)
-    pairs, gone_by = _plan_messages(simulated, plans)
+    _plan_collectives(simulated, plans)
+    gone_by = _plan_messages(simulated, plans)
     for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
         _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
         _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
-    return Plan(simulated, sizes, plans, groups, pairs)
+    return Plan(simulated, sizes, plans)
 
 
 def _must_be_a_training_step(trace: Trace) -> None:
@@ -173,7 +164,7 @@ def _values(trace: Trace) -> list[tuple[Value, bool]]:
 
 def _by_dims(program: Program, event: Event) -> bool:
     """Tell whether an event takes tensors by their dims: as layers do, and what cuts a later dim of a weight."""
-    if event.op in IN_FORM:
+    if event.op in OPERATIONS and OPERATIONS[event.op].by_kind:
         return True
     values = [value for value in program.values_of((*event.inputs, *event.outputs)) if value.place.sharded]
     return len({(value.layer, value.place.dims[1:]) for value in values}) > len({value.layer for value in values})
@@ -182,44 +173,36 @@ def _by_dims(program: Program, event: Event) -> bool:
 # -- who meets whom -----------------------------------------------------------------------------------------------
 
 
-def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
-    """Tell each rank the collectives that it takes part in; give the groups of several ranks, but not of all."""
-    groups: set[tuple[int, ...]] = set()
+def _plan_collectives(run: Trace, plans: list[RankPlan]) -> None:
     for meeting in meetings(run):
         events = [plans[rank].program.events[number] for rank, number in meeting]
         members, numbers = tuple(rank for rank, _ in meeting), tuple(number for _, number in meeting)
-        brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
+        brought = [plans[rank].program.values_of(event.inputs) for rank, event in zip(members, events, strict=True)]
         row = COLLECTIVES[events[0].op]
         planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned
-        groups.add(tuple(sorted(members)))
-    return sorted(group for group in groups if 1 < len(group) < run.ranks)
 
 
-def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
-    """Tell each rank the messages that it sends and receives. Give the pairs of ranks that send values, and by rank
-    and send the last event at which the message may still be the sender's."""
-    pairs: set[tuple[int, int]] = set()
+def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int]]:
+    """Give each rank its messages. Return by rank and send the last event at which it may still be the sender's."""
     gone_by: dict[int, dict[int, int]] = defaultdict(dict)
     for passage in messages(run):
         source, sent, target, received = passage
         gone_by[source][sent] = given_up(run, passage)
         if received is not None:
-            values = plans[source].inputs(plans[source].program.events[sent])
+            program = plans[source].program
+            values = program.values_of(program.events[sent].inputs)
             planned = PlannedMessage(source, target, values, sent)
             plans[source].messages[sent] = plans[target].messages[received] = planned
-            if values:
-                pairs.add((source, target))
-    return sorted(pairs), gone_by
+    return gone_by
 
 
 # -- how long values live -----------------------------------------------------------------------------------------
 
 
 def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
-    """Note what is there before the step, and which events may overwrite an input, because it is not needed again;
-    return before which event each value is freed."""
+    """Note what exists before the step and which inputs may be overwritten; return the event that frees each value."""
     program, count = plan.program, len(plan.program.values)  # what is never waited for has no id, and is dropped
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
@@ -237,14 +220,13 @@ def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[i
 
 
 def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
-    """Before which event the sender of each message waits until it has been taken over.
+    """Note before which event the sender of each message waits until it has been taken over.
 
     In simulated time a message belongs to its sender until its receive is issued; a process may be far ahead of that.
-    So before the first event that frees or may overwrite what was sent, and that is issued later than the receive, the
-    sender waits for the send. Nobody waits for ever: all that a rank waits for, here or because the Trace does, are
-    calls of other ranks that are issued earlier in simulated time, or at the same time and before it in every order in
-    which the schedule can be walked; the earliest of all calls still to come waits for nothing. For this, waiting for
-    room must not be replayed: it takes no simulated time, so a rank would wait for calls that are issued later.
+    So it waits before the first event, issued later than the receive, that frees or may overwrite what was sent. This
+    is no deadlock: whatever a rank waits for is a call that is issued earlier in simulated time, or at the same time
+    and before it in every order in which the schedule can be walked, and the earliest of all waits for nothing. But
+    waiting for room must not be replayed: it takes no simulated time, so a rank would wait for calls issued later.
     """
     events, overwritten = plan.program.events, dict[int, int]()
     for index, number in plan.overwritable:
@@ -263,22 +245,18 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
 
 
 def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
-    """Note the outputs whose softmaxes backwards need that are given a part alone: those of its rows, whole. UnfitTrace
-    where the rank has not finished them itself."""
+    """Note the finished softmaxes that partial backwards need. UnfitTrace where the rank did not finish them itself."""
     events, finished = plan.program.events, defaultdict[int, list[RunSet]](list)
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
-        at = event.arg[0] if event.op == "wait" else index
-        over = events[at]
-        if over.op not in COMMUNICATION or over.blocking or at != index:
-            met = plan.collectives.get(at)
-            of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
-            for value in plan.program.values_of(over.outputs):
-                if _finishes(value, of):
-                    finished[value.layer].append(sizes.elements(value))
+        met = plan.collectives.get(index)
+        values = plan.program.values_of(event.inputs)
+        of = values if met is None else [value for brought in met.brought for value in brought]
+        for value in plan.program.values_of(event.outputs):
+            if _finishes(value, of):
+                finished[value.layer].append(sizes.elements(value))
         layer = event.layer or 0
         if event.op not in BY_INPUT or not (kind := shape.kinds[layer]).softmax:
             continue
-        values = plan.inputs(event)
         place = kind.forward(values[0], values[2] if kind.takes else None)
         if place.open:
             plan.softmaxes[index] = wanted = made(Activation, layer + 1, shape.layers, place)
@@ -316,8 +294,7 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
 
 
 def _update(plan: RankPlan, event: Event) -> dict[str, int]:
-    """Name the gradient, the new weight and the new state of an operation that makes the first step of a loaded
-    weight; nothing of any other."""
+    """Name the gradient, new weight and new state of an operation that is the first step of a loaded weight, or {}."""
     if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
         return {}
     values = plan.program.values

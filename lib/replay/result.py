@@ -8,7 +8,7 @@ receive when the message was sent. Shown is the step whose whole time is the med
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
@@ -19,10 +19,10 @@ from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, Size
 from lib.values.kinds.kind import USUAL
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
-from lib.values.values import Activation, Elements
+from lib.values.values import Elements, Value
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
@@ -88,11 +88,10 @@ class Spread:
 class RankFigures:
     """Bytes of one rank. `simulated` and `measured` are the peaks of its memory; `by_event` has both at each event.
 
-    Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
-    were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
-    what their row says (a message that is never received is simulated, and not sent). `allocator` is the peak of the
-    GPU's allocator, 0 on the CPU. `wire` is what the system's counters of its sockets say that it sent in a step, where
-    there are any (Linux, over TCP). It read so many `examples` in a step, of so many `bytes` together.
+    `in_flight` is the most that was held by communication under way alone: messages sent, freed and not yet received,
+    and room for what is to come. `sent` is what its operations send, a collective by its row (a message that is never
+    received is simulated, but not sent). `allocator` is the peak of the GPU's allocator, 0 on the CPU; `wire` is what
+    the system counted on its sockets in a step (Linux, over TCP). It read `examples` in a step, of so many `bytes`.
     """
 
     rank: int
@@ -133,9 +132,8 @@ class LibraryResult:
 class ReplayResult:
     """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a time unit.
 
-    `errors` has the worst deviation from ordinary training in each respect, `seconds` the time of each measured step,
-    `startup` the time until all ranks were ready.
-    Under torchrun every process has the result; `rank` is then its own, so that one of them can print it.
+    `errors` has the worst deviation in each respect, `seconds` the time of each measured step, `startup` that until all
+    ranks were ready. Under torchrun every process has the result; `rank` is its own, so that one of them can print it.
     """
 
     simulated: Trace
@@ -236,7 +234,7 @@ class ReplayResult:
         return {
             "ok": self.ok,
             "faults": list(self.faults),
-            "options": self.options.to_json(),
+            "options": asdict(self.options),
             "unit": self.unit,
             "seconds": list(self.seconds),
             "startup": self.startup,
@@ -250,8 +248,7 @@ class ReplayResult:
 
 
 def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> list[str]:
-    """Return the lines of a table: the first column to the left, the others to the right. What has a noun has so many
-    rows at most."""
+    """Return the lines of a table, its first column to the left, others to the right. With a noun it may be cut."""
     shown = rows[: 1 + most] if noun else rows
     widths = [len(max(column, key=len)) for column in zip(*shown, strict=True)]
     lines: list[str] = []
@@ -267,8 +264,7 @@ def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> lis
 def assembled(
     plan: Plan, options: ReplayOptions, reports: Sequence[Report], begun: int, comparison: Comparison
 ) -> ReplayResult:
-    """Put the result together, from the reports of all ranks and what the comparison gave. `begun` is when the start
-    of the ranks began, in nanoseconds."""
+    """Put the result together of reports and comparison. `begun` is when ranks began to be started, in nanoseconds."""
     steps = [[report["steps"][n] for report in reports] for n in range(len(reports[0]["steps"]))]
     shared, unit = all(report["shared_clock"] for report in reports), _unit(plan, reports)
     whole = [_whole_step([times[2:] for times in step], shared) for step in steps]
@@ -313,21 +309,26 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
 
     simulated = {sample.index: alive(sample.by_kind) for sample in samples(plan.trace, rank)}
     by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
-    # What it sends according to the simulator: what rows say, and whole messages.
-    sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
-    sends = [event for event in rank_plan.program.events if event.op == "pass_to"]
-    sent += [sizes.simulated(rank_plan.program.values_of(event.inputs)) for event in sends]
+    program = rank_plan.program
+    sends = {at: program.values_of(event.inputs) for at, event in enumerate(program.events) if event.op == "pass_to"}
+    read = {batch for event in program.events if event.op in READS for batch in event.batches}
+
+    def sent(size: Size, messages: Iterable[Sequence[Value]]) -> float:
+        by_rows = sum(one.sent(rank, size) for one in rank_plan.collectives.values())
+        return float((by_rows + sum(map(size, messages))) * sizes.bytes)
+
+    received = [values for at, values in sends.items() if at in rank_plan.messages]
     return RankFigures(
         rank=rank,
         simulated=max(simulated.values(), default=0.0),
         measured=max((measured for _, _, measured in by_event), default=0),
         in_flight=max((flying for _, _, flying in report["memory"]), default=0),
-        sent=report["sent"],
-        simulated_sent=float(sum(sent) * sizes.bytes),
+        sent=sent(lambda values: sum(map(sizes.numel, values)), received),
+        simulated_sent=sent(sizes.simulated, sends.values()),
         allocator=report["allocator_peak"],
         wire=report["wire"],
-        examples=report["read"][0],
-        bytes=report["read"][1],
+        examples=len(read),
+        bytes=len(read) * sizes.batch(0) * sizes.bytes,
         by_event=by_event,
     )
 
@@ -340,23 +341,20 @@ def _whole_step(spans: Sequence[Sequence[int]], shared: bool) -> int:
 
 
 def _unit(plan: Plan, reports: Sequence[Report]) -> float:
-    """Return the nanoseconds of the median forward of one batch. What has a part of a weight does a part of that
-    work."""
+    """Return the nanoseconds of the median forward of one batch, by work: a part of a weight does a part of it."""
     found: list[float] = []
     for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
         for i, event in enumerate(rank_plan.program.events):
-            value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
-            if isinstance(value, Activation):
-                inputs = rank_plan.inputs(event)
-                work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(value.batches), inputs)
+            if event.op == "forward":
+                inputs = rank_plan.program.values_of(event.inputs)
+                work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(event.batches), inputs)
                 if work:  # of no key that a row may see there is none
                     found += [(ends[i] - starts[i]) / float(work) for starts, ends, _, _ in report["steps"]]
     return max(median(found), 1.0) if found else 1e6
 
 
 def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
-    """Return the programs of all ranks in one step, from the moment at which it began, with the times that they
-    took."""
+    """Return the programs of all ranks in one step with measured times, counted from its beginning."""
     first, scale = min(begun for _, _, begun, _ in times), TICKS / unit
     zeros = [first if shared else begun for _, _, begun, _ in times]
     starts = [[start - zero for start in started] for (started, *_), zero in zip(times, zeros, strict=True)]

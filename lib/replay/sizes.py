@@ -21,7 +21,6 @@ from lib.trace.trace import Trace
 from lib.values.dims import SPACE, Run, RunSet, joined
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
-from lib.values.operations import OPERATIONS
 from lib.values.placement import Dim, Part, Place
 from lib.values.values import KINDS, Elements, OptState, Value
 
@@ -62,10 +61,9 @@ def _spread(outer: RunSet, inner: RunSet, line: int) -> RunSet:
 class Sizes:
     """The sizes of one replay.
 
-    `shape` has the layers as large as their tensors are: as they are described, and those without a description as the
-    options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
-    with each part of a softmax that is not done. `scales` are the numbers of a replay for each element that the
-    simulator counts, by kind of value.
+    `shape` has the layers as large as their tensors are: as they are described, or else as the options say. `moments`
+    numbers of optimizer state go with each weight, side by side, and a maximum and a sum with each part of a softmax
+    that is not done. `scales` are the numbers of a replay for each element that the simulator counts, by kind of value.
     """
 
     def __init__(self, shape: Shape, moments: int = 1, bytes: int = 8, simulated: Shape | None = None) -> None:
@@ -166,7 +164,3 @@ class Sizes:
     def simulated(self, values: Sequence[Value]) -> Elements:
         """Return the elements of some values together as the simulator counts them, at these sizes."""
         return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
-
-
-IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
-"""The operations that take tensors in the form of their dims, where others take the numbers of a line."""

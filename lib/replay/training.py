@@ -2,9 +2,8 @@
 autograd and torch's own optimizer, in float64 and from the same initial numbers: so deviations are the replay's own.
 
 SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so its
-state takes twice the memory that the simulator shows. Training is under way when a replay starts: states are not zero,
-and Adam has made AGE steps, so that a wrong gradient is seen (the very first step of Adam has nearly the same size
-whatever the scale of the gradient).
+state takes twice the memory that the simulator shows. A replay starts in the middle of training: states are not zero,
+and Adam has made AGE steps, so that a wrong gradient is seen (whose scale hardly matters in the first step of Adam).
 """
 # pyright: basic, reportMissingImports=false
 
@@ -20,9 +19,8 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from lib.replay import UnfitTrace
-from lib.replay.grids import REAL_LAYERS
-from lib.replay.layers import Held, normal
+from lib.replay import UnfitTrace, grids  # noqa: F401 # its layers enter themselves in REAL_LAYERS
+from lib.replay.layers import REAL_LAYERS, Held, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
 from lib.replay.result import Comparison, Deviation
@@ -31,16 +29,13 @@ from lib.values.dims import RunSet
 from lib.values.placement import Elements, Schema
 
 KINDS = ("weight", "state", "data", "target", "classes")
-CLASSES = 2**30
-"""More than any vocabulary has."""
 RATE, MOMENTUM, BETAS, EPS = 0.05, 0.9, (0.9, 0.999), 1e-8
 AGE = 10
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 
 class Kept(NamedTuple):
-    """What a rank has kept to be compared: one of WHATS, of a layer these elements, flat, on the CPU.
-    `event` has made it, or a library has, None."""
+    """What a rank keeps to be compared: one of WHATS, flat, on the CPU. `event` made it, or a library: None."""
 
     what: str
     layer: int
@@ -68,20 +63,18 @@ def join(parts: Sequence[tuple[Tensor, RunSet]], width: Elements = 1) -> Tensor:
 
 
 class InitialNumbers:
-    """Weights, optimizer states, data and targets, by layer or by batch; and the real layers, which say of what kind
-    they are. Classes are whole numbers, one for each row of a batch. All are seeded: each rank makes those that it
-    needs, without a message.
+    """Weights, optimizer states, data, targets and the classes of rows, by layer or by batch, as the real layers say.
 
-    They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
-    they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.
-    Batches of padding are data and targets of zeros, whose loss has no gradient.
+    All are seeded, so that each rank makes what it needs, and drawn in float64 and rounded: all types start from the
+    same. With `share` whole tensors are kept once they are made, for ranks that are forked later; without, only the
+    parts of weights that are asked for. Batches of padding are zeros, whose loss has no gradient.
     """
 
     def __init__(self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True) -> None:
         self.sizes, self.dtype, self.seed, self.share = sizes, dtype, seed, share
         for kind in sizes.shape.kinds:
             if kind.name not in REAL_LAYERS:
-                raise UnfitTrace(f"{kind.name} has no real layer: a kind of layer is replayed by a row in REAL_LAYERS")
+                raise UnfitTrace(f"{kind.name} has no real layer: a kind is replayed by a subclass of RealLayer")
         self.layers = [REAL_LAYERS[kind.name](kind, lambda batch: self("classes", batch)) for kind in sizes.shape.kinds]
         self._kept: dict[tuple[str, int], Tensor] = {}
         self._parts: dict[tuple[str, int, RunSet], Tensor] = {}
@@ -129,7 +122,7 @@ class InitialNumbers:
         generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
         match kind:
             case "classes":
-                return torch.randint(CLASSES, (sizes.output_points,), generator=generator)
+                return torch.randint(2**30, (sizes.output_points,), generator=generator)  # of any vocabulary
             case "weight":
                 made = self.layers[index].weight(sizes.weight(index), generator)
             case "state":  # not zero, so that one that gets lost or mixed up shows; second moments are squares
@@ -142,49 +135,32 @@ class InitialNumbers:
         return made.to(self.dtype)
 
 
-def step(name: str, grad: Tensor, weight: Tensor, state: Tensor) -> None:
-    """Make one step of optimizer `name`, written over the weight and the state (Adam's moments lie side by side)."""
-    if name == "sgd":
-        state.mul_(MOMENTUM).add_(grad)
-        weight.add_(state, alpha=-RATE)
-        return
-    first, second = state.view(-1, 2).unbind(1)
-    first.lerp_(grad, 1 - BETAS[0])
-    second.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
-    age = AGE + 1
-    spread = second.sqrt().div_(math.sqrt(1 - BETAS[1] ** age)).add_(EPS)
-    weight.addcdiv_(first, spread, value=-RATE / (1 - BETAS[0] ** age))
+def step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> None:
+    """Make one step of optimizer `name`, written over the weights and the states (Adam's moments lie side by side).
 
-
-def torch_step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> list[Tensor]:
-    """Make the same step by the code of torch.optim, on weights in place; return the new states.
-
-    By its functions, as its classes import torch's compiler first, which takes longer than most replays.
+    By the functions of torch.optim: its classes import torch's compiler first, which takes longer than most replays.
     """
-    told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False}
+    told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False, "foreach": False}
     if name == "sgd":
-        moments: list[Any] = [[state.clone() for state in states]]
-        sgd(weights, grads, *moments, momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
-    else:
-        moments = [[state.view(-1, 2)[:, i].clone() for state in states] for i in range(2)]
-        ages = [torch.tensor(float(AGE)) for _ in states]
-        firsts, seconds = moments
-        adam(weights, grads, firsts, seconds, [], ages, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], eps=EPS, **told)
-    return [torch.stack(each, 1).view(-1) for each in zip(*moments, strict=True)]
+        sgd(weights, grads, [*states], momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
+        return
+    firsts, seconds = ([state.view(-1, 2)[:, moment] for state in states] for moment in range(2))
+    ages = [torch.tensor(float(AGE)) for _ in states]
+    adam(weights, grads, firsts, seconds, [], ages, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], eps=EPS, **told)
 
 
 # -- the truth ----------------------------------------------------------------------------------------------------
 
 
 def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: Sequence[int]) -> list[Tensor]:
-    """Return the activations of some batches, as one process that has these weights works them out: the data, and then
-    what each layer gives."""
+    """Return the activations of some batches as one process works them out: the data, then what each layer gives."""
     shape, found = initial.sizes.shape, [initial.rows("data", batches).double()]
 
     def held(tensor: Tensor, schema: Schema) -> Held:
         sizes = {role: dim.size for role, dim in zip(schema.roles[: schema.ndim], schema.spaces, strict=False)}
         sizes |= {"batch": len(batches)} if "batch" in sizes else {}
-        return Held(tensor.view(*sizes.values()), {role: RunSet.span(0, size) for role, size in sizes.items()})
+        form = [*sizes.values()] if schema.route is None else [-1, sizes["features"]]
+        return Held(tensor.view(form), {role: RunSet.span(0, size) for role, size in sizes.items()})
 
     for number, (kind, layer) in enumerate(zip(shape.kinds, initial.layers, strict=True)):
         takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]
@@ -195,8 +171,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
 
 
 def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[str, dict[int, Tensor]]:
-    """Do one step of ordinary training; return gradients, weights and states by their names in
-    WHATS and by layer, flat and in float64."""
+    """Do one ordinary step; return gradients, weights and states by their name in WHATS and layer, flat, in float64."""
     weighted = plan.sizes.weighted
     weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
     batches = range(plan.trace.batches)
@@ -204,7 +179,8 @@ def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[
     initial.layers[-1].loss(y, target.view(y.shape), len(target)).backward()
     grads: list[Any] = [weight.grad for weight in weights.values()]
     gradients, after = [grad.reshape(-1) for grad in grads], [weight.detach().view(-1) for weight in weights.values()]
-    states = torch_step(options.optimizer, gradients, after, [initial("state", i).double() for i in weighted])
+    states = [initial("state", i).to(torch.float64, copy=True) for i in weighted]
+    step(options.optimizer, gradients, after, states)
     each = (dict(zip(weighted, results, strict=True)) for results in (gradients, after, states))
     return dict(zip(WHATS, each, strict=False))
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Links, Mesh, Trace, retime, simulate
+from lib import Costs, Links, Mesh, Trace, retime, simulate
 from lib.cluster.network import Network, Shares, paces
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
@@ -58,12 +58,12 @@ class Job:
         self.noted = Noted(self.ready)
 
 
-class Roads:
+class Roads(Costs):
     def __init__(self, links: Mapping[int, Shares]) -> None:
-        self.links = links
+        self.__dict__["links"] = links
 
     def passes(self, members: Sequence[int]) -> Shares:
-        return self.links[members[0]]
+        return self.__dict__["links"][members[0]]
 
     def passes_at(self, way: str, rank: int, other: int) -> Shares:
         return {(way, rank): 1}

@@ -10,7 +10,7 @@ from lib.plan import CLUSTERS, MODELS, STACKS, Plan, step
 from lib.plan.judge import Published, published
 from lib.plan.records import RECOMPUTE
 from lib.plan.resources import LayerTime, hides_from, ring, roofline
-from lib.plan.timing import Stages, bubble, order_of, step_in_order, time_pipeline, timeline
+from lib.plan.timing import Stages, bubble, order_of, stages, step_in_order, time_pipeline, timeline
 from lib.schedules.pipelines.timing import time_order
 
 NONE = LayerTime(0, 0, 0, 0, 0, 0, 0)
@@ -84,13 +84,10 @@ def test_the_timeline_is_the_order_with_its_times() -> None:
     assert len(spans) == 2 * 8 * 3 * 64
     assert max(span.end for span in spans) == timed.end == pytest.approx(13_723, abs=1)
     assert all(span.exposed.keys() == {"tp"} and 0 < span.exposed["tp"] < 0.2 for span in spans)
-    alone = timeline(model, cluster, Plan(8, 64, tp=8, micro=8, stack=STACKS["megatron"]))
+    plan = Plan(8, 64, tp=8, micro=8, stack=STACKS["megatron"])
+    alone = timeline(model, cluster, plan)
+    assert alone[-1].end == pytest.approx(8e3 * stages(model, cluster, plan).first)
     assert [(span.kind, span.microbatch) for span in alone[:4]] == [("F", 0), ("B", 0), ("F", 1), ("B", 1)]
-
-
-def test_without_a_pipeline_there_is_no_order() -> None:
-    with pytest.raises(ValueError, match="pp 1 has no pipeline"):
-        order_of(Plan(8, 8))
 
 
 def test_the_tokens_that_hide_a_gather_do_not_depend_on_the_model() -> None:

@@ -203,6 +203,17 @@ def initial_of(trace: Trace) -> Initial:
     return initial, {i: initial.matrix(i).clone().requires_grad_() for i in initial.sizes.weighted}, data
 
 
+def on_line(initial: InitialNumbers, number: int, tensor: Any) -> Any:
+    """An activation, or its gradient, with a place for each row at each expert, where some are at each."""
+    batches, schema = initial.sizes.shape.batches, initial.sizes.shape.schema_of("activation", number)
+    if schema is None or schema.route is None or tensor is None:
+        return tensor
+    full = torch.zeros(batches, *[dim.size for dim in schema.spaces[1 : schema.ndim]], dtype=tensor.dtype)
+    rows, pairs = RunSet.span(0, full.shape[2]), product(range(batches), range(full.shape[1]))
+    there = [(batch, expert, row) for batch, expert in pairs for row in schema.route.rows_of(expert, batch, rows)]
+    return full.index_put_(tuple(torch.tensor(there).t()), tensor)
+
+
 def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int], Any]:
     """All of each tensor, by kind and layer, as autograd has it of one process; flat. `back` begins at the output."""
     initial, weights, data = start
@@ -212,8 +223,8 @@ def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int]
     for tensor in found[1:]:
         tensor.retain_grad()
     back(found[-1])
-    true = {(Activation, i): tensor.detach() for i, tensor in enumerate(found)}
-    true |= {(ActivationGrad, i - 1): tensor.grad for i, tensor in enumerate(found)}
+    true = {(Activation, i): on_line(initial, i, tensor.detach()) for i, tensor in enumerate(found)}
+    true |= {(ActivationGrad, i - 1): on_line(initial, i, tensor.grad) for i, tensor in enumerate(found)}
     true |= {(Weight, i): tensor.detach() for i, tensor in weights.items()}
     true |= {(WeightGrad, i): tensor.grad for i, tensor in weights.items()}
     return {key: tensor.reshape(-1) for key, tensor in true.items() if tensor is not None}

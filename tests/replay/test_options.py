@@ -3,7 +3,7 @@ nothing until it is used, and says what to install where torch is missing."""
 
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def test_both_commands_have_every_option(capsys: pytest.CaptureFixture[str], mon
 
 def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:
     for options in (ReplayOptions(), ReplayOptions(against=("ddp",), steps=3)):
-        assert ReplayOptions(**options.to_json()) == options
+        assert ReplayOptions(**asdict(options)) == options
     for option in fields(ReplayOptions):
         assert len(option.metadata["help"]) > 5
         several = isinstance(option.default, tuple)

@@ -1,7 +1,7 @@
 """Starts the ranks in processes of this machine, watches them, and leaves nothing behind whatever happens.
 
 Ranks are forked, and share memory with their parent: 16 are ready in half a second. Each has a pipe, over which its
-report comes home and whose end says that it is gone; all read one lifeline, whose end says that their parent is gone.
+report comes home and whose end says that it is gone. A rank whose parent is gone ends too.
 Where forking is unsafe (CUDA or torch.distributed are already in use here, or macOS) a fresh Python forks them for us.
 """
 # pyright: basic, reportMissingImports=false
@@ -111,16 +111,14 @@ class Child:
 def _fork_ranks(job: Job) -> list[Report]:
     """Fork all ranks, and wait for their reports."""
     state, folder = SharedState(job.plan.ranks), Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
-    context, lifeline = cast(Any, multiprocessing.get_context("fork")), os.pipe()
+    context = cast(Any, multiprocessing.get_context("fork"))
     children: list[Child] = []
     try:
         job.initial.make_all()
 
-        def be(rank: int, home: Connection, away: Connection) -> None:
+        def be(rank: int, away: Connection) -> None:
             code = 70
             try:
-                home.close()
-                os.close(lifeline[1])
                 outcome = outcome_of(rank)
                 away.send_bytes(pickle.dumps(outcome))  # `send` of torch sends no numbers, but where they are
                 code = int("error" in outcome)
@@ -132,7 +130,7 @@ def _fork_ranks(job: Job) -> list[Report]:
 
         def outcome_of(rank: int) -> dict[str, Any]:
             try:
-                _cut_ties(lifeline[0])
+                _cut_ties()
                 way = meet(job, rank, rank, f"file://{folder / 'store'}", job.options.timeout * LEFT, True)
                 return {"report": play(job, way, partial(state.say, rank))}
             except BaseException as error:
@@ -141,7 +139,7 @@ def _fork_ranks(job: Job) -> list[Report]:
 
         for rank in range(job.plan.ranks):
             home, away = context.Pipe(duplex=False)
-            child = Child(rank, context.Process(target=be, args=(rank, home, away)), home)
+            child = Child(rank, context.Process(target=be, args=(rank, away)), home)
             try:
                 with away, warnings.catch_warnings():
                     warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside torch's threads
@@ -152,8 +150,7 @@ def _fork_ranks(job: Job) -> list[Report]:
             children.append(child)
 
         def all_are_ready() -> None:
-            # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
-            # the libraries come back to the store in it.)
+            # Everything is open by now, so nothing is left even if we are killed. (Nccl and libraries need the store.)
             if job.options.transport == "gloo" and not job.options.against:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -161,12 +158,10 @@ def _fork_ranks(job: Job) -> list[Report]:
     finally:
         for child in children:
             child.end()
-        for number in lifeline:
-            os.close(number)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cut_ties(lifeline: int) -> None:
+def _cut_ties() -> None:
     """Touch nothing of the parent's any more: its terminal, its event loop, its signals, its garbage. Ranks talk over
     the loopback: no name has to be resolved, and no packet leaves."""
     signal.set_wakeup_fd(-1)
@@ -182,7 +177,7 @@ def _cut_ties(lifeline: int) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = interface
 
     def follow() -> None:
-        os.read(lifeline, 1)  # returns only when the parent is gone
+        cast(Any, multiprocessing.parent_process()).join()  # ranks that were forked later have to end before
         os._exit(75)
 
     threading.Thread(target=follow, daemon=True).start()
@@ -236,8 +231,7 @@ def _died(job: Job, state: SharedState, child: Child) -> RankDied:
 
 
 def _stalled(job: Job, state: SharedState) -> RankStalled:
-    """Return the error for no rank moving for the whole timeout: to blame is one that does not wait for others, if
-    any."""
+    """Return the error for a standstill. To blame is a rank that does not wait for others, if there is one."""
     plan, left = job.plan, [rank for rank in range(job.plan.ranks) if state.states[rank] != FINISHED]
     rank, *others = blamed = [rank for rank in left if state.states[rank] != WAITING] or left or [0]
     operation = describe_event(plan, rank, state.events[rank])

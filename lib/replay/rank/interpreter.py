@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import Plan
-from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, bytes_sent, issue
+from lib.replay.rank.kernels import KERNELS, PREPARED, Call, Started, issue
 from lib.replay.rank.transport import Handle, Transport
 from lib.replay.result import Report, Times
 from lib.replay.training import InitialNumbers, Kept, select
@@ -40,8 +40,7 @@ class Job:
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
-        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers. ReplayError if a library
-        cannot train this model."""
+        """Make the job of a plan, whose ranks may `share` initial numbers. ReplayError if a library cannot train it."""
         if options.against:
             from lib.replay.rank.libraries import prepare  # here and not above: it imports much of torch
 
@@ -53,9 +52,8 @@ class Job:
 class RankContext:
     """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
 
-    `softmaxes` are those that this step has finished, by activation, before their numbers were divided, `read` the
-    batches that it has read; `targets` are those of the outputs that a loss was taken of. `now` is the number of the
-    event, and `moved` is told it.
+    `softmaxes` are those that this step has finished, by activation, before their numbers were divided; `targets` are
+    those of the outputs that a loss was taken of. `now` is the number of the event, and `moved` is told it.
     """
 
     job: Job
@@ -66,7 +64,6 @@ class RankContext:
     now: int = -1
     softmaxes: dict[int, list[tuple[RunSet, Tensor]]] = field(default_factory=dict)
     targets: dict[Place, Tensor] = field(default_factory=dict)
-    read: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.plan, self.options, self.initial = self.job.plan, self.job.options, self.job.initial
@@ -87,9 +84,8 @@ class RankContext:
 
 
 class Clock:
-    """A clock for one step of one rank, with a mark for the start and the end of each event: of the monotonic clock,
-    which all processes of a machine share; on a GPU events in its own stream of work, which tell when something was
-    done, not when it was asked for."""
+    """A clock for one step of one rank, which marks the start and the end of each event: by the monotonic clock that
+    all processes of a machine share, or on a GPU by events in its stream, which tell when work was really done."""
 
     def __init__(self, events: int, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -135,11 +131,9 @@ class Interpreter:
         self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
         self.kept: list[Kept] = []
-        self.now, self.sent = -1, 0.0
+        self.now = -1
         context.softmaxes.clear()
-        context.read.clear()
-        # What operations will load is made before the step begins. What is at rest is among the rank's values from then
-        # on, the rest when it is asked for.
+        # What will be loaded is made before the step. What is at rest counts from then on, the rest when it is used.
         for index, event in enumerate(events):
             if event.op in PREPARED:
                 self.prepared.update(zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True))
@@ -166,10 +160,7 @@ class Interpreter:
                 self._sample(index)
             clock.starts[index] = clock.mark()
             if event.op in COMMUNICATION:
-                call = self._call(index, event)
-                if self.record:
-                    self.sent += bytes_sent(call)
-                self.under_way[index] = issue(call)
+                self.under_way[index] = issue(self._call(index, event))
                 if event.blocking:
                     yield from self._settle(index)
             elif event.op == "wait":
@@ -274,7 +265,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
 
     Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
     """
-    barrier, options, initial = context.transport.barrier, context.options, context.initial
+    barrier, options = context.transport.barrier, context.options
     yield from _wait(barrier())
     report["ready"] = time.perf_counter_ns()
     report["shared_clock"] = context.transport.shared_clock
@@ -305,7 +296,6 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
             if number >= options.warmup:
                 steps_of.append(times)
     yield from _wait(barrier())
-    report["read"] = len(context.read), sum(initial("data", batch).nbytes for batch in context.read)
 
 
 def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
@@ -320,5 +310,5 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
         torch.cuda.synchronize()
     after = context.transport.bytes_sent()
     report["wire"] = None if before is None or after is None else after - before
-    report["memory"], report["sent"], report["kept"] = interpreter.memory, interpreter.sent, {"": interpreter.kept}
+    report["memory"], report["kept"] = interpreter.memory, {"": interpreter.kept}
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0

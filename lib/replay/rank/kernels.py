@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -68,8 +68,7 @@ class Call:
         return self.form(self.input(place), self.tensors[self.event.inputs[place]])
 
     def form(self, value: Value, flat: Tensor) -> Held:
-        """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
-        stands for all where they are not looked at."""
+        """Return a value in the form of its dims, or tokens at experts as a matrix. One number may stand for all."""
         parts = self.context.sizes.parts(value)
         sizes = [*map(len, parts.values())]
         if value.place.schema.route is not None:
@@ -86,8 +85,7 @@ class Call:
         return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
 
     def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
-        """Return an output that is the sum of these values, of which some are nothing, and some have a softmax
-        running."""
+        """Return an output that is the sum of these values. Some may be nothing, some may have a softmax running."""
         some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
         softmax = values[0].place.schema.running
         add = self.context.initial.layers[values[0].layer - 1].merge if softmax else torch.add
@@ -110,14 +108,6 @@ class Call:
 # -- operations on one rank ---------------------------------------------------------------------------------------
 
 Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
-K = TypeVar("K")
-
-
-class KernelTable(dict[str, K]):
-    """Kernels by the name of their operation."""
-
-    def __missing__(self, name: str) -> K:
-        raise LookupError(f"no kernel for {name}: an operation is replayed by a row in a table of kernels")
 
 
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -175,7 +165,7 @@ def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     grad, weight = select(inputs[0], call.elements(call.input(0)), want), call.own(1)
     # Of a larger state only the part that goes one step on is kept.
     state = call.own(2) if held == want else select(inputs[2], held, want, call.context.sizes.moments).clone()
-    step(call.context.options.optimizer, grad, weight, state)
+    step(call.context.options.optimizer, [grad], [weight], [state])
     return [weight, state]
 
 
@@ -207,38 +197,29 @@ def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [of_weight, initial.slice("state", weight.layer, call.elements(state), call.context.sizes.moments)]
 
 
-def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Read from the data set, of which the rank notes what it has read in a step: that is not read again."""
-    call.context.read.update(call.event.batches)
-    return [call.context.initial.rows("data", sorted(call.event.batches)).view(-1).to(call.context.device)]
+def _data(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    return [call.context.initial.rows("data", sorted(call.event.batches)).view(-1)]
 
 
-KERNELS: KernelTable[Kernel] = KernelTable(
-    {
-        "forward": lambda call, inputs: [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))],
-        "loss": _loss,
-        "backward": _backward,
-        "backward_input": _backward,
-        "backward_weight": _backward,
-        "update": _update,
-        "add": _add,
-        "combine": _combine,
-        "shard": _shard,
-        "cut": _shard,
-        "fake_grad": _zeros,
-        "foreign": _zeros,
-        "set_final_weight": lambda call, inputs: [],
-        "read": _read,
-    }
-)
+KERNELS: dict[str, Kernel] = {
+    "forward": lambda call, inputs: [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))],
+    "loss": _loss,
+    "backward": _backward,
+    "backward_input": _backward,
+    "backward_weight": _backward,
+    "update": _update,
+    "add": _add,
+    "combine": _combine,
+    "shard": _shard,
+    "cut": _shard,
+    "fake_grad": _zeros,
+    "foreign": _zeros,
+    "set_final_weight": lambda call, inputs: [],
+    "read": lambda call, inputs: [data.to(call.context.device) for data in _data(call, inputs)],
+}
 """By the name of the operation."""
 
-PREPARED: dict[str, Kernel] = {
-    "load_weights": _load_weights,
-    "get_activation": lambda call, _: [
-        call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1)
-    ],
-}
+PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": _data}
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
 
 
@@ -300,16 +281,6 @@ def issue(call: Call) -> Started:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
         return Started(Handle(), own)
     return COLLECTIVE_KERNELS[op](CollectiveCall(call, collective), inputs)
-
-
-def bytes_sent(call: Call) -> float:
-    """Return the bytes that a communication of a rank sends: a whole message, and of a collective what its row says."""
-    sizes = call.context.sizes
-    if (collective := call.plan.collectives.get(call.index)) is not None:
-        return float(collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))) * sizes.bytes
-    if call.event.op == "pass_to" and call.index in call.plan.messages:
-        return sum(call.tensors[number].numel() for number in call.event.inputs) * sizes.bytes
-    return 0
 
 
 def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -384,15 +355,8 @@ def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor], padded: bool = False) -> Started:
-    sizes = rooms = [call.numel(brought[call.place]) for brought in call.brought]
-    if padded:
-        largest = max(call.numel(value) for brought in call.brought for value in brought)
-        rooms = [largest] * len(sizes)
-        inputs = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
-    out = call.empty(sum(rooms))
-    handle = call.transport.all_to_all(call.group, out, [inputs[place] for place in call.places], rooms)
-    pieces = out.split(rooms)
-    return Started(handle, [out], lambda: [pieces[one][: sizes[one]].clone() for one in call.numbers])
+    coming = {one: call.brought[one][call.place] for one in call.numbers}
+    return _exchange(call, dict(zip(call.numbers, inputs, strict=True)), coming, padded)
 
 
 def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -408,42 +372,45 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     before, after = call.numbers[call.place - 1], call.numbers[(call.place + 1) % len(call.group)]
-    return _some_to_some(call, {after: inputs[0]}, {before: call.brought[before][0]})
+    return _exchange(call, {after: inputs[0]}, {before: call.brought[before][0]})
 
 
 def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     ends = {place: end for place, end in ((call.place - 1, -1), (call.place + 1, 0)) if place in call.places}
     beside = [call.numbers[place] for place in ends]
     coming = {one: call.brought[one][end] for one, end in zip(beside, ends.values(), strict=True)}
-    return _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
+    return _exchange(call, dict(zip(beside, inputs, strict=True)), coming)
 
 
-def _some_to_some(call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]) -> Started:
-    """Exchange between few, by an all-to-all: parts for some members, and values that come from some, in their
-    order."""
-    members, nothing = range(len(call.group)), call.empty(0)
-    sizes = [call.numel(coming[one]) if one in coming else 0 for one in members]
-    out = call.empty(sum(sizes))
-    handle = call.transport.all_to_all(call.group, out, [parts.get(one, nothing) for one in members], sizes)
+def _exchange(
+    call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value], padded: bool = False
+) -> Started:
+    """Exchange by an all-to-all: parts for some members, and values that come from some, in their order."""
+    sent = [parts.get(one, call.empty(0)) for one in range(len(call.group))]
+    sizes = rooms = [call.numel(coming[one]) if one in coming else 0 for one in range(len(call.group))]
+    if padded:
+        largest = max(call.numel(value) for brought in call.brought for value in brought)
+        rooms = [largest] * len(sizes)
+        sent = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in sent]
+    out = call.empty(sum(rooms))
+    handle = call.transport.all_to_all(call.group, out, sent, rooms)
     if len(coming) == 1:
         return Started(handle, [out])
-    pieces = out.split(sizes)
-    return Started(handle, [out], lambda: [pieces[one].clone() for one in coming])
+    pieces = out.split(rooms)
+    return Started(handle, [out], lambda: [pieces[one][: sizes[one]].clone() for one in coming])
 
 
-COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
-    {
-        "allreduce": _all_reduce,
-        "allreduce_bucket": _all_reduce_bucket,
-        "allgather": _all_gather,
-        "allgather_padded": _all_gather,  # no transport has to pad: parts of unequal size are exchanged
-        "scatterreduce": _reduce_scatter,
-        "alltoall": _all_to_all,
-        "alltoall_padded": partial(_all_to_all, padded=True),
-        "broadcast": _broadcast,
-        "shift": _shift,
-        "halo": _halo,
-        "allreduce_mean": _all_reduce_mean,
-    }
-)
+COLLECTIVE_KERNELS: dict[str, CollectiveKernel] = {
+    "allreduce": _all_reduce,
+    "allreduce_bucket": _all_reduce_bucket,
+    "allgather": _all_gather,
+    "allgather_padded": _all_gather,  # no transport has to pad: parts of unequal size are exchanged
+    "scatterreduce": _reduce_scatter,
+    "alltoall": _all_to_all,
+    "alltoall_padded": partial(_all_to_all, padded=True),
+    "broadcast": _broadcast,
+    "shift": _shift,
+    "halo": _halo,
+    "allreduce_mean": _all_reduce_mean,
+}
 """By the name of the collective, for two members or more: by itself a rank keeps what it brings."""

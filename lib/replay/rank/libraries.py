@@ -147,29 +147,25 @@ class LibraryStep:
         batches = [batch for part in self.parts for batch in part]
         self.x, self.target = (initial.rows(kind, batches).to(device) for kind in ("data", "target"))
         self.build()
+        parameters = list(self.modules.parameters())
         if context.options.optimizer == "sgd":
-            self.optimizer: Any = torch.optim.SGD(self.parameters(), training.RATE, training.MOMENTUM)
+            self.optimizer: Any = torch.optim.SGD(parameters, training.RATE, training.MOMENTUM)
         else:
-            self.optimizer = torch.optim.Adam(self.parameters(), training.RATE, training.BETAS, training.EPS)
+            self.optimizer = torch.optim.Adam(parameters, training.RATE, training.BETAS, training.EPS)
         # The optimizer goes on in the middle of training, with the states that training starts from.
         names = STATES[context.options.optimizer]
-        for layer, parameter in zip(self.layers, self.parameters(), strict=True):
+        for layer, parameter in zip(self.layers, parameters, strict=True):
             moments = initial("state", layer).to(device).view(-1, len(names)).unbind(1)
             kept = {name: _like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
             age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
             self.optimizer.state[parameter] = age | kept
 
     def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
-        """Return the layers that a rank trains, and its batches, in the parts in which it takes them one after the
-        other: as the schedule does it, where all ranks take batches of their own in as many parts; else every n-th
-        batch, in one."""
+        """Return the layers that a rank trains, and its batches in the parts that it takes one after the other: those
+        of the schedule, where ranks share the batches in equally many parts; else every n-th batch, in one part."""
         taken = [
-            [
-                sorted(rank_plan.value(event.inputs[0]).place.batches)
-                for event in rank_plan.program.events
-                if event.op == "forward" and event.layer == 0
-            ]
-            for rank_plan in plan.rank_plans
+            [sorted(event.batches) for event in each.program.events if event.op == "forward" and event.layer == 0]
+            for each in plan.rank_plans
         ]
         every = [batch for parts in taken for part in parts for batch in part]
         alike = sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1
@@ -186,10 +182,6 @@ class LibraryStep:
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
         """Return the loss of some rows."""
         return self.context.initial.layers[-1].loss(y, target, self.context.rows)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Return the weights, in the order of the layers."""
-        return list(self.modules.parameters())
 
     def run(self) -> None:
         """Do one training step."""
@@ -219,7 +211,7 @@ class LibraryStep:
 
     def kept(self) -> Iterator[Kept]:
         """Yield gradients, weights and states, each whole: all ranks that have shards of one take part."""
-        for layer, parameter in zip(self.layers, self.parameters(), strict=True):
+        for layer, parameter in zip(self.layers, self.modules.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
             state, whole = self.optimizer.state[parameter], RunSet.span(0, parameter.numel())
             moments = [_whole(state[name]) for name in STATES[self.context.options.optimizer]]
@@ -253,8 +245,7 @@ class DataParallel(LibraryStep):
 
 
 class FullySharded(LibraryStep):
-    """FSDP2, a unit for each layer. A rank takes its batches in as many parts as the schedule does: it gathers weights
-    and reduces gradients for each."""
+    """FSDP2, with a unit for each layer. Weights are gathered and gradients reduced for each part of the batches."""
 
     def build(self) -> None:
         from torch.distributed.fsdp import fully_shard

@@ -37,7 +37,7 @@ from lib.replay.result import Comparison, ReplayResult, assembled
 from lib.replay.training import compared
 from lib.trace.trace import Trace
 
-STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
+STARTING, RUNNING, WAITING, FINISHED = range(4)
 """What a rank does. Who is waiting waits for other ranks."""
 Progress = Callable[[int, int], None]
 """Is told what the rank does and the number of its event (-1 before the first), whenever it has moved."""
@@ -48,7 +48,9 @@ REPLAYS = count()
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
     """Replay a Trace: in this process, as one process of torchrun, or in processes of its own."""
     plan = plan_of(trace, options)
-    if options.transport != "local" and torchrun_is_here():
+    # Torchrun has started this process, or another that sets its variables.
+    torchrun = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    if options.transport != "local" and torchrun:
         job = Job.of(plan, options, hook, share=False)
         rank, reports, comparison = _as_torchrun_does(job)
         return replace(assembled(plan, options, reports, 0, comparison), rank=rank)
@@ -148,7 +150,7 @@ def play(job: Job, way: ProcessTransport, progress: Progress) -> Report:
     """Do all that the rank of this process has to do. What goes wrong is raised here, without a word to the others."""
     report: Report = {}
     context = RankContext(job, way.rank, way, way.device, partial(progress, RUNNING))
-    progress(READY, context.now)
+    progress(RUNNING, context.now)
     for handle in steps(context, report):
         progress(WAITING, context.now)
         handle.wait()
@@ -158,11 +160,6 @@ def play(job: Job, way: ProcessTransport, progress: Progress) -> Report:
 
 
 # -- a process of torchrun ----------------------------------------------------------------------------------------
-
-
-def torchrun_is_here() -> bool:
-    """Tell whether torchrun (or another that sets its variables) has started this process."""
-    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
 def _as_torchrun_does(job: Job) -> tuple[int, list[Report], Comparison]:

@@ -97,8 +97,7 @@ class LocalTransport:
     def _meet(
         self, who: Group, brought: Any, act: Callable[[list[Any]], object], message_end: int | None = None
     ) -> Handle:
-        """Bring something to the next meeting of a group, or to an end of the next message of two ranks: the last one
-        who comes does what is to be done."""
+        """Bring something to the next meeting of a group, or end of a message. The last to come does the work."""
         key, place = (who, message_end is None), who.index(self.rank) if message_end is None else message_end
         at = key, self.count[key, place]
         self.count[key, place] += 1
@@ -190,8 +189,7 @@ def drive(jobs: Sequence[Iterator[Handle]]) -> None:
 
 
 class ProcessTransport:
-    """The same by torch.distributed, which is initialised already, with all processes of the replay, which have met in
-    `store`."""
+    """The same by torch.distributed, initialised already: all processes of the replay have met in `store`."""
 
     def __init__(
         self,
@@ -207,9 +205,12 @@ class ProcessTransport:
         self.sockets, self.store = sockets, store
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
-        self.groups: dict[Group, Any] = {group: dist.new_group(list(group), timeout=timeout) for group in plan.groups}
+        groups = {tuple(sorted(one.members)) for each in plan.rank_plans for one in each.collectives.values()}
+        pairs = {(one.source, one.target) for each in plan.rank_plans for one in each.messages.values() if one.values}
+        some = sorted(group for group in groups if 1 < len(group) < plan.ranks)  # as all ranks make them in one order
+        self.groups: dict[Group, Any] = {group: dist.new_group(list(group), timeout=timeout) for group in some}
         self.groups[tuple(range(plan.ranks))] = None  # torch's own, of all
-        self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in plan.pairs if nccl}
+        self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in sorted(pairs) if nccl}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _at_hand(self, tensor: Tensor) -> Tensor:
@@ -280,29 +281,23 @@ class SocketCounters:
     """The bytes sent over connections that were opened after it was made: those of the ranks, not of a notebook."""
 
     def __init__(self) -> None:
-        self.others = {*_sockets()}
+        self.others = {*_sent()}
 
     def sent(self) -> int | None:
         """Return the bytes sent so far over the connections that are open now; None where the system does not tell."""
         if sys.platform != "linux":
             return None
-        return sum(_sent(number) for name, number in _sockets().items() if name not in self.others)
+        return sum(sent for name, sent in _sent().items() if name not in self.others)
 
 
-def _sockets() -> dict[str, int]:
-    """Return the numbers of the open sockets, by the system's name for each."""
+def _sent() -> dict[str, int]:
+    """Return the bytes sent over each open connection, by the system's name for it."""
     found: dict[str, int] = {}
     for path in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):  # the listing's own is gone by now
+        with suppress(OSError):  # closed in the meantime, or no connection over TCP
             if (name := os.readlink(path)).startswith("socket:"):
-                found[name] = int(path.name)
+                with socket.socket(fileno=os.dup(int(path.name))) as one:
+                    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                if len(info) >= _BYTES_SENT + 8:
+                    (found[name],) = struct.unpack_from("Q", info, _BYTES_SENT)
     return found
-
-
-def _sent(number: int) -> int:
-    with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:  # closed in the meantime, or no connection
-        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
-            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            if len(info) >= _BYTES_SENT + 8:
-                return int(struct.unpack_from("Q", info, _BYTES_SENT)[0])
-    return 0

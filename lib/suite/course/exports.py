@@ -45,7 +45,7 @@ NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html", ".txt")
 ELSEWHERE: Final = (
-    *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files.py"),
+    *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files."),
     *("lib/schedules/formats/chrome.py", "lib/schedules/gallery.py", "lib/replay/", "lib/suite/course/subject.py"),
     *("lib/suite/course/exports.py", "lib/suite/course/nbgrader_config.txt"),
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
