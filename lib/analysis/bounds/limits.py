@@ -6,17 +6,19 @@ docs/bounds.md; a limit has one in a sentence or two.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lib.analysis.bounds.family import Family, SharedWork, WholeLayers, excuse
 from lib.analysis.bounds.optima import AIMS, Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs, as_written
 from lib.errors.wording import counted
+from lib.files import packaged
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
@@ -44,7 +46,8 @@ class Limit:
     proof: str
 
 
-NOTHING = Limit(0.0, (), "work", False, "Of this nothing is known.")
+PROOFS: Final[dict[str, dict[str, str]]] = tomllib.loads(packaged("lib.analysis.bounds", "proofs.toml"))
+NOTHING: Final = Limit(0.0, (), "work", False, "Of this nothing is known.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,19 +186,14 @@ def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Par
 
 
 def _time_proof(family: Family, working: bool) -> str:
-    tail = "the last gradient has to reach the ranks that wait for it before they can update"
-    if working:
-        tail = "all its updates need a gradient of these batches, so they come after"
+    words = PROOFS["time"]
+    tail = words["updates" if working else "last_gradient"]
     if family.stages > 1:
-        return (
-            "The last stage can begin only when the first input has come through all others; then it has all its work "
-            f"to do; and its last gradient has to go all the way back. On the first stage {tail}."
-        )
+        return words["stages"].format(tail=tail)
     if family.ranks == 1:
-        return "Each layer has to take each batch forward and backward and to be updated, and there is one rank."
-    start = "No rank can begin before the first layer is gathered. " if family.share < 1 else ""
-    tail += "; and what it updates last still has to get to the other copies" if family.lends else ""
-    return f"{start}A rank has to take its batches forward and backward through all layers; {tail}."
+        return words["one_rank"]
+    tail += words["copies"] if family.lends else ""
+    return words["ranks"].format(start=words["start"] if family.share < 1 else "", tail=tail)
 
 
 def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = False) -> Limit:
@@ -222,12 +220,8 @@ def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = Fals
         Part(round(float(computed / speed), 9), f"{what}, shared by {counted(ranks, 'rank')}"),
         Part(round(float(updates / speed), 9), f"the updates of {weights} on each rank"),
     )
-    proof = (
-        "Every row of every batch has to go through all layers, forward and backward, on one rank or on several, and "
-        "every rank has its updates to do. If the ranks share that evenly and never wait, they end at this time."
-    )
-    more = "" if reached else " Waiting for data, or for a rank that has more to do, comes on top."
-    return _limit(parts, "work", reached, proof + more)
+    proof = PROOFS["work"]["shared"] + ("" if reached else PROOFS["work"]["not_reached"])
+    return _limit(parts, "work", reached, proof)
 
 
 def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
@@ -242,10 +236,8 @@ def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
         f"{layers} x {batches} forward and backward": (as_written(costs.forward) + back) * own * work.batches,
         f"update of {layers}": as_written(costs.update) * work.each,
     }
-    proof = (
-        f"Of {counted(work.ranks, 'rank')} with {layers} each, one has no layer below number {work.ranks - 1}. It "
-        "begins when a batch has come up to there, and then has all of its own work to do."
-    )
+    ranks = counted(work.ranks, "rank")
+    proof = PROOFS["work"]["whole"].format(ranks=ranks, layers=layers, below=work.ranks - 1)
     parts = (Part(round(float(amount * fastest), 9), what) for what, amount in found.items() if amount)
     return _limit(parts, "critical path", reached, proof)
 
@@ -256,7 +248,8 @@ def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
 def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
     """Return what must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
-    proof = _memory_proof(family, moment.when)
+    whole = family.sharded and moment.when == "start"
+    proof = PROOFS["memory"]["start_sharded" if whole else moment.when]
     lean, quick = solved(family, "leanest"), solved(family, "fastest")
     if costs == UNIT and lean is not None and quick is not None:
         both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
@@ -342,19 +335,6 @@ def _states(family: Family, over: bool = False) -> Part:
     return Part(float(amount), f"weights and optimizer states of {layers}{shards}")
 
 
-def _memory_proof(family: Family, when: str) -> str:
-    nothing = "nothing has been updated yet, so all that was given is there"
-    sums = f"{nothing}; so are the sums of the gradients of the batches before"
-    if when == "last batch":
-        return f"At the last batch's first backward {sums}, and what the backward itself needs."
-    if when == "after last batch":
-        after = "a whole gradient, and what the layers below need"
-        return f"When the last batch's first backward is over, {sums}, {after}."
-    gathered = ", the weight that it uses has to be whole," if family.sharded and when == "start" else ""
-    begins = "starts" if when == "start" else "is over"
-    return f"When a rank's first backward {begins}, {nothing}{gathered} and every layer below still needs its input."
-
-
 # -- sent -----------------------------------------------------------------------------------------------------------
 
 
@@ -380,19 +360,13 @@ def sent(family: Family, reached: bool) -> Limit:
 
 
 def _sent_proof(family: Family) -> str:
-    found: list[str] = []
-    sent = "each element is sent {} times, by the n ranks together."
-    if family.sharded and family.share == 1:
-        why = "The gradient of each shard has to be summed where the shard is updated, and every rank needs the new "
-        found.append(f"{why}shards of all others: {sent.format('2(n - 1)')}")
-    elif family.sharded:
-        why = "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
-        found.append(f"{why}shard is: {sent.format('n - 1')}")
-        if family.copies > 1:
-            found.append("Of n ranks with c copies n - c need a part, and c - 1 have to be told of its sum.")
+    words, found = PROOFS["sent"], list[str]()
+    if family.sharded:
+        found.append(words["states" if family.share == 1 else "sharded"])
+        if family.share < 1 < family.copies:
+            found.append(words["copies"])
     elif family.replicas > 1:
-        why = "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
-        found.append(f"{why}be told: {sent.format('2(n - 1)')}")
+        found.append(words["whole"])
     if family.stages > 1:
-        found.append("Each activation and each gradient crosses each border between stages once.")
-    return " ".join(found) or "There is no other rank to send anything to."
+        found.append(words["stages"])
+    return " ".join(found) or words["alone"]

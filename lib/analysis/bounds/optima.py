@@ -3,17 +3,8 @@
 `tools.solver` proved them with CP-SAT of OR-tools, and stored what it found in optima.json and best_orders.json;
 nothing here needs that package. Every one comes with a witness: for each rank its actions in order, in the words of
 `lib.schedules.pipelines.action`. That an end is *reached* can be seen by running the witness; that nothing is below is
-what the solver proved. Where it ran out of time, the record says so.
-
-The family of the optima (4 stages of 2 layers and 4 batches, both ways of awaiting; each layer is a stage of the
-witness): rank s has the s-th of equally long runs of layers, with their weights and optimizer states. It takes each
-batch on its own forward and backward through them, once; messages carry one activation or its gradient from a rank to
-its neighbour. Costs are the classic unit costs, and memory is what `lib.trace.lifetimes` says, messages in flight
-included. Without `overlap` every message is awaited where it is sent and received; with it a rank may compute while its
-messages travel, and may issue a receive long before it needs what comes.
-
-In the best orders a pass over all stages of a rank takes 1, forward, input half or weight half, and messages take no
-time (see `orders` in the solver for what is in its model).
+what the solver proved. Where it ran out of time, the record says so. docs/bounds.md says of which schedules they are
+the best.
 """
 
 from __future__ import annotations
