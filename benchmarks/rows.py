@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.peers import hand_overs, simpy_pipeline
 from lib import LINKS, Costs, Dist, Model, Trace, check, retime, simulate
-from lib.schedules.data_parallel import ddp, ddp_overlap, fetching
+from lib.files import ROOT
+from lib.schedules.data_parallel import ddp, fetching
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
+from lib.suite.submissions.load import load_function
 
 
 class Sample(NamedTuple):
@@ -276,7 +278,8 @@ def _replayed(name: str, function: Any, batches: int, library: str) -> None:
             yield Sample(mine, theirs)
 
 
-_replayed("DDP with overlap", ddp_overlap, 4, "ddp")
+OVERLAP = ROOT / "solutions" / "alternatives" / "ddp_overlap_layer_by_layer.py"
+_replayed("DDP with overlap", load_function(OVERLAP, "ddp_overlap"), 4, "ddp")
 _replayed("FSDP with prefetching", fetching(1, 1), 4, "fsdp")
 _replayed("1F1B", program_of(one_f_one_b(4, 8)), 8, "torch-pipelining")
 

@@ -24,14 +24,14 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_530,
+    "lib/analysis": 3_330,
     "lib/checker": 2_280,
     "lib/cluster": 1_680,
     "lib/diagnosis": 3_820,
     "lib/errors": 890,
     "lib/puzzles": 510,
     "lib/replay": 4_210,
-    "lib/schedules": 4_810,
+    "lib/schedules": 4_680,
     "lib/plan": 1_580,
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_200,

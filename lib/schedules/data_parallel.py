@@ -77,22 +77,6 @@ async def ddp(model: Model) -> None:
         model.set_final_weight(layer, weights[layer])
 
 
-async def ddp_overlap(model: Model) -> None:
-    """Run every all-reduce behind the backward of the layer before; updates go in the order of arrival."""
-    load(model)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    works: dict[int, Awaitable[WeightGrad]] = {}
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = backward(model, layer)
-        works[layer] = model.allreduce(model.grad_weights[layer], layer)
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = await works[layer]
-        step(model, layer)
-
-
 def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """Make a stage of ZeRO with microbatches of one batch, every collective awaited at once. At 0 nothing is sharded
     (DDP), at 1 the optimizer states are, at 2 the sums of gradients too, and at 3 the weights, which are gathered and

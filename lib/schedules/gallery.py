@@ -31,7 +31,7 @@ from lib.schedules.pipelines.generators import in_turn
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import MESSAGES_ARE
-from lib.schedules.pipelines.timing import EVEN, Passes, Timed, time_order
+from lib.schedules.pipelines.timing import Timed, time_order
 
 # -- the gallery ------------------------------------------------------------------------------------------------------
 
@@ -86,27 +86,23 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
-    """All pieces for one size. Costs are those of a whole rank's share, whatever the number of its stages."""
+    """All pieces for one size. A forward of a whole rank's share takes 1, and so does each half of the backward,
+    whatever the number of its stages."""
 
     ranks: int
     batches: int
-    costs: Passes
+    message: float
     messages: Messages
     positions: dict[str, list[Any]]
     """What each slider can be set to."""
     pieces: tuple[Piece, ...]
 
-    @property
-    def work(self) -> float:
-        """Return what each rank computes."""
-        return float(self.batches * sum(self.costs[:3]))
-
     def world(self) -> str:
         """Return how messages travel here, in words."""
-        if not self.costs.message:
+        if not self.message:
             return f"messages are {self.messages} and take no time"
         how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
-        return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
+        return f"messages are {self.messages} and take {float(self.message):g}: {how}"
 
     def named(self) -> dict[str, Piece]:
         """Return those that have a name, by what they are called: the rows of the catalogue, then the others."""
@@ -118,7 +114,7 @@ class Gallery:
         """Return what is proved for this size, where passes take equally long and messages nothing: with so many stages
         a rank, of that shape, the backward split or not, and no rank above `peak`, no order ends before `end`."""
         found: dict[tuple[Any, ...], float] = {}
-        for best in best_orders() if self.costs == EVEN else ():
+        for best in best_orders() if not self.message else ():
             if (best.ranks, best.batches) == (self.ranks, self.batches):
                 row = SCHEDULES[best.schedule]
                 key = row.chunks, row.shape, row.halves, best.peak
@@ -133,10 +129,10 @@ class Gallery:
         return {
             "ranks": self.ranks,
             "batches": self.batches,
-            "costs": {kind: float(cost) for kind, cost in zip("FIW", self.costs, strict=False)},
-            "message": float(self.costs.message),
+            "costs": dict.fromkeys("FIW", 1.0),
+            "message": float(self.message),
             "messages": self.messages,
-            "work": self.work,
+            "work": 3.0 * self.batches,
             "world": self.world(),
             "limits": self.limits(),
             "positions": self.positions,
@@ -164,9 +160,6 @@ def gallery(
     batches: int = 8,
     *,
     chunks: Sequence[int] = (1, 2, 4),
-    forward: float = 1.0,
-    input_half: float = 1.0,
-    weight_half: float = 1.0,
     message: float = 0.0,
     messages: Messages = "posted",
     own: Mapping[str, Order] | None = None,
@@ -184,15 +177,14 @@ def gallery(
         raise ValueError(f"{why} and can be looked at; got ranks={ranks} and batches={batches}")
     if not chunks or not all(isinstance(each, int) and each >= 1 for each in chunks):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"chunks= are numbers of stages a rank, such as (1, 2); got {chunks!r}")
-    costs = Passes(forward, input_half, weight_half, message)
-    _require(messages, costs._asdict())
+    _require(messages, {"message": message})
     groups = sorted({max(1, ranks // 2), min(ranks, batches), batches})
     positions: dict[str, list[Any]] = {"chunks": [*chunks], "group": groups, "ahead": [*AHEAD], "late": [*LATE]}
 
     def piece(order: Order, chunks: int, name: str | None, sliders: Sequence[Sliders] = ()) -> Piece:
-        times: dict[str, Any] = costs._asdict() | {name: Fraction(costs._asdict()[name]) / chunks for name in TIMES[:3]}
+        each: dict[str, Any] = dict.fromkeys(TIMES[:3], Fraction(1, chunks))
         try:
-            timed, why = time_order(order, **times, messages=messages), ""
+            timed, why = time_order(order, **each, message=message, messages=messages), ""
         except PuzzleError as error:
             timed, why = None, str(error).splitlines()[0]
         return Piece(order, timed, chunks, tuple(sliders), name, why)
@@ -216,7 +208,7 @@ def gallery(
             raise ValueError(f"{title} is an order for {counted(len(mine), 'rank')}; the gallery has {ranks}")
         require_legal(mine, batches=batches)
         pieces.append(piece(mine, max(1, len(places(mine)) // ranks), title))
-    return Gallery(ranks, batches, costs, messages, positions, tuple(pieces))
+    return Gallery(ranks, batches, message, messages, positions, tuple(pieces))
 
 
 def _require(messages: str, times: Mapping[str, Any]) -> None:

@@ -78,47 +78,31 @@ async def _take(model: Model, placement: str) -> Activation:
     return await model.allgather(model.get_activation(range(first, first + mine)), 0, "model")
 
 
-EXCHANGES = ("halo", "alltoall", "allgather")
 Ends = tuple[int, int]
 
 
 class Edges(NamedTuple):
-    """The edges of the places along a dim: what each has of a grid, what it takes for a layer, its own and its halo,
-    and what it works on: all of that, or nothing where no output is its own. Places without rows take none, and are
-    beside no other."""
+    """The edges of the places along a dim: what each has of a grid, and what it takes for a layer, its own and its
+    halo. Places without rows take none, and are beside no other."""
 
-    outputs: int
     own: list[Ends]
     takes: list[Ends]
-    works_on: list[Ends]
 
     @classmethod
-    def of(cls, stencil: Stencil, own: list[Ends]) -> Edges:
-        """Return what each place takes: of what its own outputs need, all."""
-        takes, works_on = list[Ends](), list[Ends]()
-        for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
+    def of(cls, stencil: Stencil, own: list[Ends], layer: int, role: str) -> Edges:
+        """Return what each place takes: of what its own outputs need, all. ValueError where a place has rows and none
+        of the outputs, or where those beside it do not have what it needs."""
+        edges, outputs = cls(own, [*own]), _outputs(stencil, own)
+        for place, ((low, high), (first, after)) in enumerate(zip(own, outputs, strict=True)):
             if first < after:
-                low = min(low, max(stencil.needs(first)[0], 0))
-                high = max(high, min(stencil.needs(after - 1)[-1] + 1, stencil.rows))
-            takes.append((low, high))
-            works_on.append((low, high if first < after else low))
-        return cls(stencil.outputs, own, takes, works_on)
-
-    def beside(self, place: int) -> list[int]:
-        """Return the places before and after one that has rows, of those that have some."""
-        members = [one for one, (low, high) in enumerate(self.own) if low < high]
-        at = bisect_left(members, place)
-        return members[max(at - 1, 0) : at] + members[at + 1 : at + 2] if place in members else []
-
-    def must_do(self, layer: int, role: str) -> None:
-        """Raise ValueError where a place has rows and none of the outputs, or where what it takes is not its own and a
-        part of what those beside it have."""
-        for place, (low, high) in enumerate(self.takes):
-            here = RunSet.span(*self.own[place])
-            lent = [RunSet.span(*self.lent(one, place)) for one in self.beside(place)]
-            missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
-            if here and self.works_on[place] == (low, low):
-                why = f"none of its {self.outputs} outputs along {role} belongs to place {place}, which has "
+                needs = max(stencil.needs(first)[0], 0), min(stencil.needs(after - 1)[-1] + 1, stencil.rows)
+                edges.takes[place] = min(low, needs[0]), max(high, needs[1])
+        for place, (first, after) in enumerate(outputs):
+            here = RunSet.span(*own[place])
+            lent = [RunSet.span(*edges.lent(one, place)) for one in edges.beside(place)]
+            missing = [row for row in range(*edges.takes[place]) if row not in RunSet.union([here, *lent])]
+            if here and first == after:
+                why = f"none of its {stencil.outputs} outputs along {role} belongs to place {place}, which has "
                 why += f"{numbered(DIMS[role].noun, here)}: no kernel has its middle there"
             elif here and missing:
                 rows = numbered(DIMS[role].noun, missing)
@@ -126,6 +110,13 @@ class Edges(NamedTuple):
             else:
                 continue
             raise ValueError(f"layer {layer}: {why}. Cut the grid into fewer parts, or more evenly")
+        return edges
+
+    def beside(self, place: int) -> list[int]:
+        """Return the places before and after one that has rows, of those that have some."""
+        members = [one for one, (low, high) in enumerate(self.own) if low < high]
+        at = bisect_left(members, place)
+        return members[max(at - 1, 0) : at] + members[at + 1 : at + 2] if place in members else []
 
     def lent(self, owner: int, borrower: int) -> Ends:
         """Return which of its own rows one place lends another."""
@@ -134,18 +125,15 @@ class Edges(NamedTuple):
 
 
 def domain_parallel(
-    parts: Mapping[str, Sequence[int]] | None = None, data: str = "data", exchange: str = "halo"
+    parts: Mapping[str, Sequence[int]] | None = None, data: str = "data"
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """Make a step in which every exchange is awaited, and the sums of the weights' gradients travel behind it.
     `parts` are the sizes of the parts of a dim, by the rule of torch.chunk where it does not say. The mesh may have an
-    axis `data`, along which ranks share the batches. `exchange` says how edges travel: "halo", between neighbours;
-    "alltoall", from any rank; or "allgather", where each rank fetches all rows and sums up all gradients. ValueError
-    where only neighbours are asked, and a part needs rows of others, or has none of the outputs of a layer."""
-    if exchange not in EXCHANGES:
-        raise ValueError(f"edges travel by {', '.join(EXCHANGES)}; got exchange={exchange!r}")
+    axis `data`, along which ranks share the batches. ValueError where a part needs rows of others than its neighbours,
+    or has none of the outputs of a layer."""
 
     async def cut(model: Model) -> None:
-        grid = _Grid(model, parts or {}, data, exchange)
+        grid = _Grid(model, parts or {}, data)
         weights, opt_states, activations, grads, sums = model.storage()
         place, places = model.coord.get(data, 0), len(model.group(data)) if data in model.coord else 1
         mine = range(model.BATCHES * place // places, model.BATCHES * (place + 1) // places)
@@ -158,13 +146,10 @@ def domain_parallel(
             if kind.weight is not None:
                 weights[layer], opt_states[layer] = model.load_weights(layer)
                 taken[layer].append(weights[layer])
-            near = taken[layer]
             if layer in grid.edges:
                 at = grid.widened(kind)
                 taken[layer][at] = await grid.borrow(taken[layer][at], layer)
-                near = [*taken[layer]]
-                near[at] = grid.cut(near[at], {role: edges.works_on for role, edges in grid.edges[layer].items()})
-            out = grid.cut(model.forward(layer, *near), grid.own[layer + 1])
+            out = grid.cut(model.forward(layer, *taken[layer]), grid.own[layer + 1])
             activations[layer + 1] = await grid.summed(out, kind.opens, layer)
         grads[model.LAYERS] = model.loss(activations[model.LAYERS])
         activations.clear()
@@ -194,10 +179,9 @@ def domain_parallel(
 class _Grid:
     """A rank's part of every grid of a step, and what it exchanges with its neighbours for which layer."""
 
-    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]], data: str, exchange: str) -> None:
+    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]], data: str) -> None:
         shape, axes = model.shape, model.mesh.axes
-        self.model, self.exchange, self.axes = model, exchange, [role for role in SPACE if role in axes]
-        self.coord = model.coord
+        self.model, self.coord, self.axes = model, model.coord, [role for role in SPACE if role in axes]
         first = shape.kinds[0].layer.space
         if unknown := [axis for axis in axes if axis not in (*SPACE, data)]:
             raise ValueError(
@@ -214,11 +198,9 @@ class _Grid:
         for layer, kind in enumerate(shape.kinds):
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
             after = before
-            if stencils := self._stencils(kind):
-                found = {role: Edges.of(stencils[role], before[role]) for role in self.axes}
-                self.edges[layer] = {role: edges for role, edges in found.items() if edges.works_on != edges.own}
-                for role, edges in self.edges[layer].items() if exchange == "halo" else ():
-                    edges.must_do(layer, role)
+            if stencils := _stencils(kind):
+                found = {role: Edges.of(stencils[role], before[role], layer, role) for role in self.axes}
+                self.edges[layer] = {role: edges for role, edges in found.items() if edges.takes != edges.own}
                 after = {role: _outputs(stencils[role], ends) for role, ends in before.items()}
             if isinstance(kind, Mean | Moments):  # of what is of the whole grid all ranks have all
                 if self.axes and prod(sum(low < high for low, high in ends) for ends in before.values()) == 1:
@@ -232,11 +214,6 @@ class _Grid:
     def widened(self, kind: LayerKind) -> int:
         """Return which of the activations that a layer takes needs a halo."""
         return int(isinstance(kind, NeighborhoodAttention))
-
-    def _stencils(self, kind: LayerKind) -> Mapping[str, Stencil]:
-        if isinstance(kind, Swept):
-            return kind.stencils
-        return kind.windows if isinstance(kind, NeighborhoodAttention) else {}
 
     def cut(self, value: Any, ends: Mapping[str, Sequence[Ends]]) -> Any:
         """Return this rank's part of what it has, which may be more."""
@@ -258,11 +235,8 @@ class _Grid:
         return await self.model.allreduce(value, layer, self.axes) if of_the_grid else value
 
     async def borrow(self, value: Activation, layer: int) -> Activation:
-        """Return a value with its halo, or with all rows."""
+        """Return a value with its halo."""
         for role, edges in self.edges[layer].items():
-            if self.exchange == "allgather":
-                value = await self.model.allgather(value, layer, self.model.group(role))
-                continue
             for edge in await self._exchange(value, layer, role, edges.lent):
                 value = value.combine(edge)
         return value
@@ -271,29 +245,26 @@ class _Grid:
         """Return the gradient of its own part, with what others have for that, of a gradient that has the halo's
         besides."""
         for role, edges in reversed(self.edges[layer].items()):
-            if self.exchange == "allgather":
-                stencils, here = self._stencils(self.model.shape.kinds[layer]), grad.place.named
-                if all(not here[one].pieces or stencil(here[one].pieces) for one, stencil in stencils.items()):
-                    grad = await self.model.allreduce(grad, layer, self.model.group(role))
-                grad = self.cut(grad, {role: edges.own})
-                continue
             due = await self._exchange(grad, layer, role, lambda place, one, edges=edges: edges.lent(one, place))
             rows = [more.place.named[role].pieces.runs[0] for more in due]
             grad = summed(*edges.own[self.coord[role]], grad, rows, due, role)
         return grad
 
     async def _exchange(self, value: Any, layer: int, role: str, ends: Callable[[int, int], Ends]) -> list[Any]:
-        """Return what others along a dim have for this rank, which sends them what `ends` says of its place and of
+        """Return what neighbours along a dim have for this rank, which sends them what `ends` says of its place and of
         theirs."""
-        group, edges, place, got = self.model.group(role), self.edges[layer][role], self.coord[role], list[Any]()
-        low = edges.own[place][0]
-        if self.exchange == "alltoall":
-            blocks = (ends(place, one) if one != place else (low, low) for one in range(len(group)))
-            got = await self.model.alltoall([value.cut(role, *block) for block in blocks], layer, group)
-        elif beside := edges.beside(place):
-            members = [rank for rank, (low, high) in zip(group, edges.own, strict=True) if low < high]
-            got = await self.model.halo([value.cut(role, *ends(place, one)) for one in beside], layer, members)
+        edges, place = self.edges[layer][role], self.coord[role]
+        if not (beside := edges.beside(place)):
+            return []
+        members = [rank for rank, (low, high) in zip(self.model.group(role), edges.own, strict=True) if low < high]
+        got = await self.model.halo([value.cut(role, *ends(place, one)) for one in beside], layer, members)
         return [one for one in got if one.place.named[role].pieces]
+
+
+def _stencils(kind: LayerKind) -> Mapping[str, Stencil]:
+    if isinstance(kind, Swept):
+        return kind.stencils
+    return kind.windows if isinstance(kind, NeighborhoodAttention) else {}
 
 
 def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> list[Ends]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -31,6 +32,7 @@ from weakref import WeakKeyDictionary
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted, described
+from lib.files import packaged
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse, says_messages
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
@@ -49,15 +51,16 @@ Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
-FIXES: Final = {
-    "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
-    "batch": "microbatches are counted from 0, so the last one is `batches - 1`",
-    "twice": "each microbatch goes once forward through a stage and once backward: look at where two loops meet",
-    "before": "a backward needs the forward of the same microbatch on the same stage, earlier in the list",
-    "gather": "UNSHARD comes before the passes that need the weights of a stage; RESHARD and REDUCE_GRAD come after",
-    "missing": "each microbatch goes once forward and once backward through every stage: count what the list has",
-}
+MISTAKES: Final[dict[str, dict[str, str]]] = tomllib.loads(packaged("lib.schedules", "mistakes.toml"))
+"""The words of every mistake: read at once, as a limited process may not read this folder later."""
+FIXES: Final = MISTAKES["rules"]
 """By rule of legality what to do, where it knows nothing better."""
+
+
+def mistake(which: str, /, **facts: object) -> PuzzleError:
+    """Return a mistake in its words, filled in."""
+    words = {part: text.format(**facts) for part, text in MISTAKES[which].items()}
+    return PuzzleError(words["what"], expected=words["expected"], got=words.get("got"), fix=words["fix"])
 
 
 @overload
@@ -79,11 +82,8 @@ def schedule(
     7.3
     """
     if not isinstance(messages, str) or messages not in MESSAGES_ARE:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PuzzleError(
-            f"schedule(messages={messages!r}) says nothing of messages",
-            expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
-            fix='write @schedule(messages="awaited") above the function',
-        )
+        known = " or ".join(f'messages="{name}"' for name in MESSAGES_ARE)
+        raise mistake("decorator_messages", messages=messages, known=known)
     make = partial(Written, messages=messages)
     return make if function is None else make(function)
 
@@ -96,12 +96,7 @@ def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places
     what that has for rank s.
     """
     if not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PuzzleError(
-            "stages was not given an order",
-            expected="a function that makes one, for so many ranks and microbatches",
-            got=describe(order),
-            fix="write @stages(one_f_one_b) above `def`",
-        )
+        raise mistake("decorator_order", order=describe(order))
     return lambda function: Placed(function, order, messages)
 
 
@@ -110,12 +105,7 @@ class Asked(ABC):
 
     def __init__(self, function: Callable[..., Any], kind: str, decorator: str) -> None:
         if not callable(function):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PuzzleError(
-                f"{kind} was not given a function",
-                expected=f"@{kind} on the line above a function",
-                got=describe(function),
-                fix=f"write {decorator} above `def`",
-            )
+            raise mistake("decorator_function", kind=kind, decorator=decorator, function=describe(function))
         update_wrapper(self, function)
         self.__signature__ = inspect.Signature([inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
         self._kind, self._function = kind, function
@@ -150,23 +140,15 @@ class Asked(ABC):
         try:
             inspect.signature(self._function).bind(*takes)
         except TypeError:
-            raise self._wrong(
-                f"{self.name} is asked for {what}, and cannot be",
-                expected=f"def {self.name}({', '.join(takes)})",
-                got=f"def {self.name}({', '.join(inspect.signature(self._function).parameters)})",
-                fix=fix,
-            ) from None
+            has = ", ".join(inspect.signature(self._function).parameters)
+            raise self._wrong("parameters", asked=what, takes=", ".join(takes), parameters=has, fix=fix) from None
         except ValueError:  # a builtin that does not tell its parameters
             pass
         said = self._caught(lambda: self._function(*given), rank)
         if inspect.iscoroutine(said) or inspect.isasyncgen(said):
             if inspect.iscoroutine(said):
                 said.close()
-            raise self._wrong(
-                f"{self.name} is an async function, so it gives no list",
-                expected=f"def {self.name}({', '.join(takes)})",
-                fix="leave out `async`: what it gives is only a list, and nothing in it is awaited",
-            )
+            raise self._wrong("async", takes=", ".join(takes))
         return said
 
     def _caught(self, call: Callable[[], Any], rank: int | None) -> Any:
@@ -178,15 +160,17 @@ class Asked(ABC):
         except Exception as error:
             from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
 
-            told = failed(None, error)
-            told.what = told.what if rank is None else f"rank {rank}: {told.what}"
-            raise told from error
+            theirs = failed(None, error)
+            theirs.what = theirs.what if rank is None else f"rank {rank}: {theirs.what}"
+            raise theirs from error
 
-    def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
+    def _wrong(self, what: str, rank: int | None = None, /, **facts: object) -> PuzzleError:
         """Return a mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
-        where = self._line()
-        what = what if rank is None else f"rank {rank}: {what}"
-        return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
+        error = mistake(what, name=self.name, **facts)
+        error.what = error.what if rank is None else f"rank {rank}: {error.what}"
+        if (where := self._line()) is not None:
+            error.where.append((None, where))
+        return error
 
     def _line(self) -> Place | None:
         """Return the line of the function's `return`, or of the call without one that ends it; else of its `def`."""
@@ -217,10 +201,8 @@ class Written(Asked):
     def __call__(self, *given: Any, **named: Any) -> Any:
         takes = [*given, *named.values()]
         if len(takes) != len(TAKES) and not (len(given) == len(takes) == 1 and isinstance(given[0], Model)):
-            what = f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}"
-            fix = f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0"
-            expected = f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}"
-            raise PuzzleError(what, expected=expected, fix=fix)
+            shown = ", ".join(map(describe, takes)) or "nothing"
+            raise mistake("called", name=self.name, given=shown, takes=", ".join(TAKES))
         return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
@@ -229,15 +211,10 @@ class Written(Asked):
         # Where messages travel otherwise than a puzzle says, its goals are for another world.
         world = None if model.dist.puzzle is None else PUZZLES[model.dist.puzzle].messages
         if world not in (None, self._messages):
-            what = f"in this puzzle messages are {world}, and here they are {self._messages}"
-            fix = "to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)"
-            expected = f'@schedule(messages="{world}") above {self.name}, as it was given'
-            raise self._wrong(what, expected=expected, fix=fix)
+            raise self._wrong("world", world=world, messages=self._messages)
         by_hand = (action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys())
         if world is not None and (first := next(by_hand, None)) is not None:
-            expected = f"passes alone: in this puzzle messages are {world}, and they are put in"
-            fix = "leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there"
-            raise self._wrong(f"{first}: this order says its messages itself", expected=expected, fix=fix)
+            raise self._wrong("messages_by_hand", first=first, world=world)
         return program_of(order, messages=self._messages, by_words=True)
 
     def order(self, ranks: int, batches: int, most: int = BUDGET) -> Order:
@@ -249,9 +226,7 @@ class Written(Asked):
         for rank in range(ranks):
             said = self._say("the actions of one rank", TAKES, fix, (rank, ranks, batches), rank)
             if isinstance(said, list) and any(said is other for other in lists):
-                what = f"the list of rank {rank} is that of a rank before it, with more in it"
-                fix = "make the list inside the function: the function is asked once for each rank"
-                raise self._wrong(what, expected="a new list for each rank", fix=fix)
+                raise self._wrong("one_list_for_all", rank=rank)
             lists.append(said)
             words.append(self._words(said, rank, most))
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
@@ -267,12 +242,8 @@ class Written(Asked):
             error.shown = recording_until(order, wrong)
             raise error
         if says_messages(order) and (stuck := waits_for_room(order)):
-            raise self._wrong(
-                "this order is legal, but it cannot go on: between two ranks there is room for one message",
-                expected="a receive of the message before, so that the next one finds room",
-                got="\n".join(f"rank {rank} is at {action}" for rank, action in stuck.items()),
-                fix="receive earlier; or leave sends and receives out: they are put in where they are needed",
-            )
+            where = "\n".join(f"rank {rank} is at {action}" for rank, action in stuck.items())
+            raise self._wrong("no_room", stuck=where)
         return order
 
     def _words(self, said: Any, rank: int, most: int) -> list[Any]:
@@ -285,16 +256,13 @@ class Written(Asked):
                 none = f"{call[1]} changes a list and gives None: call it in a line of its own, and return the list"
             elif call := re.match(r"\w+\(", line):
                 none = f"what this line makes is lost: return {call[0]}...)"
-            expected = f"the list of what this rank does, one after the other: {WORDS}"
             fix = none if said is None else "return a list: its order is the order in which the rank does it"
-            what = f"{self.name} gives {described(cast('object', said), describe)}"
-            raise self._wrong(what, rank=rank, expected=expected, fix=fix)
+            given = described(cast("object", said), describe)
+            raise self._wrong("no_list", rank, said=given, words=WORDS, fix=fix)
         every = cast("Iterable[Any]", said)
         words = self._caught(lambda: list(islice(every, most + 1)), rank)  # it may be a generator
         if len(words) > most:
-            expected = "a list that ends: one forward and one backward of each microbatch on each stage"
-            what, fix = f"more than {most:,} actions for one rank", "look for a loop that never ends"
-            raise self._wrong(what, rank=rank, expected=expected, fix=fix)
+            raise self._wrong("endless", rank, most=most)
         return words
 
     def _makes_words(self) -> str | None:
@@ -308,21 +276,17 @@ class Written(Asked):
 
     def _parsed(self, words: Sequence[Any], rank: int, stage: int | None) -> tuple[Action, ...]:
         if words and all(map(_is_list_of_words, words)):
-            expected, got = f"one list of words: what rank {rank} does", f"a list of {counted(len(words), 'list')}"
-            fix = f"the function is asked once for each rank: return the list of `{TAKES[0]}` alone"
-            what = "these are lists in a list, as if for all ranks at once"
-            raise self._wrong(what, rank=rank, expected=expected, got=got, fix=fix)
+            raise self._wrong("lists_in_a_list", rank, rank=rank, lists=counted(len(words), "list"))
         found: list[Action] = []
         for position, word in enumerate(words):
             try:
                 found += parse([str(word)] if isinstance(word, (str, Action)) else [""], stage)
             except (ValueError, TypeError):  # the latter of an Action that is made of anything
                 shown = repr(word[:LONG]) if isinstance(word, str) else described(word, describe)
-                raise self._wrong(
-                    f"rank {rank}, position {position}: {shown} is no action",
-                    expected=f"{WORDS}; before it the stage, where a rank has several: 5F0" if stage is None else WORDS,
-                    fix=_meant(word, stage, self._makes_words()),
-                ) from None
+                expected = f"{WORDS}; before it the stage, where a rank has several: 5F0" if stage is None else WORDS
+                fix = _meant(word, stage, self._makes_words())
+                said = {"position": position, "word": shown, "words": expected, "fix": fix}
+                raise self._wrong("no_word", rank=rank, **said) from None
         return tuple(found)
 
 
@@ -352,57 +316,59 @@ class Placed(Asked):
         said = self._say("its stages", ("layers", "ranks"), fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
             fix = "end the function with `return` and the list" if said is None else "return a list: [3, 3, 2, 2]"
-            expected = f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has"
-            what = f"{self.name} gives {described(cast('object', said), describe)}"
-            raise self._wrong(what, expected=expected, fix=fix)
-        told, found = cast("Sequence[Any]", said), list[tuple[int, int]]()
-        for number, one in enumerate(told[: 2 * len(ranks)]):
+            given = described(cast("object", said), describe)
+            raise self._wrong("stages_no_list", said=given, stages=counted(len(ranks), "stage"), fix=fix)
+        every, found = cast("Sequence[Any]", said), list[tuple[int, int]]()
+        for number, one in enumerate(every[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
                 shown = described(cast("object", one), describe)
                 fix = "return how many layers each stage has, a whole number: not which layers, and not their weights"
-                if any(isinstance(other, list) for other in told) and not isinstance(one, list):
+                if any(isinstance(other, list) for other in every) and not isinstance(one, list):
                     fix = f"there is a list in what {self.name} gives: return that alone"
                 if isinstance(one, range):
                     shown, fix = str(one), f"say how many layers the stage has: {len(one)}, and not which"
-                expected = "a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)"
-                raise self._wrong(f"stage {number} is {shown}", expected=expected, fix=fix)
+                raise self._wrong("stages_no_number", number=number, shown=shown, fix=fix)
             found.append((pair[0], pair[1]))
-        self._require_whole(found, len(told), layers, len(ranks))
+        self._require_whole(found, len(every), layers, len(ranks))
         return found
 
-    def _require_whole(self, found: Sequence[tuple[int, int]], told: int, weights: Sequence[float], ranks: int) -> None:
-        """PuzzleError where some stages are not all layers, on all ranks. `told` is how many there are in all."""
+    def _require_whole(self, found: Sequence[tuple[int, int]], many: int, weights: Sequence[float], ranks: int) -> None:
+        """PuzzleError where some stages are not all layers, on all ranks. `many` is how many there are in all."""
         layers, counts = len(weights), [count for _, count in found]
-        added, least = " + ".join(map(str, counts)), min(counts, default=0)
+        total, least = sum(counts), min(counts, default=0)
         ends = (counts[:1] == [0]) + (counts[-1:] == [layers])
-        if told == ranks - 1 + ends and counts == sorted(set(counts)) and sum(counts) != layers:
-            what = f"{counts} are the layers at which stages begin or end, not how many each has"
-            expected, got = f"{counted(ranks, 'number')} that are {layers} together", f"{added} = {sum(counts)}"
-            fix = f"add 0 and {layers} where they are missing, and subtract each number from the next one"
-        elif told != ranks:
-            what = f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}"
-            expected, fix = "a stage for each rank", "give the list one entry for each rank"
-            got = (", ".join(map(str, counts)) or "nothing") + (", ..." if told > len(found) else "")
+        if many == ranks - 1 + ends and counts == sorted(set(counts)) and total != layers:
+            mistaken = "stages_borders"
+        elif many != ranks:
+            mistaken = "stages_count"
         elif sorted(rank for rank, _ in found) != [*range(ranks)]:
-            what = "these stages do not lie on all ranks, one on each"
-            expected = f"each of the ranks 0 to {ranks - 1} once"
-            got = f"the ranks {', '.join(str(rank) for rank, _ in found)}"
-            fix = "the first number of each pair is a rank, counted from 0, the second its number of layers"
-        elif sorted(counts) == [*range(ranks)] and sum(counts) != layers:
-            what, expected, got = "these are the ranks, without their layers", "pairs such as (2, 5)", f"{counts}"
-            fix = "write each rank with its number of layers; or, if stage s is on rank s, the number of layers alone"
+            mistaken = "stages_ranks"
+        elif sorted(counts) == [*range(ranks)] and total != layers:
+            mistaken = "stages_are_ranks"
         elif least < 1:
-            what = f"stage {counts.index(least)} has {counted(least, 'layer')}"
-            expected, got = "one layer at least: a stage without layers has nothing to pass on", added
-            fix = "take a layer from the stage that has the most; a search leaves such a cut out"
-        elif sum(counts) != layers:
-            what = f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}"
-            expected, got = "each layer on one stage", f"{added} = {sum(counts)}"
-            fix = _of_count(counts, weights)
+            mistaken = "stages_empty"
+        elif total != layers:
+            mistaken = "stages_sum"
         else:
             return
-        raise self._wrong(what, expected=expected, got=got, fix=fix)
+        facts: dict[str, object] = {
+            "layers": layers,
+            "counts": counts,
+            "total": total,
+            "added": " + ".join(map(str, counts)),
+            "numbers": counted(ranks, "number"),
+            "there": counted(ranks, "rank"),
+            "last": ranks - 1,
+            "stages": counted(many, "stage"),
+            "listed": (", ".join(map(str, counts)) or "nothing") + (", ..." if many > len(found) else ""),
+            "places": ", ".join(str(rank) for rank, _ in found),
+            "least": counted(least, "layer"),
+            "empty": counts.index(least) if counts else 0,
+            "together": counted(total, "layer"),
+            "fix": _of_count(counts, weights),
+        }
+        raise self._wrong(mistaken, **facts)
 
 
 def _fix(wrong: Wrong, actions: Sequence[Action], ranks: int | None) -> str | None:
@@ -456,20 +422,6 @@ def _is_list_of_words(thing: Any) -> bool:
     return several and all(isinstance(part, str) and len(part) > 1 for part in cast("Sequence[object]", thing))
 
 
-MEANT: Final = (
-    (r"(\d*)_?B_?([IW])_?(\d+)", 'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"'),
-    (r"[\s\S]{61,}", "a word is a kind of action and the number of a microbatch, and no longer than that"),
-    (r"[\s\S]*-\d[\s\S]*", "microbatches and stages are counted from 0: leave out what a formula puts below that"),
-    (
-        r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
-        'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
-    ),
-    (r".*RANGE\(.*\)", 'this is a whole group: make a word of each number in it, f"F{{b}}" for b in group'),
-    (r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", 'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"'),
-)
-"""By what a wrong word looks like what to write."""
-
-
 def _meant(word: Any, stage: int | None, of_lists: str | None) -> str:
     """Return the fix of a word that is none; `of_lists` where another function makes words of lists."""
     if isinstance(word, str) and "{" in word:
@@ -483,7 +435,7 @@ def _meant(word: Any, stage: int | None, of_lists: str | None) -> str:
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
     if stage is None and (of := re.fullmatch(r"\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*(\d+)", text.upper())):
         return f'the stage stands before it: "{of[2]}{of[1]}"'
-    for looks, fix in MEANT:
+    for looks, fix in MISTAKES["looks"].items():
         if found := re.fullmatch(looks, text.upper()):
             return fix.format(*found.groups())
     tidy = "".join(letter for letter in text if letter.isalnum() or letter in "_;()").upper()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from lib import Layer, Mesh, Trace, TraceError, check, simulate
-from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import domain_parallel
 from tests.adversary.examples import randoms, runs, tensor_runs
 from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import dishonest, read
@@ -74,12 +74,11 @@ AT_HOME = ["inputs", "inputs", "argument", "operation", "removed", "repeated", "
 """Halos that are used twice, rows that a value lacks, gradients of halos that are left out or added to others."""
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
-def test_one_thing_changed_where_a_grid_is_cut(exchange: str) -> None:
+def test_one_thing_changed_where_a_grid_is_cut() -> None:
     """What is called correct is right in numbers: each value that is done, and with real tensors the whole step."""
-    step = domain_parallel({"rows": [4, 2, 3]}, exchange=exchange)
+    step = domain_parallel({"rows": [4, 2, 3]})
     before = encode(Trace.of(simulate(step, layers=GRID, mesh=Mesh({"rows": 3}), batches=2)))
-    random, found = Random(exchange), Counter[str]()
+    random, found = Random("halo"), Counter[str]()
     for _ in range(400 if THOROUGH else 30):
         name = random.choice(AT_HOME if random.random() < 0.7 else sorted(FORGERIES))
         data = copy.deepcopy(before)

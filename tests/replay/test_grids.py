@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Layer, Mesh, Model, Trace, simulate
-from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import domain_parallel
 from tests.support.profiles import sample
 from tests.support.puzzles import in_parts, with_rows
 from tests.values.test_averages import net, norm, parts
@@ -122,25 +122,24 @@ EVEN_AND_NOT: list[tuple[dict[str, list[Layer]], list[Domain]]] = [
     (CUBE, [{"rows": [2, 2], "columns": [2, 4], "planes": [2, 2]}, {"rows": [2, 0, 2]}, {"planes": [2, 2]}]),
 ]
 EVERY = [
-    pytest.param(nets[name], exchange, domain, id=f"{name} by {exchange} {[*domain.values()]}")
+    pytest.param(nets[name], domain, id=f"{name} {[*domain.values()]}")
     for nets, domains in EVEN_AND_NOT
-    for name, exchange, domain in product(nets, EXCHANGES, domains)
+    for name, domain in product(nets, domains)
 ]
 
 
-def run(layers: list[Layer], exchange: str, domain: Domain) -> Trace:
+def run(layers: list[Layer], domain: Domain) -> Trace:
     mesh = Mesh({role: len(sizes) for role, sizes in domain.items()})
-    return Trace.of(simulate(domain_parallel(domain, exchange=exchange), layers=layers, mesh=mesh, batches=2))
+    return Trace.of(simulate(domain_parallel(domain), layers=layers, mesh=mesh, batches=2))
 
 
-@pytest.mark.parametrize(("layers", "exchange", "domain"), sample(EVERY))
-def test_a_network_in_parts_is_that_of_one_process(layers: list[Layer], exchange: str, domain: Domain) -> None:
-    agrees(run(layers, exchange, domain))
+@pytest.mark.parametrize(("layers", "domain"), sample(EVERY))
+def test_a_network_in_parts_is_that_of_one_process(layers: list[Layer], domain: Domain) -> None:
+    agrees(run(layers, domain))
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
-def test_edges_travel_between_processes(exchange: str) -> None:
-    agrees(run(SHEET["a grid"], exchange, {"rows": [14, 10], "columns": [4, 12]}), "gloo")
+def test_edges_travel_between_processes() -> None:
+    agrees(run(SHEET["a grid"], {"rows": [14, 10], "columns": [4, 12]}), "gloo")
 
 
 @pytest.mark.parametrize("name", ["", "gathered"])

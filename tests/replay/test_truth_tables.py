@@ -1,4 +1,4 @@
-"""Operators of a grid in parts, by each exchange, beside the truth tables of another model (tests/support/data).
+"""Operators of a grid in parts, beside the truth tables of another model (tests/support/data).
 
 Its operators are plain: without the tanh that our layers begin with. Inputs come of a generator of three lines, and a
 tensor is compared by its checksum: its shape, its sum, the sum of its elements times their place, and the largest.
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lib import Activation, ActivationGrad, Layer, Mesh, Model, Trace, WeightGrad, simulate
-from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import domain_parallel
 from lib.values.dims import RunSet
 from tests.replay.hooks import hooked
 
@@ -109,9 +109,9 @@ class Found:
         return found
 
 
-def ran(layers: list[Layer], exchange: str, batches: int, **sizes: Sequence[int]) -> Trace:
+def ran(layers: list[Layer], batches: int, **sizes: Sequence[int]) -> Trace:
     mesh = Mesh({role: len(each) for role, each in sizes.items()})
-    return Trace.of(simulate(domain_parallel(sizes, exchange=exchange), layers=layers, mesh=mesh, batches=batches))
+    return Trace.of(simulate(domain_parallel(sizes), layers=layers, mesh=mesh, batches=batches))
 
 
 def as_it_is(features: int, **space: Any) -> Layer:
@@ -119,15 +119,14 @@ def as_it_is(features: int, **space: Any) -> Layer:
     return Layer("pooling", features, features, **space, kernel=1)
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("row", TABLES["conv"], ids=lambda row: f"{row['sizes']} {row['kernel']} {row['cols']}")
-def test_a_convolution(row: dict[str, Any], exchange: str) -> None:
+def test_a_convolution(row: dict[str, Any]) -> None:
     (inputs, outputs), sizes, kernel, seed = row["channels"], row["sizes"], row["kernel"], row["seed"]
     space: dict[str, Any] = {"rows": sum(sizes), **({"columns": row["cols"]} if row["cols"] else {})}
     how = {name: row[name] for name in ("kernel", "stride", "padding", "dilation")}
     layers = [as_it_is(inputs, **space), Layer("convolution", inputs, outputs, **space, **how)]
     weight = rnd(seed + 1, outputs, inputs, *[kernel] * len(space))
-    trace = ran(layers, exchange, row["batches"], rows=sizes)
+    trace = ran(layers, row["batches"], rows=sizes)
     gradient = rnd(seed + 2, *row["y"][0])
     data = rnd(seed, row["batches"], inputs, *space.values())
     found = Found(trace, first(data), {1: weight.transpose(0, 1)}, first(gradient))
@@ -141,11 +140,9 @@ def test_a_convolution(row: dict[str, Any], exchange: str) -> None:
         x, y = (program.values_of(numbers)[0].place.named["rows"] for numbers in (forward.inputs, forward.outputs))
         assert len(y.pieces) >= row["outputs"][rank]
         assert RunSet.of(x.pieces).runs == (tuple(row["needs"][rank]),)
-        if exchange == "alltoall":
-            (*_, back) = [event for event in program.events if event.op == "alltoall"]
-            assert [len(value.place.named["rows"].pieces) for value in program.values_of(back.inputs)] == row[
-                "gradient_rows_given_back"
-            ][rank]
+        back = [event for event in program.events if event.op == "halo"][-1]
+        given = [len(value.place.named["rows"].pieces) for value in program.values_of(back.inputs)]
+        assert [*filter(None, given)] == [*filter(None, row["gradient_rows_given_back"][rank])]
         tensor, value = found.parts[rank][ActivationGrad, 0]
         here, most = [*value.place.named["rows"].pieces], 0.0
         mine = last(tensor.view(row["batches"], len(here), *[*space.values()][1:], inputs))
@@ -154,22 +151,20 @@ def test_a_convolution(row: dict[str, Any], exchange: str) -> None:
         assert most == pytest.approx(row["without_give_back_a_rank_is_wrong_by"][rank], abs=CLOSE)
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
-def test_corners_of_a_grid(exchange: str) -> None:
+def test_corners_of_a_grid() -> None:
     (row,) = TABLES["conv_corners"]
     rows, columns, n, kernel, seed = (row[name] for name in ("rows", "cols", "channels", "kernel", "seed"))
     space: dict[str, Any] = {"rows": sum(rows), "columns": sum(columns)}
     layers = [as_it_is(n, **space), Layer("convolution", n, n, **space, kernel=kernel, padding=kernel // 2)]
     data, gradient = (first(rnd(seed + more, 1, n, *space.values())) for more in (0, 2))
     weight = rnd(seed + 1, n, n, kernel, kernel).transpose(0, 1)
-    found = Found(ran(layers, exchange, 1, rows=rows, columns=columns), data, {1: weight}, gradient)
+    found = Found(ran(layers, 1, rows=rows, columns=columns), data, {1: weight}, gradient)
     same(last(found.whole(Activation, 2)), row["y"])
     same(last(found.whole(ActivationGrad, 0)), row["dx"])
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("row", TABLES["neighborhood"], ids=lambda row: str(row["sizes"]))
-def test_attention_to_windows(row: dict[str, Any], exchange: str) -> None:
+def test_attention_to_windows(row: dict[str, Any]) -> None:
     """Queries, keys and values are features side by side, of which two linear layers choose theirs. Where half a window
     of a neighbour is too little for the first rank, here it gets more."""
     sizes, heads, dim, seed = row["sizes"], row["heads"], row["dim"], row["seed"]
@@ -182,9 +177,7 @@ def test_attention_to_windows(row: dict[str, Any], exchange: str) -> None:
         Layer("neighborhood_attention", wide, wide, rows, heads=heads, kv_heads=heads, kernel=row["kernel"], of=(1, 2)),
     ]
     chosen = torch.eye(3 * wide, dtype=torch.float64)
-    found = Found(
-        ran(layers, exchange, row["batches"], rows=sizes), data, {0: chosen[:, :wide], 1: chosen[:, wide:]}, gradient
-    )
+    found = Found(ran(layers, row["batches"], rows=sizes), data, {0: chosen[:, :wide], 1: chosen[:, wide:]}, gradient)
 
     def by_head(tensor: Tensor) -> Tensor:
         return tensor.unflatten(-1, (heads, dim)).transpose(1, 2)
@@ -208,7 +201,7 @@ def test_a_group_norm() -> None:
         Layer("moments", n, 2 * row["groups"], rows),
         Layer("group_norm", n, n, rows, of=(1, 2)),
     ]
-    found = Found(ran(layers, "halo", batches, rows=row["sizes"]), first(x), {}, first(gradient * gain))
+    found = Found(ran(layers, batches, rows=row["sizes"]), first(x), {}, first(gradient * gain))
     y, moments = last(found.whole(Activation, 3)), found.whole(Activation, 2)[:, 0]
     same(y * gain + shift, row["y"])
     same((gradient * y).sum((0, 2)), row["dweight"])
@@ -226,7 +219,7 @@ def test_a_mean_of_squares() -> None:
     x = rnd(row["seed"], 1, sum(sizes), n)
     layers = [as_it_is(n, rows=sum(sizes)), Layer("moments", n, 2, sum(sizes))]
     gradient = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64)
-    found = Found(ran(layers, "halo", 1, rows=sizes), x, {}, gradient)
+    found = Found(ran(layers, 1, rows=sizes), x, {}, gradient)
     assert found.whole(Activation, 2).flatten()[1].item() == pytest.approx(row["mean"], abs=CLOSE)
     same(found.whole(ActivationGrad, 0)[0], row["dx"])
 

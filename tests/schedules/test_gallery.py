@@ -13,7 +13,6 @@ from lib.schedules.gallery import Gallery, Piece, Point, Setting, explore, front
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import gpipe, in_turn
 from lib.schedules.pipelines.program import program_of
-from lib.schedules.pipelines.timing import time_order
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +74,6 @@ def test_it_is_the_same_every_time_and_json(found: Gallery) -> None:
     text = json.dumps(found.to_json(), allow_nan=False)
     assert text == json.dumps(gallery(4, 8, chunks=(1, 2)).to_json(), allow_nan=False)
     assert len(text) < 120_000
-
-
-def test_costs_are_of_a_whole_rank() -> None:
-    made = gallery(2, 2, chunks=(1,), forward=2, input_half=3, weight_half=1)
-    timed = named(made, "gpipe").timed
-    assert timed is not None
-    alone = time_order(in_turn(2, 2, group=2, ahead=None), forward=2, input_half=3, weight_half=1)
-    assert timed.end == alone.end
-    assert made.work == 12
 
 
 def test_what_is_proved_is_beaten_by_nothing_of_its_kind(found: Gallery) -> None:

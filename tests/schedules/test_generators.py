@@ -15,7 +15,7 @@ from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named
 from lib.schedules.pipelines.generators import breadth_first, in_turn, interleaved, interleaved_zero_bubble, zb_h2
 from lib.schedules.pipelines.legality import illegal
-from lib.schedules.pipelines.timing import Passes, Timed, peaks, time_order
+from lib.schedules.pipelines.timing import Timed, peaks, time_order
 from tests.support.profiles import sample
 from tests.support.said import Said
 
@@ -159,9 +159,9 @@ NAMES = {"1F1B": "one_f_one_b", "ZB-H1": "zb_h1", "ZB-H2": "zb_h2"}
 
 @pytest.mark.parametrize("row", sample(RATES), ids=lambda row: f"{row['model']}-{row['p']}x{row['m']}")
 def test_published_rates(row: dict[str, Any]) -> None:
-    costs = Passes(row["TF"], row["TB"], row["TW"], row["Tcomm"])
+    costs = {"forward": row["TF"], "input_half": row["TB"], "weight_half": row["TW"], "message": row["Tcomm"]}
     for name, ours in NAMES.items():
-        found = time_order(SCHEDULES[ours].order(row["p"], row["m"]), **costs._asdict())
+        found = time_order(SCHEDULES[ours].order(row["p"], row["m"]), **costs)
         assert round(found.bubble.span, 4) == row["bubble"][name]
 
 

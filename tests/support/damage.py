@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from lib import Links, Mesh, Trace, simulate
 from lib.schedules.data_parallel import ddp as ddp_lean
-from lib.schedules.data_parallel import ddp_overlap, fully_sharded
+from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from tests.support.schedules import Case, all_to_all, grad_accum, star
+from tests.support.schedules import Case, all_to_all, ddp_overlap, grad_accum, star
 from tests.support.version_1 import encode
 
 SMALL = [

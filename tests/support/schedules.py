@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
-from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fully_sharded, zero
+from lib.schedules.data_parallel import checkpointed, fetching, fully_sharded, zero
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
@@ -64,6 +64,22 @@ async def ddp(model: Model) -> None:
         model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
     model.activations.clear()
     for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+async def ddp_overlap(model: Model) -> None:
+    """Every all-reduce behind the backward of the layer before; updates in the order of arrival."""
+    load(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    works: dict[int, Awaitable[WeightGrad]] = {}
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = backward(model, layer)
+        works[layer] = model.allreduce(model.grad_weights[layer], layer)
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = await works[layer]
         step(model, layer)
 
 

@@ -6,12 +6,11 @@ from typing import Any
 from lib import Model
 from lib.analysis.bounds.optima import Size
 from lib.puzzles.records import PUZZLES
-from lib.schedules.data_parallel import ddp_overlap
-from lib.schedules.pipelines import generators
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.program import program_of
-from tests.support.optima import find
+from tests.support import optima
 from tests.support.puzzles import way
+from tests.support.schedules import ddp_overlap
 
 Function = Callable[[Model], Any]
 
@@ -307,7 +306,7 @@ def witness(puzzle: str, figure: str) -> Function:
     if puzzle == "pipeline_fsdp" or (puzzle == "pp_fsdp_keep" and figure != "sent"):
         return staged(lean=figure == "memory")
     if puzzle == "gpipe" and figure != "sent":
-        return generators.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
+        return optima.witness(optima.find(_pipeline(), "fastest" if figure == "time" else "leanest"))
     return way(puzzle, OTHER_WAYS.get((puzzle, figure), ""))
 
 

@@ -139,7 +139,7 @@ def test_what_lies_between() -> None:
     for point in points:
         assert quick.end < point.end < slow.end
         assert slow.peak < point.peak < quick.peak
-        assert point.status == "optimal"
+        assert (point.end, point.peak) == (point.end_bound, point.peak_bound)
 
 
 def test_no_time_to_find_anything() -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from lib import HIDDEN, LENGTH, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.schedules.data_parallel import ddp, ddp_overlap
+from lib.schedules.data_parallel import ddp
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.trace.lifetimes import lifetimes, never_awaited, stays_of, twins, uses_of
 from tests.support.drivers import Run
+from tests.support.schedules import ddp_overlap
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 

@@ -9,11 +9,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lib.analysis.bounds.optima import AIMS, BestOrder, Optimum, Size
+from lib.analysis.bounds.optima import ACTIVATION, AIMS, BestOrder, Optimum, Size
 from lib.files import ROOT
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from tools.solver.orders import best_order
@@ -83,24 +82,32 @@ def line(optimum: Optimum) -> str:
     stages, layers, batches, overlap = optimum.size
     how = "overlap" if overlap else "awaited"
     figures = f"end {optimum.end:g}, peak {optimum.peak:,}"
-    return f"{stages} stages {layers} layers {batches} batches {how} {optimum.aim}: {figures}; {optimum.status}"
+    return f"{stages} stages {layers} layers {batches} batches {how} {optimum.aim}: {figures}; {_status(optimum)}"
+
+
+def _status(optimum: Optimum) -> str:
+    """Say "optimal", or what is not proved."""
+    gaps = [f"end {optimum.end:g}, bound {optimum.end_bound:g}"] if optimum.end > optimum.end_bound else []
+    if optimum.peak > optimum.peak_bound:
+        gaps.append(f"peak {optimum.peak:,}, bound {optimum.peak_bound:,}")
+    return f"feasible: {'; '.join(gaps)}" if gaps else "optimal"
 
 
 def order_line(order: BestOrder) -> str:
     """Say a best order in one line."""
     known = f"{order.schedule} {order.ranks} x {order.batches} with {order.peak:g}: {order.known:g}"
-    return f"{known}; best {order.end:g}, {'optimal' if order.optimal else f'bound {order.bound:g}'}"
+    return f"{known}; best {order.end:g}, {'optimal' if order.end == order.bound else f'bound {order.bound:g}'}"
 
 
 def write_orders(store: Path, found: list[BestOrder]) -> None:
     """Put best orders into the file; those that are no better proved go."""
     old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["orders"] if store.exists() else []
-    kept = {_order_key(order): order for order in map(BestOrder.of, old)}
+    kept = {_order_key(order): order for order in (BestOrder(**record) for record in old)}
     for order in found:
         before = kept.get(_order_key(order))
         if before is None or (order.end - order.bound, order.end) < (before.end - before.bound, before.end):
             kept[_order_key(order)] = order
-    lines = ",\n".join(json.dumps(asdict(kept[key])) for key in sorted(kept))
+    lines = ",\n".join(json.dumps(kept[key]._asdict()) for key in sorted(kept))
     store.write_text(f'{{"orders": [\n{lines}\n]}}\n', "utf-8")
 
 
@@ -117,8 +124,15 @@ def write(store: Path, found: list[Optimum]) -> None:
         before = kept.get(_key(optimum))
         if before is None or _open(optimum) < _open(before):
             kept[_key(optimum)] = optimum
-    lines = ",\n".join(json.dumps(kept[key].record()) for key in sorted(kept))
+    lines = ",\n".join(json.dumps(_record(kept[key])) for key in sorted(kept))
     store.write_text(f'{{"optima": [\n{lines}\n]}}\n', "utf-8")
+
+
+def _record(optimum: Optimum) -> dict[str, Any]:
+    """Return an optimum as a record of optima.json, where peaks are in activations of one batch."""
+    peaks = {name: getattr(optimum, name) // ACTIVATION for name in ("peak", "peak_bound")}
+    fields = {name: value for name, value in optimum._asdict().items() if name != "size"}
+    return {**optimum.size._asdict(), **fields, **peaks}
 
 
 def _key(optimum: Optimum) -> tuple[Size, int, int]:

@@ -15,8 +15,8 @@ from lib.analysis.bounds.limits import alive
 from lib.analysis.bounds.optima import ACTIVATION, Aim, Optimum, Size
 from lib.checker.verdict import check
 from lib.errors.exceptions import DeadlockError
-from lib.schedules.pipelines.action import KINDS, Action
-from lib.schedules.pipelines.generators import witness
+from lib.schedules.pipelines.action import KINDS, Action, parse
+from lib.schedules.pipelines.program import program_of
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
 from tools.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline, message
@@ -223,7 +223,7 @@ def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: i
     correct."""
     orders = tuple(" ".join(map(str, _order(size, rank, starts))) for rank in range(size.stages))
     draft = Optimum(size, aim, 0.0, end_bound / TENTH, 0, peak_bound * ACTIVATION, f"{SOLVER}: {words}", orders)
-    models = simulate(witness(draft), layers=size.layers, batches=size.batches, ranks=size.stages)
+    models = simulate(program_of((*map(parse, orders),)), layers=size.layers, batches=size.batches, ranks=size.stages)
     trace = Trace.of(models)
     verdict = check(trace)
     assert verdict.correct, f"the schedule found is not correct: {verdict.faults}"

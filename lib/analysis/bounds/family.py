@@ -35,18 +35,10 @@ PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce
 class Family:
     """A kind of schedule: `stages` of layers of equal length, each on `ranks / stages` ranks that share the batches.
 
-    Every layer goes forward and backward once on each batch, both on one rank, and each rank takes equally many
-    batches. No backward is split in two halves: then others wait for less of it, and memory is freed at other times.
-    `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all of it. It
-    holds that and the optimizer state from its first forward until it updates it itself. With `copies` the
-    same part is on so many ranks of a stage, that of a state on `state_copies`; then weights are gathered inside a
-    host, and what was updated goes straight from host to host. Where it holds more of a weight than of its state, it
-    needs that until the last backward only, and no state travels. (As many copies as ranks are ZeRO's stages 1 and 2.)
-    `grouping` says how many batches go through a layer at
-    once: "all" that the rank has, "one", or "any". Activations and their gradients travel from stage to stage, once,
-    each in a message of its own; weights and their gradients among the ranks of a stage. When messages and collectives
-    are awaited is free. Where the ranks of a stage take several batches each, gradients of weights travel in
-    collectives only: in a message they could be parked where there is room.
+    `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all of it.
+    With `copies` the same part is on so many ranks of a stage, and that of a state on `state_copies`. `grouping` says
+    how many batches go through a layer at once: "all" that the rank has, "one", or "any". What else such a schedule
+    does, and what it is free to do, stands in docs/bounds.md.
     """
 
     ranks: int

@@ -1,46 +1,24 @@
 """Lower bounds: what no schedule of a puzzle's family can be below, what each limit is made of, and why.
 
-`family` has the kinds of schedules that bounds speak of, and `optima` what a solver proved besides. In what follows
-about a Family, S stages have k layers each and D ranks each; a rank has m batches, of which g go through a layer
-together. W is a weight's elements, A an activation's for one batch. Forward and backward take 1 a batch and layer, an
-update u, a message p at each end, and a collective c, or two messages in its place.
-
-**Time.** Take a rank of the last stage. Its batches came through S - 1 stages, each of which took k·g for the first of
-them, and a message, 2p; before that, where weights are sharded, the first layer had to be gathered, c. Then the rank
-computes all that it has, 2·k·m. Its last operation is the backward of its lowest layer (every other one is followed by
-that), on g batches or more, whose gradient still goes back through S - 1 stages. When it
-arrives at the first stage, that rank has still to do its backwards of these batches and all its k updates, for each of
-them needs a gradient of theirs: k·u. And where the stage has more ranks, another rank has to wait until the gradient of
-the layer that came last got there, and then to update: c + u. When operations are awaited changes none of this. Where
-states are on fewer ranks than weights, what a rank updates last has still to get to the other copies. Where
-communication has a bandwidth, c is what the missing elements take on the links of a rank that gathers.
-
-**Memory.** See `alive`.
-
-**Sent.** For each element of a weight, count the messages in which it, or a sum that its gradient is in, goes from one
-rank to another; a collective counts as the messages of its ring. Where weights are sharded, D ranks hold 1/D each and
-all need the whole: D - 1. Each of the D gradients has to get into the sum on the one rank that updates it: D - 1. Where
-each part is on c ranks, D - c are enough to gather it, and c - 1 have to be told of the sum, or of what came of it.
-Where they are not sharded, the sum is needed on all ranks: until one rank knows it, D - 1 others must have sent
-something, and after that moment D - 1 must still be told: 2(D - 1). Between stages, each activation and each gradient
-travels once. Of D equal ranks the one that sends most is at or over the average.
-
-**Shared work** and **whole layers** (SharedWork, WholeLayers): see `work_time`.
+`family` has the kinds of schedules that bounds speak of, and `optima` what a solver proved besides. The proofs are in
+docs/bounds.md; a limit has one in a sentence or two.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lib.analysis.bounds.family import Family, SharedWork, WholeLayers, excuse
 from lib.analysis.bounds.optima import AIMS, Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs, as_written
 from lib.errors.wording import counted
+from lib.files import packaged
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
@@ -68,7 +46,8 @@ class Limit:
     proof: str
 
 
-NOTHING = Limit(0.0, (), "work", False, "Of this nothing is known.")
+PROOFS: Final[dict[str, dict[str, str]]] = tomllib.loads(packaged("lib.analysis.bounds", "proofs.toml"))
+NOTHING: Final = Limit(0.0, (), "work", False, "Of this nothing is known.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +139,8 @@ def _total(parts: Iterable[Part]) -> float:
 
 
 def time(family: Family, costs: Costs, reached: bool) -> Limit:
-    """Return the time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
+    """Return the time of a batch's way to the last stage, of all that this has to do, and of the way back. With one
+    stage and nothing to gather it is the work of a rank."""
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
     told_in = float(costs.least(family.layer.weight * family.state_share))
@@ -206,43 +186,21 @@ def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Par
 
 
 def _time_proof(family: Family, working: bool) -> str:
-    tail = "the last gradient has to reach the ranks that wait for it before they can update"
-    if working:
-        tail = "all its updates need a gradient of these batches, so they come after"
+    words = PROOFS["time"]
+    tail = words["updates" if working else "last_gradient"]
     if family.stages > 1:
-        return (
-            "The last stage can begin only when the first input has come through all others; then it has all its work "
-            f"to do; and its last gradient has to go all the way back. On the first stage {tail}."
-        )
+        return words["stages"].format(tail=tail)
     if family.ranks == 1:
-        return "Each layer has to take each batch forward and backward and to be updated, and there is one rank."
-    start = "No rank can begin before the first layer is gathered. " if family.share < 1 else ""
-    tail += "; and what it updates last still has to get to the other copies" if family.lends else ""
-    return f"{start}A rank has to take its batches forward and backward through all layers; {tail}."
+        return words["one_rank"]
+    tail += words["copies"] if family.lends else ""
+    return words["ranks"].format(start=words["start"] if family.share < 1 else "", tail=tail)
 
 
 def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = False) -> Limit:
     """Return the least time of all that share the work of layers, whatever they cut; or that cut nothing.
 
-    The puzzles inside the layer cut columns, rows, heads, words and tokens, and each can be solved with the cuts of
-    another, or with none. So their argument speaks of what there is to compute, and not of where.
-
-    A weight is updated with the sum of its gradient over all batches and rows, and there is no gradient of a row
-    without the loss of it. So each pair of a row and an element of a weight is multiplied at least once forward and, as
-    backwards are whole, at least once in each half of backward; and so is each pair of a query and a key that it may
-    see, and each token at each of its experts. An operation on parts costs as much of its layer as its parts are of
-    these pairs, so all ranks together compute for at least what all layers cost on all batches.
-
-    The update of a part of a weight takes as long as that of a whole one of the usual size. Of a layer whose weight is
-    s times that, parts that are all of it together cost s or more, or as many updates as there are ranks, if each has
-    one. No operation runs beside another on a rank: of n ranks the last one is done no earlier than the average, and
-    slower ranks take so much less of it. The first and the last exchange do not count, as nothing says how small what
-    is sent then may be. (Prices are rounded to billionths of a time unit, so a run of many pieces may be as little
-    below.)
-
-    Of memory and of what is sent nothing is said. A rank that computes everything again, row by row, needs little more
-    than its part of the weights, and one that has all weights and all batches sends nothing: both are correct, and
-    nobody would learn from a limit that counts on them.
+    It is what there is to compute, shared by all ranks as if none ever waited. Of memory and of what is sent nothing is
+    said: whoever computes everything again needs little of the one, and whoever has everything sends nothing.
     """
     if isinstance(work, WholeLayers):
         return _whole_time(work, costs, reached)
@@ -262,22 +220,12 @@ def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = Fals
         Part(round(float(computed / speed), 9), f"{what}, shared by {counted(ranks, 'rank')}"),
         Part(round(float(updates / speed), 9), f"the updates of {weights} on each rank"),
     )
-    proof = (
-        "Every row of every batch has to go through all layers, forward and backward, on one rank or on several, and "
-        "every rank has its updates to do. If the ranks share that evenly and never wait, they end at this time."
-    )
-    more = "" if reached else " Waiting for data, or for a rank that has more to do, comes on top."
-    return _limit(parts, "work", reached, proof + more)
+    proof = PROOFS["work"]["shared"] + ("" if reached else PROOFS["work"]["not_reached"])
+    return _limit(parts, "work", reached, proof)
 
 
 def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
-    """Return the least time of all that leave layers whole.
-
-    Of n ranks that have k layers each, sort them by the lowest layer of each: the last one has none below layer n - 1.
-    Before its first operation a batch has gone forward through those n - 1 layers, which are on other ranks. From then
-    on it has its forwards, both halves of its backwards (something below it learns) and its updates to do, one after
-    the other. Where the layers lie otherwise, a V or a loop, and when messages come, only adds to it.
-    """
+    """Return the least time of all that leave layers whole."""
     fastest = min(map(costs.slowness, range(work.ranks)))
     back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
     below = sum(map(costs.factor, range(work.ranks - 1)))
@@ -288,10 +236,8 @@ def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
         f"{layers} x {batches} forward and backward": (as_written(costs.forward) + back) * own * work.batches,
         f"update of {layers}": as_written(costs.update) * work.each,
     }
-    proof = (
-        f"Of {counted(work.ranks, 'rank')} with {layers} each, one has no layer below number {work.ranks - 1}. It "
-        "begins when a batch has come up to there, and then has all of its own work to do."
-    )
+    ranks = counted(work.ranks, "rank")
+    proof = PROOFS["work"]["whole"].format(ranks=ranks, layers=layers, below=work.ranks - 1)
     parts = (Part(round(float(amount * fastest), 9), what) for what, amount in found.items() if amount)
     return _limit(parts, "critical path", reached, proof)
 
@@ -302,7 +248,8 @@ def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
 def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
     """Return what must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
-    proof = _memory_proof(family, moment.when)
+    whole = family.sharded and moment.when == "start"
+    proof = PROOFS["memory"]["start_sharded" if whole else moment.when]
     lean, quick = solved(family, "leanest"), solved(family, "fastest")
     if costs == UNIT and lean is not None and quick is not None:
         both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
@@ -324,22 +271,11 @@ class Moment(NamedTuple):
 
 
 def alive(family: Family) -> Moment:
-    """Return the moment of the memory's limit, and its parts. No message in flight is among them: there need not be one
-    then.
+    """Return the moment of the memory's limit, and its parts: around the last backward of the top layer of a rank's
+    stage. No message in flight is among them, for there need not be one then.
 
-    Take the last backward of the top layer of a rank's stage, on g batches. No layer has been updated, since all
-    updates need a gradient of these batches: weights and states are there, 2kW (sharded: 2kW/D, and the rest of this
-    layer's weight, W - W/D). The inputs of all k layers are there and one gradient, for nothing is computed twice:
-    (k + 1)gA. When it is over, and the next operation starts, there is its gradient, W, in place of the rest of the
-    weight (and of what the rank has of it but does not update, for that may be gone now), the inputs of the k - 1
-    layers below and one gradient, kgA; with k = 1 the gradient that is to be sent.
-
-    A rank has the gradients of its other batches, too, if not all went together: of o layers there has been no
-    backward yet, of any batch; then of the sums of the k - o others there is at least a shard, (k - o)W/D, for
-    gradients travel in collectives, which leave no rank with less; and of each of the other batches, whose backward of
-    the top layer was before, at least o inputs and one gradient (if o > 0). When that last backward is over, the
-    gradient that it made is there in full, W, whatever has been added to it. The least over o and over g (1, or all: in
-    between it is more) counts.
+    If not all batches went together, the rank has something of the others, too: of some layers no backward yet, and of
+    the rest the sums of gradients. The least over how many those are counts, and over how many batches go together.
     """
     weight = family.layer.weight
     gradient = Part(weight, "gradient of a weight")
@@ -399,24 +335,11 @@ def _states(family: Family, over: bool = False) -> Part:
     return Part(float(amount), f"weights and optimizer states of {layers}{shards}")
 
 
-def _memory_proof(family: Family, when: str) -> str:
-    nothing = "nothing has been updated yet, so all that was given is there"
-    sums = f"{nothing}; so are the sums of the gradients of the batches before"
-    if when == "last batch":
-        return f"At the last batch's first backward {sums}, and what the backward itself needs."
-    if when == "after last batch":
-        after = "a whole gradient, and what the layers below need"
-        return f"When the last batch's first backward is over, {sums}, {after}."
-    gathered = ", the weight that it uses has to be whole," if family.sharded and when == "start" else ""
-    begins = "starts" if when == "start" else "is over"
-    return f"When a rank's first backward {begins}, {nothing}{gathered} and every layer below still needs its input."
-
-
 # -- sent -----------------------------------------------------------------------------------------------------------
 
 
 def sent(family: Family, reached: bool) -> Limit:
-    """Return the elements of the docstring above, a rank."""
+    """Return the elements that each rank has to send: of weights, of their gradients, and from stage to stage."""
     ranks, whole = family.replicas, family.each * family.layer.weight
     layers = counted(family.each, "layer")
     once, share = Fraction(whole * (ranks - 1), ranks), f"{ranks - 1}/{ranks} of {layers}"
@@ -437,19 +360,13 @@ def sent(family: Family, reached: bool) -> Limit:
 
 
 def _sent_proof(family: Family) -> str:
-    found: list[str] = []
-    sent = "each element is sent {} times, by the n ranks together."
-    if family.sharded and family.share == 1:
-        why = "The gradient of each shard has to be summed where the shard is updated, and every rank needs the new "
-        found.append(f"{why}shards of all others: {sent.format('2(n - 1)')}")
-    elif family.sharded:
-        why = "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
-        found.append(f"{why}shard is: {sent.format('n - 1')}")
-        if family.copies > 1:
-            found.append("Of n ranks with c copies n - c need a part, and c - 1 have to be told of its sum.")
+    words, found = PROOFS["sent"], list[str]()
+    if family.sharded:
+        found.append(words["states" if family.share == 1 else "sharded"])
+        if family.share < 1 < family.copies:
+            found.append(words["copies"])
     elif family.replicas > 1:
-        why = "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
-        found.append(f"{why}be told: {sent.format('2(n - 1)')}")
+        found.append(words["whole"])
     if family.stages > 1:
-        found.append("Each activation and each gradient crosses each border between stages once.")
-    return " ".join(found) or "There is no other rank to send anything to."
+        found.append(words["stages"])
+    return " ".join(found) or words["alone"]

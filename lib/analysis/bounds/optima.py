@@ -2,24 +2,14 @@
 
 `tools.solver` proved them with CP-SAT of OR-tools, and stored what it found in optima.json and best_orders.json;
 nothing here needs that package. Every one comes with a witness: for each rank its actions in order, in the words of
-`lib.schedules.pipelines.action`. That an end is *reached* can be seen by running the witness (`witness` in `generators`
-beside it makes a function of it); that nothing is below is what the solver proved. Where it ran out of time, the record
-says so.
-
-The family of the optima (4 stages of 2 layers and 4 batches, both ways of awaiting; each layer is a stage of the
-witness): rank s has the s-th of equally long runs of layers, with their weights and optimizer states. It takes each
-batch on its own forward and backward through them, once; messages carry one activation or its gradient from a rank to
-its neighbour. Costs are the classic unit costs, and memory is what `lib.trace.lifetimes` says, messages in flight
-included. Without `overlap` every message is awaited where it is sent and received; with it a rank may compute while its
-messages travel, and may issue a receive long before it needs what comes.
-
-In the best orders a pass over all stages of a rank takes 1, forward, input half or weight half, and messages take no
-time (see `orders` in the solver for what is in its model).
+`lib.schedules.pipelines.action`. That an end is *reached* can be seen by running the witness; that nothing is below is
+what the solver proved. Where it ran out of time, the record says so. docs/bounds.md says of which schedules they are
+the best.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -56,8 +46,7 @@ class Size(NamedTuple):
         return self.layers // self.stages
 
 
-@dataclass(frozen=True, slots=True)
-class Optimum:
+class Optimum(NamedTuple):
     """A schedule that is best in some sense, and what is proved of it.
 
     `end` in time units and `peak` in elements are what the witness reaches. No schedule of the family whose peak is at
@@ -75,23 +64,6 @@ class Optimum:
     proof: str
     orders: tuple[str, ...]
 
-    @property
-    def optimal(self) -> bool:
-        """Tell whether both figures are proved to be the least."""
-        return self.end == self.end_bound and self.peak == self.peak_bound
-
-    @property
-    def status(self) -> str:
-        """ "optimal", or in words what is not proved."""
-        if self.optimal:
-            return "optimal"
-        gaps: list[str] = []
-        if self.end > self.end_bound:
-            gaps.append(f"end {self.end:g}, bound {self.end_bound:g}")
-        if self.peak > self.peak_bound:
-            gaps.append(f"peak {self.peak:,}, bound {self.peak_bound:,}")
-        return f"feasible: {'; '.join(gaps)}"
-
     @classmethod
     def of(cls, record: dict[str, Any]) -> Optimum:
         """Make one of its record in optima.json, where peaks are in activations of one batch."""
@@ -100,26 +72,16 @@ class Optimum:
         peaks = {name: fields.pop(name) * ACTIVATION for name in ("peak", "peak_bound")}
         return cls(size, orders=tuple(fields.pop("orders")), **peaks, **fields)
 
-    def record(self) -> dict[str, Any]:
-        """Return its record in optima.json."""
-        fields = asdict(self)
-        peaks = {name: fields[name] // ACTIVATION for name in ("peak", "peak_bound")}
-        return {**self.size._asdict(), **{name: fields[name] for name in fields if name != "size"}, **peaks}
-
-
-def stored(size: Size, aim: Aim) -> Optimum | None:
-    """Return the stored optimum of a size, or None. Of those between it is the fastest."""
-    return next((optimum for optimum in _optima() if optimum.size == size and optimum.aim == aim), None)
-
 
 @cache
-def _optima() -> tuple[Optimum, ...]:
-    """Return all that are stored, the fastest first."""
-    return tuple(sorted(map(Optimum.of, _records("optima")["optima"]), key=lambda optimum: optimum.end))
+def stored(size: Size, aim: Aim) -> Optimum | None:
+    """Return the stored optimum of a size, or None. Of those between it is the fastest."""
+    optima = map(Optimum.of, _records("optima")["optima"])
+    found = [optimum for optimum in optima if (optimum.size, optimum.aim) == (size, aim)]
+    return min(found, key=lambda optimum: optimum.end, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class BestOrder:
+class BestOrder(NamedTuple):
     """The best order that is known with the stages of a schedule, its backward split or not, and its memory.
 
     `schedule` is the name of the schedule, which ends at `known`. `orders`, the words of each rank, end at `end`. No
@@ -134,21 +96,10 @@ class BestOrder:
     end: float
     bound: float
     proof: str
-    orders: tuple[str, ...]
-
-    @property
-    def optimal(self) -> bool:
-        """Tell whether the end is proved to be the least."""
-        return self.end == self.bound
-
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> BestOrder:
-        """Make one of its record in best_orders.json, which has its fields."""
-        fields: dict[str, Any] = {**record, "orders": tuple(record["orders"])}
-        return cls(**fields)
+    orders: Sequence[str]
 
 
 @cache
 def best_orders() -> tuple[BestOrder, ...]:
     """Return all that are stored."""
-    return tuple(map(BestOrder.of, _records("best_orders")["orders"]))
+    return tuple(BestOrder(**record) for record in _records("best_orders")["orders"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, slowed
-from lib.analysis.waiting.gaps import Gap
+from lib.analysis.waiting.gaps import WORDS, Gap
 from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered, these
 from lib.trace.event import operation, operations
@@ -103,24 +103,8 @@ def led_to(causes: Causes, gap: Gap) -> tuple[Step, ...]:
     return followed(causes, here, gap.end, gap.start, how)
 
 
-HOW: Final = {
-    # It is itself what the rank spends the gap in.
-    "self": "{what}",
-    # Nothing comes after it.
-    "last": "the run ends with {place}",
-    # The next operation uses what this one made.
-    "needs": "it needs {place}",
-    # The program of their rank has this one first.
-    "order": "rank {rank} first does {what}",
-    "asked": "rank {rank} asks for it only after {what}",
-    "sent": "rank {rank} sends it only after {what}",
-    "member": "rank {rank} comes last to it, after {what}",
-    "stream": "before it {what} is under way between the same ranks",
-    "reader": "the reader of its process is busy with {what}",
-    "room": "rank {rank} makes room for it only after {what}",
-}
-"""Why what comes next in time waited: a sentence about that, with {what} came before, the same with where that was
-({place}), and its {rank}."""
+HOW: Final[dict[str, str]] = WORDS["legs"]
+"""Why what comes next in time waited, in words with places for what came before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ of the whole run, exactly. Every gap has a kind; KINDS has them, and what is sai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
+from lib.files import packaged
 from lib.trace.event import operation, operations
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -20,74 +22,17 @@ from lib.values.operations import COMPUTE, READS
 
 
 class Kind(NamedTuple):
-    """A kind of gap, and what is said of each, with names in braces for what is different in each.
-
-    `why` ends a sentence about the rank, and `reason` is what many gaps have in common. In both {call} is the
-    communication in which the rank waits (in `reason` all such), {after} the operation that made it wait, if known, and
-    {later} that or "later". In `why` {late} is the rank for which it waits, {cause} the operation that made it wait,
-    {side} the other rank, and {last} what ends the run; in `reason` {layers} are those of the communications.
-    Gaps of one kind are of one group where they have one `call`, and one `cause`, if the kind asks for that.
-    """
+    """A kind of gap, and what is said of each: a row of words.toml, which says what the words are filled in with."""
 
     why: str
     reason: str
-    verb: tuple[str, str] = ("waits", "each wait")
+    verb: Sequence[str] = ("waits", "each wait")
     by_call: bool = False
     by_cause: bool = False
 
 
-KINDS: Final = {
-    # The rank has not received its first input yet.
-    "fill": Kind(
-        " for its first input: a message from rank {late}, which sends it{later}", "waiting for the first input"
-    ),
-    # It waits for a message that has not been sent yet.
-    "message": Kind(
-        " for a message from rank {late}, which sends it{later}",
-        "waiting for messages that are sent{later}",
-        by_cause=True,
-    ),
-    # It waits in a collective for a member that has not come yet.
-    "collective": Kind(
-        " in {call} for rank {late}, which comes last{after}",
-        "waiting in {call} for ranks that come last{after}",
-        by_call=True,
-        by_cause=True,
-    ),
-    # It waits for an earlier communication of the same ranks to be over.
-    "stream": Kind(
-        " before {call}, because {cause} between the same ranks is still under way",
-        "{call} that wait for an earlier communication of the same ranks",
-        by_call=True,
-    ),
-    # It waits for the reader of its process, which is busy with other examples, or with the same ones for another.
-    "reader": Kind(
-        " for the reader of its process, busy with {cause} for rank {late}", "waiting for the reader of their process"
-    ),
-    # It waits while its communication is under way: communication that nothing hides.
-    "communication": Kind(" {side}", "{call}{layers} that nothing hides", ("spends", "each spend"), by_call=True),
-    # Its communication is under way, and takes longer because others use the same links.
-    "shared": Kind(
-        " longer in {call}, which shares a link with {cause}",
-        "{call}{layers} that shares a link with other communication",
-        ("spends", "each spend"),
-        by_call=True,
-    ),
-    # Its message is through, and has no room: the one before has not been taken.
-    "room": Kind(
-        " for room for its message: rank {late} takes the one before it{later}",
-        "waiting for room for messages, which is made{later}",
-        by_cause=True,
-    ),
-    # It has done everything, and others still work.
-    "drain": Kind(" early{last}", "done before the end of the run", ("is done", "are each done")),
-    # It waits for something that never happened: only in a run that failed.
-    "never": Kind(" in {call}, which never happened", "waiting for what never happened"),
-    # The run failed before it went on.
-    "stopped": Kind(", because the run failed", "stopped because the run failed"),
-    # Nothing says what it did: only in a run that was measured.
-    "unknown": Kind(" between two operations", "between two operations"),
-}
+WORDS: Final[dict[str, dict[str, Any]]] = tomllib.loads(packaged("lib.analysis.waiting", "words.toml"))
+KINDS: Final = {name: Kind(**row) for name, row in WORDS["gaps"].items()}
 
 
 @dataclass(frozen=True, slots=True)

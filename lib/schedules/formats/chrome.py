@@ -9,12 +9,8 @@ range begins with waiting for its message: computing begins with its first opera
 Of the format ("Trace Event Format",
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU) complete events ("X") are read, with
 times in microseconds, and written, beside names of processes and threads ("M"). A file comes from outside: it may be
-damaged, truncated, huge, packed to be huge, or no such file at all. It is read as data.
-
-A written timeline has a process for each rank of each Trace, a track for each stream (what the rank computes, the
-communication of each group, messages to and from each neighbour; a second one where a stream does several things at
-once), arrows from sends to receives and between the members of a collective, and a counter for its memory. A pipeline
-has a track of its actions, named as torch's executor names its ranges.
+damaged, truncated, huge, packed to be huge, or no such file at all. It is read as data. docs/replay.md says what is in
+a written timeline.
 """
 
 from __future__ import annotations

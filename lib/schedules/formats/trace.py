@@ -62,6 +62,21 @@ def pipeline_of(trace: Trace) -> Pipeline:
     are half as long and all other ranks have one more. A layer that is computed anew for its backward counts once. Of
     pipelines beside each other, which do the same with other data, it is one: each numbers its own batches.
     """
+    return _found(trace)[0]
+
+
+class Done(NamedTuple):
+    """An action, and the first and the last of the events that it is."""
+
+    action: Action
+    first: int
+    last: int
+
+
+@kept
+def _found(trace: Trace) -> tuple[Pipeline, dict[int, list[Done]]]:
+    """Return the pipeline of a run, and what each rank does in its own: stages and microbatches have the same numbers
+    in all that lie beside each other."""
     passes = [dict(_passes(program)) for program in trace.programs]
     where: dict[tuple[str, int, int], int] = {}
     for rank, found in enumerate(passes):
@@ -73,11 +88,12 @@ def pipeline_of(trace: Trace) -> Pipeline:
                     why = f"this run is no pipeline: {why}, and in a pipeline each layer of a batch is on one rank"
                     raise ValueError(why)
     together = _together(trace)
-    pipelines = [_pipeline(trace, ranks, passes) for ranks in together]
+    done: dict[int, list[Done]] = {}
+    pipelines = [_pipeline(trace, ranks, passes, done) for ranks in together]
     for ranks, other in zip(together, pipelines, strict=True):
         if other != pipelines[0]:
             raise ValueError(f"these are several pipelines, and that of {these('rank', ranks)} is not like the first")
-    return pipelines[0]
+    return pipelines[0], done
 
 
 def _passes(program: Program) -> Iterator[tuple[_Pass, int]]:
@@ -108,7 +124,10 @@ def _together(trace: Trace) -> list[list[int]]:
     return groups
 
 
-def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass, int]]) -> Pipeline:
+def _pipeline(
+    trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass, int]], done: dict[int, list[Done]]
+) -> Pipeline:
+    """Return the pipeline of some ranks, and put into `done` what each of them does."""
     microbatches = sorted({one.batches for rank in ranks for one in passes[rank] if one.batches}, key=sorted)
     for one, other in pairwise(microbatches):
         if one & other:
@@ -127,23 +146,25 @@ def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass
     stages = _stages(trace.layers, ranks, passes, layers)
     place = {layer: stage for stage, found in enumerate(stages) for layer in found}
     number = {batches: k for k, batches in enumerate(microbatches)}
-    order: list[tuple[Action, ...]] = []
     for rank in ranks:
-        actions: dict[Action, None] = {}
+        mine = done[rank] = list[Done]()
         left = {stage: len(layers) for stage, layers in enumerate(stages)}
         last = max((event for one, event in passes[rank].items() if one.kind != "UPDATE"), default=-1)
         for one, event in passes[rank].items():
             stage = place[one.layer]
-            if one.kind != "UPDATE":
-                actions[Action(stage, one.kind, number[one.batches])] = None
+            if one.kind == "UPDATE":
+                left[stage] -= 1
+                if not left[stage] and event < last:  # it is said where passes come after it
+                    mine.append(Done(Action(stage, "UPDATE"), event, event))
                 continue
-            left[stage] -= 1
-            if not left[stage] and event < last:  # it is said where passes come after it
-                actions[Action(stage, "UPDATE")] = None
-        order.append(tuple(actions))
+            action = Action(stage, one.kind, number[one.batches])
+            if mine and mine[-1].action == action:  # nothing comes between two layers of a stage
+                mine[-1] = mine[-1]._replace(last=event)
+            else:
+                mine.append(Done(action, event, event))
     own = {batch: k for k, batch in enumerate(sorted(Batches().union(*microbatches)))}
     named = tuple(tuple(own[batch] for batch in sorted(one)) for one in microbatches)
-    return Pipeline(tuple(order), tuple(stages), named)
+    return Pipeline(tuple(tuple(one.action for one in done[rank]) for rank in ranks), tuple(stages), named)
 
 
 def _stages(
@@ -176,49 +197,25 @@ def _stages(
 # -- the events of actions ----------------------------------------------------------------------------------------
 
 
-class Done(NamedTuple):
-    """An action, and the first and the last of the events that it is."""
-
-    action: Action
-    first: int
-    last: int
-
-
 @kept
 def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
-    """Return the passes of each rank, as actions. None where the run is no pipeline (see `order_of`), or one of them is
-    broken off. Where several pipelines lie beside each other their stages and microbatches have the same numbers."""
+    """Return the passes of each rank, as actions. None where the run is no pipeline (see `order_of`). Where several
+    pipelines lie beside each other their stages and microbatches have the same numbers."""
     try:
-        stages = pipeline_of(trace).layers_of
+        done = _found(trace)[1]
     except ValueError:
         return None
-    place = {layer: stage for stage, layers in enumerate(stages) for layer in layers}
     found: list[tuple[Done, ...]] = []
     for program in trace.programs:
-        passes = [(one, event) for one, event in _passes(program) if one.kind != "UPDATE"]
-        every = sorted({one.batches for one, _ in passes}, key=sorted)
-        number = {batches: microbatch for microbatch, batches in enumerate(every)}
-        done: list[Done] = []
-        layers = 0
-        for one, event in passes:
-            action = Action(place[one.layer], one.kind, number[one.batches])
-            if done and done[-1].action == action:
-                layers += 1
-                done[-1] = done[-1]._replace(last=event)
-            elif done and layers != len(stages[done[-1].action.stage]):
-                return None
-            else:
-                layers = 1
-                done.append(Done(action, event, event))
-        events = program.events
-        for number, (action, first, last) in enumerate(done):
+        events, mine = program.events, list[Done]()
+        for action, first, last in (one for one in done[program.rank] if one.action.kind != "UPDATE"):
             # A loss belongs to what comes after it, sums to what was before.
             while first and events[first - 1].op == "loss":
                 first -= 1
             while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
                 last += 1
-            done[number] = Done(action, first, last)
-        found.append(tuple(done))
+            mine.append(Done(action, first, last))
+        found.append(tuple(mine))
     return tuple(found)
 
 

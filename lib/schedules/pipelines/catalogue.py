@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
@@ -228,9 +229,8 @@ three seconds there."""
 class Named(NamedTuple):
     """A schedule that has a name. `order(ranks, batches)` asks its `generator` for its order.
 
-    `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
-    generator can be told by name: chunks, limit (microbatches of activations a rank may have).
-    `paper`: where it is from. `torch`: its name in torch.distributed.pipelining.
+    `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `paper`: where it is
+    from. `torch`: its name in torch.distributed.pipelining.
     """
 
     generator: Callable[..., Order]
@@ -238,7 +238,6 @@ class Named(NamedTuple):
     paper: str
     chunks: int = 1
     halves: bool = False
-    takes: tuple[str, ...] = ()
     torch: str | None = None
     shape: Shape = "loop"
 
@@ -246,6 +245,11 @@ class Named(NamedTuple):
     def name(self) -> str:
         """Return what commands call it."""
         return self.generator.__name__
+
+    @property
+    def takes(self) -> set[str]:
+        """Return what else its generator can be told: chunks, limit (microbatches of activations a rank may have)."""
+        return {"chunks", "limit"} & signature(self.generator).parameters.keys()
 
     def order(self, ranks: int, batches: int, *, chunks: int | None = None, limit: float | None = None) -> Order:
         """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations.
@@ -273,21 +277,15 @@ QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
 DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
-STAGES: Final = ("chunks",)
-LIMIT: Final = ("limit",)
-BOTH: Final = STAGES + LIMIT
-
 SCHEDULES: Final = table(
     (
         Named(gpipe, "GPipe", HUANG, torch="ScheduleGPipe"),
-        Named(one_f_one_b, "1F1B", NARAYANAN, takes=LIMIT, torch="Schedule1F1B"),
-        Named(breadth_first, "Breadth-first", LAMY_POIRIER, 2, takes=STAGES, torch="ScheduleLoopedBFS"),
-        Named(interleaved, "Interleaved 1F1B", NARAYANAN, 2, takes=BOTH, torch="ScheduleInterleaved1F1B"),
-        Named(
-            interleaved_zero_bubble, "Interleaved zero bubble", QI_2023, 2, True, BOTH, "ScheduleInterleavedZeroBubble"
-        ),
-        Named(zb_h1, "ZB-H1", QI_2023, halves=True, takes=LIMIT),
-        Named(zb_h2, "ZB-H2", QI_2023, halves=True, takes=LIMIT),
+        Named(one_f_one_b, "1F1B", NARAYANAN, torch="Schedule1F1B"),
+        Named(breadth_first, "Breadth-first", LAMY_POIRIER, 2, torch="ScheduleLoopedBFS"),
+        Named(interleaved, "Interleaved 1F1B", NARAYANAN, 2, torch="ScheduleInterleaved1F1B"),
+        Named(interleaved_zero_bubble, "Interleaved zero bubble", QI_2023, 2, True, "ScheduleInterleavedZeroBubble"),
+        Named(zb_h1, "ZB-H1", QI_2023, halves=True),
+        Named(zb_h2, "ZB-H2", QI_2023, halves=True),
         Named(zb_v, "ZB-V", QI_2023, 2, True, shape="vee", torch="ScheduleZBVZeroBubble"),
         Named(v_half, "V-half", QI_2024, 2, True, shape="vee"),
         Named(v_min, "V-min", QI_2024, 2, True, shape="vee"),

@@ -7,15 +7,10 @@ next, and how far the weight halves lag behind are sliders; the famous schedules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from itertools import accumulate, islice, pairwise
-from typing import Any
 
-from lib.analysis.bounds.optima import Optimum
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import Action, Order, parse
-from lib.schedules.pipelines.program import program_of
-from lib.simulator.model import Model
+from lib.schedules.pipelines.action import Action, Order
 
 
 def in_turn(
@@ -123,8 +118,3 @@ def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
     """Do twice as much ahead, so that no gap is left where the halves take equally long (Qi et al. 2023, arXiv
     2401.10241), for almost twice the memory."""
     return in_turn(ranks, batches, ahead=2, late=2, limit=limit)
-
-
-def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """Return the schedule that reaches a proved optimum: each of its stages is one layer."""
-    return program_of(tuple(map(parse, optimum.orders)))

@@ -11,10 +11,9 @@ what is missing; then messages that do not fit; then what holds all ranks up tog
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain, count, groupby, islice, pairwise
-from operator import attrgetter
+from itertools import chain, count, islice, pairwise
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
@@ -77,13 +76,12 @@ def illegal(order: Order, *, batches: int | None = None, messages: Messages = "a
     if not order:
         return Wrong(0, 0, None, "missing", "there is nothing to do")
     facts = _Facts(order, batches, messages == "posted")
-    for _, group in groupby(RULES, key=attrgetter("turn")):
-        rules = [*group]
+    for rules in RULES:
         found = [
-            Wrong(rank, at, order[rank][at] if at < len(order[rank]) else None, rule.name, text, *cause)
+            Wrong(rank, at, order[rank][at] if at < len(order[rank]) else None, rule, text, *cause)
             for rank in range(len(order))
-            for rule in rules
-            for at, text, *cause in islice(rule.find(facts, rank), 1)
+            for rule, find in rules
+            for at, text, *cause in islice(find(facts, rank), 1)
         ]
         if found:
             return min(found, key=lambda wrong: (wrong.position, wrong.rank))
@@ -454,28 +452,23 @@ def _deadlock(facts: _Facts, rank: int) -> Iterator[Said]:
     yield facts.blocked[rank][0], f"{text}: ranks {' -> '.join(shown)} wait for each other", told
 
 
-class Rule(NamedTuple):
-    """A rule that every order keeps to: what a rank does wrong by it. Rules of one `turn` look at the same time, and
-    what stands first counts."""
-
-    name: str
-    turn: int
-    find: Callable[[_Facts, int], Iterator[Said]]
-
-
 RULES: Final = (
-    Rule("word", 0, _words),
-    Rule("stage", 0, _stage),
-    Rule("place", 0, _place),
-    Rule("batch", 0, _batch),
-    Rule("twice", 0, _twice),
-    Rule("before", 0, _before),
-    Rule("pair", 0, _pair),
-    Rule("gather", 0, _gathers),
-    Rule("gather", 0, _reduced),
-    Rule("message", 0, _message),
-    Rule("missing", 1, _missing),
-    Rule("channel", 2, _channel),
-    Rule("deadlock", 3, _deadlock),
+    # What a rank does wrong whatever the others do
+    (
+        ("word", _words),
+        ("stage", _stage),
+        ("place", _place),
+        ("batch", _batch),
+        ("twice", _twice),
+        ("before", _before),
+        ("pair", _pair),
+        ("gather", _gathers),
+        ("gather", _reduced),
+        ("message", _message),
+    ),
+    (("missing", _missing),),
+    (("channel", _channel),),
+    (("deadlock", _deadlock),),
 )
-"""The rules, in the order in which they look."""
+"""The rules that every order keeps to, each with its name: what it finds a rank do wrong. Those of one row look at the
+same time; of what they find at one position the first counts."""

@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, chain, compress, islice
 from math import lcm
-from typing import Final, NamedTuple
 
 from lib.analysis.figures import Bubbles
 from lib.cluster.costs import as_written
@@ -32,18 +31,6 @@ from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 
 Number = float | Fraction
-
-
-class Passes(NamedTuple):
-    """The lengths of the passes of a microbatch over a stage, and of a message, which costs no rank any time."""
-
-    forward: Number = 1
-    input_half: Number = 1
-    weight_half: Number = 1
-    message: Number = 0
-
-
-EVEN: Final = Passes()
 
 
 class NoRoom(PuzzleError):

@@ -17,7 +17,6 @@ from lib.analysis.memory import holdings, lean, rows
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import gaps
 from lib.cluster.costs import ticks
-from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
 from lib.suite.course.review import GROUPS, Review
 from lib.suite.course.solutions import alternatives, run_of_file
@@ -28,7 +27,7 @@ from tests.analysis.waiting.test_gaps import compute
 from tests.support.damage import damaged
 from tests.support.profiles import examples, sample
 from tests.support.said import Said
-from tests.support.schedules import CLASSIC, Case, ddp
+from tests.support.schedules import CLASSIC, Case, ddp, ddp_overlap
 
 NAMES = [case.name for case in CLASSIC]
 OTHERS = {name: load_function(alternatives(name)[which], name) for name, which in (("fsdp", 0), ("pipeline_fsdp", 1))}
