@@ -203,10 +203,7 @@ def part_of(
     if not teacher:
         drawn = "" if alone is None else markup(pictures.path(alone).read_text("utf-8").strip())
         return {**part, "elsewhere": [*_elsewhere(score, tell_sizes)], "drawn": drawn}
-    caption = "The timeline of this student, who does what the reference and the best of the class do"
-    if beside is not None and len(beside.names) > 1:
-        caption = f"Timelines of {' and '.join(beside.names)}, with the first difference marked"
-    return {**part, "picture": beside and pictures.drawn(beside), "caption": caption}
+    return {**part, "picture": beside and pictures.drawn(beside), "names": beside and beside.names}
 
 
 def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
