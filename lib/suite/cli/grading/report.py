@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
 from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
-from lib.suite.cli.console import markup, page, template
+from lib.suite.cli.console import page, template
 from lib.suite.cli.grading.schedules import ClassPuzzle, Order, Pictures, board_of, goals_reached, puzzles_of, score_of
 from lib.suite.grade.gradebook import Gradebook, Mark, Refused, Result, Score, Student, Traces
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
@@ -144,7 +144,7 @@ def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces
     boards = [board_of(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
     night, style = sheet({mark.fill for board in boards for mark in board.pop("marks")}, set(), titles=False)
     title = visible(book.title, lines=False)
-    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=markup(style))
+    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=style)
 
 
 # -- one student ----------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def part_of(
     part |= {"points": _points(mark), "rows": _rows(puzzle, score, teacher)}
     beside, alone = _orders(student, puzzle)
     if not teacher:
-        drawn = "" if alone is None else markup(pictures.path(alone).read_text("utf-8").strip())
+        drawn = "" if alone is None else pictures.path(alone).read_text("utf-8").strip()
         return {**part, "elsewhere": [*_elsewhere(score, tell_sizes)], "drawn": drawn}
     return {**part, "picture": beside and pictures.drawn(beside), "names": beside and beside.names}
 

@@ -17,7 +17,6 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.extras import shared_out
 from lib.files import ready, write_whole
 from lib.puzzles.puzzle import Goal
-from lib.suite.cli.console import markup
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, Traces
 from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State
@@ -240,7 +239,7 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
         row: dict[str, Any] = {"kind": kind, "who": who, "computing": None, "picture": ""}
         if (run := runs.get(result.schedule)) is not None:
             scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
-            row["picture"] = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
+            row["picture"] = scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False)
             row["computing"] = 1 - bubbles(run).makespan
         row["reference"] = reference is not None and result.schedule == reference.schedule
         rows.append({**row, "result": result, "best": [one for one in best if getattr(result, one) == best[one]]})
