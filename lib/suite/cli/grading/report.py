@@ -107,13 +107,9 @@ def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, An
         name = visible(student.name, lines=False).strip()
         line = {"file": file, "student": student, "name": student.name or "(no name)"}
         line["short"] = (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)"
-        line |= {"unread": book.refused_of(student), "points": _whole(student) if student.of else ""}
-        lines.append({**line, "scores": [(one.asked, score_of(student, one.asked.puzzle)) for one in puzzles]})
+        scores = [(one.asked, score_of(student, one.asked.puzzle)) for one in puzzles]
+        lines.append({**line, "unread": book.refused_of(student), "scores": scores})
     return lines
-
-
-def _whole(student: Student) -> str:
-    return f"{amount(student.points)} of {amount(student.of)} points"
 
 
 def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapping[str, Any]]) -> str:
@@ -270,4 +266,4 @@ def unread_files(refused: Sequence[Refused]) -> list[str]:
 def text_of(**what: Any) -> str:
     """Return what a page says in plain text, for the comment box of a learning platform: of a `student` with what is
     `unread`, or of a `part`."""
-    return template("feedback.txt").render(whole=_whole, amount=amount, exact=exact, **what).rstrip("\n")
+    return template("feedback.txt").render(amount=amount, exact=exact, **what).rstrip("\n")
