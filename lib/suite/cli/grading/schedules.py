@@ -45,10 +45,12 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassPuzzle:
-    """One puzzle of a class: how many students are in each state, by its word; the distinct schedules, the best first;
-    and the best that is correct at all sizes, by the most goals, the shortest time, the least memory. `picture` is that
-    of time against memory, as markup; nothing where all of them are at one place."""
+    """One puzzle of a class, at its place among those asked: how many students are in each state, by its word; the
+    distinct schedules, the best first; and the best that is correct at all sizes, by the most goals, the shortest time,
+    the least memory. `picture` is that of time against memory, as markup; nothing where all of them are at one
+    place."""
 
+    place: int
     asked: Asked
     counts: Mapping[str, int]
     kinds: Sequence[Kind]
@@ -75,27 +77,16 @@ class ClassPuzzle:
 def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
     """Return the puzzles that were asked, in order."""
     puzzles: list[ClassPuzzle] = []
-    for asked in book.asked:
-        scores = [score_of(student, asked.puzzle) for student in book.students]
+    for place, asked in enumerate(book.asked):
+        scores = [student.scores[place] for student in book.students]
         counts = Counter(STATES[score.state].word for score in scores)
-        kinds = _kinds(asked, scores)
+        kinds = _kinds(scores)
         best = next((kind.result for kind in kinds if kind.everywhere), None)
-        puzzles.append(ClassPuzzle(asked, counts, kinds, best, _spread(book, asked, kinds, best)))
+        puzzles.append(ClassPuzzle(place, asked, counts, kinds, best, _spread(book, asked, kinds, best)))
     return puzzles
 
 
-def score_of(student: Student, puzzle: str) -> Score:
-    """Return the score of a puzzle, an absent one where the student did not hand it in."""
-    absent = Score(puzzle, "absent", Result("", "absent"))
-    return next((score for score in student.scores if score.puzzle == puzzle), absent)
-
-
-def goals_reached(asked: Asked, result: Result) -> int:
-    """Count the goals that were reached, from the easiest on."""
-    return sum(name in result.goals for name, _, _ in asked.goals)
-
-
-def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
+def _kinds(scores: Sequence[Score]) -> list[Kind]:
     """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
     students: dict[str, list[int]] = {}
     for row, score in enumerate(scores):
@@ -105,7 +96,7 @@ def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
     def kind(rows: Sequence[int]) -> Kind:
         own, states = scores[rows[0]].own, {scores[row].state for row in rows}
         everywhere = not states.isdisjoint(("passed", "missed"))
-        return Kind(own, goals_reached(asked, own), "passed" in states, everywhere, tuple(rows))
+        return Kind(own, len(own.goals), "passed" in states, everywhere, tuple(rows))
 
     def rank(kind: Kind) -> tuple[float | str, ...]:
         own = kind.result
