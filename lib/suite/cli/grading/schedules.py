@@ -37,7 +37,6 @@ class Kind(NamedTuple):
     """
 
     result: Result
-    goals: int
     passes: bool
     everywhere: bool
     students: tuple[int, ...]
@@ -96,11 +95,11 @@ def _kinds(scores: Sequence[Score]) -> list[Kind]:
     def kind(rows: Sequence[int]) -> Kind:
         own, states = scores[rows[0]].own, {scores[row].state for row in rows}
         everywhere = not states.isdisjoint(("passed", "missed"))
-        return Kind(own, len(own.goals), "passed" in states, everywhere, tuple(rows))
+        return Kind(own, "passed" in states, everywhere, tuple(rows))
 
     def rank(kind: Kind) -> tuple[float | str, ...]:
         own = kind.result
-        return not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
+        return not kind.everywhere, -len(own.goals), own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
 
     return sorted(map(kind, students.values()), key=rank)
 
