@@ -8,8 +8,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["EXTRAS", "install", "need_extra", "shared_out"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["ROOT", "child_environment", "packaged", "ready", "write_whole", "zipped"]
-
 ROOT = Path(__file__).parents[1]
 """The folder that holds the packages lib and drawing: the repository's root, or where a wheel was installed."""
 

@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/schedules": 4_670,
     "lib/plan": 1_500,
     "lib/simulator": 3_290,
-    "lib/suite/cli": 3_040,
+    "lib/suite/cli": 3_010,
     "lib/suite/course": 1_670,
     "lib/suite/grade": 3_320,
     "lib/suite/isolation": 1_120,

@@ -206,7 +206,6 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
     """Put the solutions that have a run into groups, equal ones together: where they fail, or are not correct, with
     the same words. The first of each is drawn: one of ours, where there is one. The fastest group comes first, and
     those that are not correct behind all others."""
-
     groups: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in entries:
         # The state of a whole run says already that it is not correct: its fault is in the second line.
@@ -217,11 +216,7 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
     for number, (key, same) in enumerate(groups.items(), 1):
         ours, students = ([one for one in same if one.ours is own] for own in (True, False))
         every.append(Group(number, same[0], "".join(key[3:]), tuple(ours), tuple(one.name for one in students)))
-
-    def place(group: Group) -> tuple[bool, float]:
-        return not group.first.correct, (group.first.figures or {}).get("time", 0.0)
-
-    return sorted(every, key=place)
+    return sorted(every, key=lambda group: (not group.first.correct, (group.first.figures or {}).get("time", 0.0)))
 
 
 def gallery(

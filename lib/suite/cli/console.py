@@ -272,8 +272,8 @@ def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **val
     """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
 
     `images` is from where the page may load any; its script is known by its hash, and nothing else comes from anywhere.
-    `colours` are its own, by the names that its style uses. What is text in `values` is escaped; markup of ours comes
-    as `markup`. ModuleNotFoundError without jinja2.
+    `colours` are its own, by the names that its style uses. What is text in `values` is escaped, but where a template
+    says that it is `safe`: then it is markup of ours. ModuleNotFoundError without jinja2.
     """
     from drawing.canvas.palette import PAGE  # here and not above: most commands draw nothing
 
@@ -283,8 +283,8 @@ def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **val
         "images": images,
         "digest": b64encode(sha256(script.encode()).digest()).decode(),
         "colours": {**PAGE, **colours},
-        "style": markup(file_of(f"{look}.css")),
-        "script": markup(script),
+        "style": file_of(f"{look}.css"),
+        "script": script,
     }
     return template(name).render(**shared, **values)
 
@@ -316,12 +316,5 @@ def _environment() -> Any:
 
 
 def _seen(value: Any) -> Any:
-    """Text with all that cannot be seen made visible. Markup is ours, and a subclass of str."""
+    """Text with all that cannot be seen made visible. What is `safe` is a subclass of str."""
     return visible(value) if type(value) is str else value
-
-
-def markup(text: str) -> Any:
-    """Return markup of ours, which a template prints as it is."""
-    from markupsafe import Markup  # here and not above: it comes with jinja2
-
-    return Markup(text)

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
 from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
-from lib.suite.cli.console import markup, page, template
-from lib.suite.cli.grading.schedules import ClassPuzzle, Order, Pictures, board_of, goals_reached, puzzles_of, score_of
+from lib.suite.cli.console import page, template
+from lib.suite.cli.grading.schedules import ClassPuzzle, Order, Pictures, board_of, puzzles_of
 from lib.suite.grade.gradebook import Gradebook, Mark, Refused, Result, Score, Student, Traces
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
@@ -64,7 +64,7 @@ def write_report(
     where the folder cannot be written.
     """
     puzzles = puzzles_of(book)
-    lines = _lines(book, puzzles)
+    lines = _lines(book)
     pictures = Pictures(out / "pictures", traces)
     every = (order for student in book.students for puzzle in puzzles for order in _orders(student, puzzle))
     orders = list(dict.fromkeys(filter(None, every)))
@@ -100,24 +100,19 @@ def render(name: str, **values: Any) -> str:
     return page(name, "report", "'self' data:", LOOK, **words, **values)
 
 
-def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, Any]]:
+def _lines(book: Gradebook) -> list[dict[str, Any]]:
     """The students in the table of the class, and wherever else a page names them."""
     lines: list[dict[str, Any]] = []
     for file, student in zip(file_names([student.name for student in book.students]), book.students, strict=True):
         name = visible(student.name, lines=False).strip()
         line = {"file": file, "student": student, "name": student.name or "(no name)"}
         line["short"] = (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)"
-        line |= {"unread": book.refused_of(student), "points": _whole(student) if student.of else ""}
-        lines.append({**line, "scores": [(one.asked, score_of(student, one.asked.puzzle)) for one in puzzles]})
+        lines.append({**line, "unread": book.refused_of(student)})
     return lines
 
 
-def _whole(student: Student) -> str:
-    return f"{amount(student.points)} of {amount(student.of)} points"
-
-
 def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapping[str, Any]]) -> str:
-    there = {score.state for line in lines for _, score in line["scores"]}
+    there = {score.state for student in book.students for score in student.scores}
     common, alike = mistakes(book), similar(book)
     return render(
         "report.html",
@@ -127,7 +122,6 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapp
         innocent=INNOCENT,
         ours=alike.ours,
         present=[state for word, state in STATES.items() if word in there or word == "passed"],
-        reached=goals_reached,
         line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
         everything=sum(student.passed == len(puzzles) for student in book.students),
         mistakes=common,
@@ -144,7 +138,7 @@ def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces
     boards = [board_of(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
     night, style = sheet({mark.fill for board in boards for mark in board.pop("marks")}, set(), titles=False)
     title = visible(book.title, lines=False)
-    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=markup(style))
+    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=style)
 
 
 # -- one student ----------------------------------------------------------------------------------------------------
@@ -174,7 +168,7 @@ def _points(mark: Mark) -> str:
 def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order | None]:
     """The pictures of a student's schedule: beside the reference and the best of the class, those that are equal to it
     left out; and alone."""
-    score = score_of(student, puzzle.asked.puzzle)
+    score = student.scores[puzzle.place]
     mine = score.own.schedule
     if not mine:
         return None, None
@@ -190,7 +184,7 @@ def part_of(
 ) -> dict[str, Any]:
     """Return a puzzle on the page for the teacher, or in what a student may have: that has `elsewhere` for results at
     other sizes, in words that a student may read, each with a message."""
-    asked, score = puzzle.asked, score_of(student, puzzle.asked.puzzle)
+    asked, score = puzzle.asked, student.scores[puzzle.place]
     state, message, mark = STATES[score.state], score.own.message, student.mark(asked.puzzle)
     if not state.judged:
         message = message or state.about  # there is no function
@@ -201,12 +195,9 @@ def part_of(
     part |= {"points": _points(mark), "rows": _rows(puzzle, score, teacher)}
     beside, alone = _orders(student, puzzle)
     if not teacher:
-        drawn = "" if alone is None else markup(pictures.path(alone).read_text("utf-8").strip())
+        drawn = "" if alone is None else pictures.path(alone).read_text("utf-8").strip()
         return {**part, "elsewhere": [*_elsewhere(score, tell_sizes)], "drawn": drawn}
-    caption = "The timeline of this student, who does what the reference and the best of the class do"
-    if beside is not None and len(beside.names) > 1:
-        caption = f"Timelines of {' and '.join(beside.names)}, with the first difference marked"
-    return {**part, "picture": beside and pictures.drawn(beside), "caption": caption}
+    return {**part, "picture": beside and pictures.drawn(beside), "names": beside and beside.names}
 
 
 def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
@@ -273,4 +264,4 @@ def unread_files(refused: Sequence[Refused]) -> list[str]:
 def text_of(**what: Any) -> str:
     """Return what a page says in plain text, for the comment box of a learning platform: of a `student` with what is
     `unread`, or of a `part`."""
-    return template("feedback.txt").render(whole=_whole, amount=amount, exact=exact, **what).rstrip("\n")
+    return template("feedback.txt").render(amount=amount, exact=exact, **what).rstrip("\n")

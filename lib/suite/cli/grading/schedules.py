@@ -17,7 +17,6 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.extras import shared_out
 from lib.files import ready, write_whole
 from lib.puzzles.puzzle import Goal
-from lib.suite.cli.console import markup
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, Traces
 from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State
@@ -38,7 +37,6 @@ class Kind(NamedTuple):
     """
 
     result: Result
-    goals: int
     passes: bool
     everywhere: bool
     students: tuple[int, ...]
@@ -46,10 +44,12 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassPuzzle:
-    """One puzzle of a class: how many students are in each state, by its word; the distinct schedules, the best first;
-    and the best that is correct at all sizes, by the most goals, the shortest time, the least memory. `picture` is that
-    of time against memory, as markup; nothing where all of them are at one place."""
+    """One puzzle of a class, at its place among those asked: how many students are in each state, by its word; the
+    distinct schedules, the best first; and the best that is correct at all sizes, by the most goals, the shortest time,
+    the least memory. `picture` is that of time against memory, as markup; nothing where all of them are at one
+    place."""
 
+    place: int
     asked: Asked
     counts: Mapping[str, int]
     kinds: Sequence[Kind]
@@ -76,27 +76,16 @@ class ClassPuzzle:
 def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
     """Return the puzzles that were asked, in order."""
     puzzles: list[ClassPuzzle] = []
-    for asked in book.asked:
-        scores = [score_of(student, asked.puzzle) for student in book.students]
+    for place, asked in enumerate(book.asked):
+        scores = [student.scores[place] for student in book.students]
         counts = Counter(STATES[score.state].word for score in scores)
-        kinds = _kinds(asked, scores)
+        kinds = _kinds(scores)
         best = next((kind.result for kind in kinds if kind.everywhere), None)
-        puzzles.append(ClassPuzzle(asked, counts, kinds, best, _spread(book, asked, kinds, best)))
+        puzzles.append(ClassPuzzle(place, asked, counts, kinds, best, _spread(book, asked, kinds, best)))
     return puzzles
 
 
-def score_of(student: Student, puzzle: str) -> Score:
-    """Return the score of a puzzle, an absent one where the student did not hand it in."""
-    absent = Score(puzzle, "absent", Result("", "absent"))
-    return next((score for score in student.scores if score.puzzle == puzzle), absent)
-
-
-def goals_reached(asked: Asked, result: Result) -> int:
-    """Count the goals that were reached, from the easiest on."""
-    return sum(name in result.goals for name, _, _ in asked.goals)
-
-
-def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
+def _kinds(scores: Sequence[Score]) -> list[Kind]:
     """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
     students: dict[str, list[int]] = {}
     for row, score in enumerate(scores):
@@ -106,11 +95,11 @@ def _kinds(asked: Asked, scores: Sequence[Score]) -> list[Kind]:
     def kind(rows: Sequence[int]) -> Kind:
         own, states = scores[rows[0]].own, {scores[row].state for row in rows}
         everywhere = not states.isdisjoint(("passed", "missed"))
-        return Kind(own, goals_reached(asked, own), "passed" in states, everywhere, tuple(rows))
+        return Kind(own, "passed" in states, everywhere, tuple(rows))
 
     def rank(kind: Kind) -> tuple[float | str, ...]:
         own = kind.result
-        return not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
+        return not kind.everywhere, -len(own.goals), own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
 
     return sorted(map(kind, students.values()), key=rank)
 
@@ -240,7 +229,7 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
         row: dict[str, Any] = {"kind": kind, "who": who, "computing": None, "picture": ""}
         if (run := runs.get(result.schedule)) is not None:
             scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
-            row["picture"] = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
+            row["picture"] = scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False)
             row["computing"] = 1 - bubbles(run).makespan
         row["reference"] = reference is not None and result.schedule == reference.schedule
         rows.append({**row, "result": result, "best": [one for one in best if getattr(result, one) == best[one]]})
