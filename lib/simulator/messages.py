@@ -207,8 +207,7 @@ class Messages:
         # Each message that arrives meanwhile is offered; the first choice took one, and the others find it done.
         if wanted.fired or not queue or queue[0] is not wanted:
             return
-        channel = self._first(wanted.rank)
-        if channel is None:
+        if (channel := self._first(wanted.rank)) is None:
             return
         queue.popleft()
         self._take(channel, wanted.call, wanted)

@@ -235,8 +235,8 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = weight is not None and inp.home is weight.home is program
-        # No value at all, such as a call that was not awaited: the rule says so below.
+            here = inp.home is program and weight.home is program  # pyright: ignore[reportOptionalMemberAccess]
+        # None, or no value at all, such as a call that was not awaited: the rule says so below.
         except AttributeError:
             here = False
         if weight is None or not here:
@@ -268,7 +268,7 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = inp is not None and weight is not None and inp.home is grad.home is weight.home is program
+            here = grad.home is program and weight.home is program and inp.home is program  # pyright: ignore
         except AttributeError:
             here = False
         if inp is None or weight is None or not here:
@@ -310,7 +310,7 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = weight_grad.home is weight.home is opt_state.home is program
+            here = weight_grad.home is program and weight.home is program and opt_state.home is program
         except AttributeError:
             here = False
         if not here:

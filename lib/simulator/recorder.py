@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from itertools import islice
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -30,9 +31,6 @@ BUDGET: Final = 250_000
 """Events that a rank may record, unless its world says otherwise."""
 MOVES_AN_EVENT: Final = 4
 """Times that the stores of a rank may change, for each event that it may record."""
-WAYS: Final = 2 * len(KINDS)
-"""Into each store, and out of the last one to the first: a value that goes one of these ways is one whole number."""
-_WAYS = [(way, 1) if way < len(KINDS) else (WAYS - 1 - way, -1) for way in range(WAYS)]
 PUZZLE_BUDGET: Final = 10_000
 """Events of a rank at the size of a puzzle: 200 times what our longest solution records."""
 ENDLESS: Final = (
@@ -47,17 +45,17 @@ T = TypeVar("T")
 class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
-    A run writes much more than anybody reads while it runs. So what the rank does is written down as a row, and `moved`
-    has a number for each move (see `WAYS`) and None for each event, which says before which event a move was. They
-    become Events and Moves when somebody asks for `events` and `moves`, and stay that.
+    A run writes much more than anybody reads while it runs. So what the rank does is written down as a row. `moved` has
+    None for each event, which says before which event a move was; for what enters a store the value's id and the number
+    of the store; for what leaves it the id, that number as `~store`, and from where: key, code and instruction, with no
+    code where another value took its place. They become Events and Moves when somebody asks, and stay that.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
     """
 
     __slots__ = (
-        "_adopted", "_asked", "_told", "budget", "clock", "free", "many_moved", "moved", "shared", "taken", "until",
-        "world",
+        "_adopted", "_asked", "_told", "budget", "clock", "free", "many_moved", "moved", "shared", "until", "world",
     )  # fmt: skip
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
@@ -71,11 +69,9 @@ class Recorder(Program):
         super().__init__(rank, (), [], ())
         self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
         self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
-        self.moved: list[int | None] = []
-        # So many entries that the moves among them have to be counted.
-        self.many_moved = MOVES_AN_EVENT * budget
-        # What was deleted from the stores, to tell when it is missed: store, key, value, code and instruction.
-        self.taken: list[Any] = []
+        self.moved: list[Any] = []
+        # So many entries, two a move or more, that the moves among them have to be counted.
+        self.many_moved = 2 * MOVES_AN_EVENT * budget
         # How many rows have become Events, and how many numbers Moves, behind how many events: reading in the middle of
         # a run makes none twice.
         self._asked, self._told = 0, (0, 0)
@@ -113,16 +109,28 @@ class Recorder(Program):
     def moves(self) -> list[Move]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What has entered and left the stores so far."""
         (told, position), append = self._told, self._moves.append
-        for move in self.moved[told:]:
-            if move is None:
+        for number in (entries := iter(self.moved[told:])):
+            if number is None:
                 position += 1
+            elif (store := next(entries)) >= 0:
+                append((position, store, number, 1))
             else:
-                store, change = _WAYS[move % WAYS]
-                append((position, store, move // WAYS, change))
+                append((position, ~store, number, -1))
+                next(islice(entries, 2, None))  # key, code and instruction
         self._told = len(self.moved), position
         return self._moves
 
     moves = moves.setter(_moves.__set__)  # type: ignore[attr-defined]
+
+    def taken(self, out: int) -> dict[Any, tuple[int, CodeType, int]]:
+        """Return each key deleted from the store with this way out: the id of its last value, and what took it out."""
+        entries, found = iter(self.moved), dict[Any, tuple[int, CodeType, int]]()
+        for number in entries:
+            if number is not None and (way := next(entries)) < 0:
+                key, code, instruction = islice(entries, 3)
+                if way == out and code is not None:
+                    found[key] = number, code, instruction
+        return found
 
     def id(self, value: Value, source: Source = None) -> int:
         """Return the id of a value on this rank. One that was not made here is adopted, which check will not accept."""
@@ -192,8 +200,7 @@ class Recorder(Program):
         """Set the source line of all rows from number `since` on, and return how many rows there are. They do not
         become events: a pipeline calls this after each action of its order."""
         rows = self.rows
-        for number in range(since, len(rows)):
-            row = rows[number]
+        for number, row in enumerate(rows[since:], since):
             if type(row) is tuple:
                 rows[number] = (*row[:7], *_split(source), row[9])
             elif type(row) is Event:
@@ -231,8 +238,8 @@ class Recorder(Program):
     def count_moves(self) -> None:
         """Stop a rank whose stores change without end."""
         most = MOVES_AN_EVENT * self.budget
-        self.many_moved = most + len(self.rows)
-        if len(self.moved) > self.many_moved:
+        self.many_moved = len(self.moved) + 2 * (most - len(self.moves))
+        if len(self.moves) > most:
             what = f"the stores of one rank changed more than {most} times"
             raise self._endless(what, "a value enters or leaves a store again and again")
 
@@ -318,32 +325,34 @@ class Work(Generic[T]):
         self._call = call
         # Until it was awaited, all in one: with `__getattr__` Python looks a name up ten times as slowly. `place` is
         # that in the group, for a collective: its signal brings one result for each member.
-        self._pending: Any = (model, signal, place, len(program.rows), len(program.moved))
+        self._pending: Any = (model, signal, place, len(program.rows), len(program.moved), call)
         self._result: Any  # once it was awaited
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits until it has happened: the one place that yields to the driver of the coroutines."""
-        if (pending := self._pending) is not None:
-            model, signal, place, index, moved = pending
-            call = self._call
-            if not model.dist.engine.driving:
-                yield from model.dist.driver.wait(signal, model.rank, call, index)
-            elif not signal.fired:
-                yield signal
-            if self._pending is not None:  # else somebody else awaited it while this one waited
-                self._pending, program, value = None, model.program, signal.value
-                result = value if place is None else value[place]
-                self._result = result if result is None else _brought(program, call, result)
-                end = call[START] + call[LENGTH]  # it has happened, so it has a start
-                # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
-                blocking = call[BLOCKING] = len(program.moved) == moved
-                if not blocking:
-                    # It may have been over long ago: then awaiting it takes no time.
-                    wait = max(0, end - program.clock)
-                    program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (index - 1,))
-                if end > program.clock:
-                    program.clock = end
-        return self._result
+        if (pending := self._pending) is None:
+            return self._result
+        model, signal, place, index, moved, call = pending
+        if not model.dist.engine.driving:
+            yield from model.dist.driver.wait(signal, model.rank, call, index)
+        elif not signal.fired:
+            yield signal
+        if call[BLOCKING] is not None:  # somebody else awaited it while this one waited
+            return self._result
+        program, value = model.program, signal.value
+        result = value if place is None else value[place]
+        result = None if result is None else _brought(program, call, result)
+        self._pending, self._result = None, result
+        end = call[START] + call[LENGTH]  # it has happened, so it has a start
+        # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
+        blocking = call[BLOCKING] = len(program.moved) == moved
+        if not blocking:
+            # It may have been over long ago: then awaiting it takes no time.
+            wait = max(0, end - program.clock)
+            program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (index - 1,))
+        if end > program.clock:
+            program.clock = end
+        return result  # pyright: ignore[reportReturnType]  # of no send
 
     def issued(self) -> tuple[str, Place | None, bool]:
         """Return the operation whose call made it, where that stands, and whether the rank has worked since."""

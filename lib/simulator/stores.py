@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from types import CodeType
 from typing import Any, TypeVar, cast
 
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
 from lib.errors.source_lines import GIVEN, Place, resolve
 from lib.errors.wording import is_awaitable, shown, with_article
-from lib.simulator.recorder import WAYS, Recorder
+from lib.simulator.recorder import Recorder
 from lib.trace.event import STORES
 from lib.values import facts
 from lib.values.values import KINDS, Value
@@ -38,8 +37,7 @@ class Store(dict[Any, T]):
     def __init__(self, program: Recorder, index: int) -> None:
         super().__init__()
         self._program = program
-        # Its number, as that of the way in, and that of the way out (see `recorder.WAYS`).
-        self._index, self._out = index, WAYS - 1 - index
+        self._index, self._out = index, ~index  # the way in and the way out (see `Recorder`)
 
     @property
     def name(self) -> str:
@@ -55,8 +53,8 @@ class Store(dict[Any, T]):
         moved, put = program.moved, _put
         if key in self:
             put, held = _replace, self[key]
-            moved.append((held.number if held.home is program else program.id(held)) * WAYS + self._out)
-        moved.append(number * WAYS + self._index)
+            moved += (held.number if held.home is program else program.id(held)), self._out, key, None, 0
+        moved += number, self._index
         if len(moved) > program.many_moved:
             program.count_moves()
         put(self, key, value)
@@ -74,18 +72,13 @@ class Store(dict[Any, T]):
         value = _take(self, key, _MISSING)
         if value is _MISSING:
             raise self._absent(key, deleting=True)
-        self._leave(key, value)
-        if not self:
-            _clear(self)
-
-    def _leave(self, key: Any, value: T) -> None:
-        """Notes that a value was taken out, in which line."""
-        program, frame = self._program, _frame(2)
+        program, frame = self._program, _frame(1)
         while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too
             frame = frame.f_back
-        number, instruction = program.id(value), frame.f_lasti
-        program.moved.append(number * WAYS + self._out)
-        program.taken += (self._index, key, number, frame.f_code, program.common(instruction, instruction))
+        instruction = program.common(frame.f_lasti, frame.f_lasti)
+        program.moved += program.id(value), self._out, key, frame.f_code, instruction
+        if not self:
+            _clear(self)
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -96,23 +89,20 @@ class Store(dict[Any, T]):
             if default is _MISSING:
                 raise self._absent(key)
             return default
-        # As `_leave` does, written out: a run takes out most of its values so.
+        # As `del` does, written out: a run takes out most of its values so.
         program, frame = self._program, _frame(1)
         number = value.number if value.home is program else program.id(value)
-        taken, instruction = program.taken, frame.f_lasti
-        program.moved.append(number * WAYS + self._out)
+        moved, instruction = program.moved, frame.f_lasti
         if program.shared is not None:
             instruction = program.common(instruction, instruction)
             if not self:
                 _clear(self)  # the table of an empty dict is 160 bytes, and most stores of most ranks end empty
-        taken += (self._index, key, number, frame.f_code, instruction)
+        moved += number, self._out, key, frame.f_code, instruction
         return value
 
     def popitem(self) -> tuple[Any, T]:
         # The last one, as a dict's own does, but through `del`, which is told.
         key = next(reversed(self), None)
-        if key not in self:
-            raise self._absent(key)
         value = self[key]
         del self[key]
         return key, value
@@ -146,17 +136,11 @@ class Store(dict[Any, T]):
 
     def deleted(self) -> Iterator[tuple[Any, int, Place | None]]:
         """Yield each key that was deleted, with the id of the value that it had, and the line."""
-        for key, (number, code, instruction) in self._gone().items():
+        for key, (number, code, instruction) in self._program.taken(self._out).items():
             yield key, number, resolve(code, instruction)
 
-    def _gone(self) -> dict[Any, tuple[int, CodeType, int]]:
-        """Each key that was deleted: the id of the value that it had last, and the instruction that took it out."""
-        taken = self._program.taken
-        columns = zip(*[taken[column::5] for column in range(5)], strict=True)
-        return {key: tuple(rest) for index, key, *rest in columns if index == self._index}
-
     def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
-        name, gone, other = f"{self.name}[{shown(key)}]", self._gone().get(key), _similar(key, self)
+        name, gone, other = f"{self.name}[{shown(key)}]", self._program.taken(self._out).get(key), _similar(key, self)
         fix = f"store a value under this key first: {name} = ..."
         if gone is not None and (found := resolve(*gone[1:])) is not None:
             fix = f"it was deleted in line {found.line} ({found.text}): "

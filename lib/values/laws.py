@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lib.errors.exceptions import RuleError, forgotten_await
@@ -31,6 +32,7 @@ MOST_LOOKED_UP = 256
 """Values whose union is looked up, as a key of so many places; of more it is worked out."""
 FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}
 """What students call the pieces of a dim; those of others have the name of its role."""
+_place_of = attrgetter("place")
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
 """In what two values may differ, in the order in which it is told."""
 
@@ -85,7 +87,7 @@ def _together(verb: str, values: Sequence[Value]) -> Place:
     """The place of several values together. Of a few it is looked up: a run puts the same ones together in each layer,
     and on each rank."""
     # The key is hashed by identity, which is enough: within a step there is one object for each place.
-    places = tuple([value.place for value in values])
+    places = tuple(map(_place_of, values))
     if len(places) > MOST_LOOKED_UP:
         return _united(verb, values)
     known = places[0].schema.unions

@@ -74,7 +74,7 @@ def program_of(
 
     async def run(model: Model) -> None:
         share = share_of(model, len(order))
-        batches = share.batches(model, microbatches, count)
+        batches = share.batches(model, microbatches, count, place[0] == share.rank)
         rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded)
         handlers, words, program = rank.handlers(), None if said is None else said[share.rank], model.program
         told = program.placed(0, None) if words else 0
@@ -82,10 +82,11 @@ def program_of(
             work = handlers[kind](stage, microbatch, taken, kept)
             if words is not None:
                 told = program.placed(told, words[number])
-            if work is None:
-                continue
-            if (message := await work) is not None:
-                rank.take(kind[-1], stage, microbatch, kept, message)
+            if work is not None and (message := await work) is not None:
+                if kept:
+                    rank.message = message
+                else:
+                    rank.take(kind[-1], stage, microbatch, message)
             if words is not None:  # a wait may have come
                 told = program.placed(told, words[number])
         for stage in rank.layers:
@@ -120,10 +121,10 @@ class Share(NamedTuple):
     number: int
     """Which of them it is."""
 
-    def batches(self, model: Model, microbatches: Sequence[Sequence[int]] | None, count: int) -> list[list[int]]:
-        """Return the batches of each microbatch of this pipeline, by their numbers in the step."""
+    def batches(self, model: Model, given: Sequence[Sequence[int]] | None, count: int, reads: bool) -> list[list[int]]:
+        """Return the batches of each microbatch of this pipeline by their numbers in the step, where a rank `reads`."""
         each, rest = divmod(model.BATCHES, len(self.replicas))
-        given = [(batch,) for batch in range(each)] if microbatches is None else microbatches
+        given = [(batch,) for batch in range(each)] if given is None else given
         if rest:
             raise PuzzleError(
                 f"{counted(model.BATCHES, 'batch')} cannot be shared out to {counted(len(self.replicas), 'pipeline')}",
@@ -136,7 +137,7 @@ class Share(NamedTuple):
                 + ("" if len(self.replicas) == 1 else f": the share of each of {len(self.replicas)} pipelines"),
                 fix="make the order for as many: it is asked for the number of batches",
             )
-        return [[batch * len(self.replicas) + self.number for batch in one] for one in given]
+        return [[batch * len(self.replicas) + self.number for batch in one] for one in given] if reads else []
 
 
 def share_of(model: Model, ranks: int | None = None) -> Share:
@@ -253,7 +254,7 @@ class _Rank:
             "REDUCE_GRAD": self.reduce,
         }
         for kind, wait in WAITS.items():
-            found[kind] = do = partial(self.send if kind in SENDS else self.receive, kind)
+            found[kind] = do = self.messenger(kind)
             found[f"BEGIN_{kind}"] = partial(self.begin, kind, do)
             found[wait] = partial(self.over, kind)
         return found
@@ -368,23 +369,28 @@ class _Rank:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def take(self, what: str, stage: int, microbatch: int, kept: bool, message: Any) -> None:
+    def take(self, what: str, stage: int, microbatch: int, message: Any) -> None:
         """Put what was received where its stage finds it."""
-        if kept:
-            self.message = message
-        elif what == "F":
+        if what == "F":
             self.activations[self.layers[stage][0], microbatch] = message
         else:
             self.grads[self.layers[stage][-1] + 1, microbatch] = message
 
-    def send(self, kind: str, stage: int, microbatch: int, taken: bool, *_: object) -> Work[None]:
+    def messenger(self, kind: str) -> Handler:
+        """Return what sends or receives. They are functions, as Python calls a partial by way of C."""
+        model, peers, towards = self.model, self.peers, KINDS[kind].towards
         store: Any = self.activations if kind == "SEND_F" else self.grads
-        edge = self.layers[stage][-1] + 1 if kind == "SEND_F" else self.layers[stage][0]
-        value = self.message if taken else store.pop((edge, microbatch))
-        return self.model.pass_to(self.peers[stage + KINDS[kind].towards], value)
 
-    def receive(self, kind: str, stage: int, *_: object) -> Work[Any]:
-        return self.model.receive(self.peers[stage + KINDS[kind].towards])
+        def send(stage: int, microbatch: int, taken: bool, kept: bool) -> Work[None]:
+            if taken:
+                return model.pass_to(peers[stage + towards], self.message)
+            edge = self.layers[stage][-1] + 1 if kind == "SEND_F" else self.layers[stage][0]
+            return model.pass_to(peers[stage + towards], store.pop((edge, microbatch)))
+
+        def receive(stage: int, microbatch: int, taken: bool, kept: bool) -> Work[Any]:
+            return model.receive(peers[stage + towards])
+
+        return send if kind in SENDS else receive
 
     def begin(self, kind: str, do: Handler, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
         """Let a message travel beside what the rank does meanwhile."""
