@@ -214,9 +214,9 @@ def wrapped(text: str, room: float, size: float) -> list[str]:
     return lines
 
 
-def _look(mark: Mark) -> tuple[object, ...]:
+def look_of(mark: Mark) -> tuple[object, ...]:
     """Return what marks of one look share: the fields that `_style` writes."""
-    return mark[3:7] if isinstance(mark, Text) else mark[4:8] if isinstance(mark, Rect) else mark[1:5]
+    return mark[4:8] if isinstance(mark, Rect) else mark[3:7] if isinstance(mark, Text) else mark[1:5]
 
 
 def _style(mark: Mark, line: float) -> str:
@@ -236,7 +236,7 @@ def _style(mark: Mark, line: float) -> str:
 def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
     """Yield marks as SVG. What follows each other in one look shares a group, and what then has neither a title nor
     a border around a fill even a path: half the bytes of a large picture."""
-    for _, run in groupby(marks, key=_look):
+    for _, run in groupby(marks, key=look_of):
         same = [*run]
         style = _style(same[0], line)
         if len(same) > 1 and all(map(_joins, same)):
@@ -285,7 +285,7 @@ def _outline(mark: Rect | Poly) -> str:
     if isinstance(mark, Rect):
         across, closed = num(mark.width), "" if mark.stroke == "none" else "z"
         return f"M{num(mark.x)} {num(mark.y)}h{across}v{num(mark.height)}h-{across}{closed}"
-    (x, y), *rest = ((round(10 * x), round(10 * y)) for x, y in mark.points)
+    (x, y), *rest = [(round(10 * x), round(10 * y)) for x, y in mark.points]
     parts = [f"M{num(x / 10)} {num(y / 10)}"]
     for next_x, next_y in rest:
         dx, dy = next_x - x, next_y - y

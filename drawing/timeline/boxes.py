@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -77,7 +77,7 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
     """
     drawn = range(trace.ranks)[:ranks] if isinstance(ranks, int | None) else ranks
     end = makespan(trace)
-    pending = [event.issued for _, event in trace.events() if event.op in COMMUNICATION and event.start is None]
+    pending = [e.issued for p in trace.programs for e in p.events if e.start is None and e.op in COMMUNICATION]
     pending += [program.events[-1].issued for program in trace.programs if _without_room(trace, program)]
     culprit = failed_rank(trace)
     if pending or culprit is not None:
@@ -89,7 +89,7 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
         if program.rank == culprit and program.events:
             mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), _clock(program)))
         found.extend(mine)
-        lanes.append(1 + max((box.lane for box in mine), default=0))
+        lanes.append(1 + max([box.lane for box in mine], default=0))
     return Timeline(found, _messages(trace, drawn), lanes, end, drawn)
 
 
@@ -110,16 +110,16 @@ def _rank(trace: Trace, program: Program, edge: int, failed: bool) -> Iterator[B
     for index, event in enumerate(program.events):
         if event.op not in COMMUNICATION:
             if event.start is not None and (event.op in COMPUTE or event.length > 0):
-                yield Box(program.rank, index, _look(event), event.start, event.start + event.length)
+                yield Box(program.rank, index, _look(event.op), event.start, event.start + event.length)
             continue
-        at_once = event.blocking if failed else awaited_at_once(trace, program, index)
+        at_once = event.blocking or (not failed and awaited_at_once(trace, program, index))
         lane = 0 if at_once else _lane(free, event, edge)
         if event.start is None:
             yield Box(program.rank, index, "pending", event.issued, edge, lane)
             continue
         if lane == 0 and event.issued < event.start:
             yield Box(program.rank, index, "wait", event.issued, event.start)
-        yield Box(program.rank, index, _look(event), event.start, event.start + event.length, lane)
+        yield Box(program.rank, index, _look(event.op), event.start, event.start + event.length, lane)
     if _without_room(trace, program):
         sent = program.events[-1]
         yield Box(program.rank, len(program.events) - 1, "pending", sent.end or sent.issued, edge)
@@ -141,10 +141,11 @@ def padded(trace: Trace, event: Event) -> int:
     return sum(batch >= trace.batches for batch in event.batches)
 
 
-def _look(event: Event) -> str:
-    if event.op in COLLECTIVES:
+@cache
+def _look(op: str) -> str:
+    if op in COLLECTIVES:
         return "collective"
-    return OPERATIONS[event.op].colour if event.op in OPERATIONS else "other"
+    return OPERATIONS[op].colour if op in OPERATIONS else "other"
 
 
 def gathers(op: str) -> bool:
@@ -286,19 +287,20 @@ def _peer(trace: Trace, rank: int, peer: int | None) -> str:
 def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     """Return the title of a box, which stands for all ranks of a fold. `brief` leaves out the text of the
     source line, for crowded pictures."""
-    event, start = trace.programs[box.rank].events[box.number], _moment(box.start)
-    when = f"{start} to {_moment(box.end)}"
-    if box.look in ("pending", "failed"):
-        when = f"from {start}, never over" if box.look == "pending" else f"at {start}"
+    rank, number, look, begun, ended, _ = box
+    event, start = trace.programs[rank].events[number], _moment(begun)
+    when = f"{start} to {_moment(ended)}"
+    if look in ("pending", "failed"):
+        when = f"from {start}, never over" if look == "pending" else f"at {start}"
     place, where = trace.place(event), ""
     if len(fold.ranks) > 1:
         where = f"so {'does' if len(fold.ranks) == 2 else 'do'} {numbered('rank', fold.ranks[1:])}"
-        where += ", on batches of their own" if box.number in fold.own else ""
+        where += ", on batches of their own" if number in fold.own else ""
         where += "" if place is None else ", " if brief else "\n"
     if place is not None:
         where += f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
     where = (", " if brief else "\n") + where if where else ""
-    return f"{_what(trace, box, event)}\nrank {box.rank}, {when}{where}"
+    return f"{_what(trace, box, event)}\nrank {rank}, {when}{where}"
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from math import inf
 from typing import Final, NamedTuple
 
@@ -12,14 +12,15 @@ from drawing.canvas.palette import ALARM, GOOD, GRID, GUEST, INK, KINDS, SOFT, T
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
 from drawing.timeline.boxes import Fold
 from drawing.timeline.rows import names, write_names
-from lib.analysis.figures import makespan, peak, samples
-from lib.analysis.memory import GATHERED, guests
+from lib.analysis.figures import GATHERED, amounts, makespan, peak
+from lib.analysis.memory import guests
 from lib.cluster.costs import units
 from lib.errors.wording import amount, exact, numbered
 from lib.puzzles.records import PUZZLES
 from lib.trace.lifetimes import held_at, stays_of
 from lib.trace.trace import Trace
-from lib.values.values import Elements, OptState, Weight
+from lib.values.operations import TIMED
+from lib.values.values import OptState, Weight
 
 SERIES: Final = (*list(KINDS)[:2], GATHERED, *list(KINDS)[2:])
 STACK: Final = {name: KINDS.get(name, GUEST) for name in SERIES}
@@ -40,42 +41,36 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     since nothing changed in between. After its last operation a rank has what is at rest; in a run that failed, all
     that it had.
     """
-    program, calls = trace.programs[rank], None
-    visiting = guests(program)
-    if visiting:
-        values = trace.lifetimes()[rank].values
-        calls = [GATHERED if number in visiting else value and value.kind for number, value in enumerate(values)]
+    program, visiting = trace.programs[rank], guests(trace.programs[rank])
+    kinds = {kind: level for kind, _, level in amounts(trace, rank, visiting)}
+    columns = [kinds.get(kind, [0] * len(program.events)) for kind in SERIES]
     found: list[Level] = []
-    for sample in samples(trace, rank, calls):
-        sums = _stacked(sample.by_kind)
-        time = program.events[sample.index].issued
-        if found and found[-1].time >= time:
+    for event, *own in zip(program.events, *columns, strict=False):
+        if event.start is None or event.op not in TIMED:
+            continue
+        sums = tuple(map(float, accumulate(own)))
+        if found and found[-1].time >= event.issued:
             if found[-1].sums[-1] < sums[-1]:
                 found[-1] = Level(found[-1].time, sums)
         elif not found or found[-1].sums != sums:
-            found.append(Level(time, sums))
+            found.append(Level(event.issued, sums))
     if not program.events:
         return found
-    over, end = makespan(trace), max(event.end or 0 for event in program.events)
+    over, end = makespan(trace), program.end
     if end < over or not found:
-        found.append(Level(max(end, found[-1].time) if found else 0, _stacked(_left(trace, rank, visiting))))
+        found.append(Level(max(end, found[-1].time) if found else 0, _left(trace, rank, visiting)))
     found.append(Level(max(over, found[-1].time), found[-1].sums))
     return found
 
 
-def _stacked(by_name: Mapping[str, Elements | float]) -> tuple[float, ...]:
-    return tuple(map(float, accumulate(map(by_name.get, SERIES, repeat(0)))))
-
-
-def _left(trace: Trace, rank: int, visiting: set[int]) -> dict[str, float]:
-    program, lives = trace.programs[rank], trace.lifetimes()[rank]
-    over = len(program.events)
+def _left(trace: Trace, rank: int, visiting: set[int]) -> tuple[float, ...]:
+    lives, over = trace.lifetimes()[rank], len(trace.programs[rank].events)
     found = dict.fromkeys(SERIES, 0.0)
     for number in lives.alive(over, held_at(stays_of(trace)[rank], over)):
         value = lives.values[number]
         if value is not None and (trace.error is not None or isinstance(value, Weight | OptState)):
             found[GATHERED if number in visiting else value.kind] += float(value.elements())
-    return found
+    return tuple(accumulate(found.values()))
 
 
 class Plateau(NamedTuple):
@@ -233,11 +228,12 @@ class _Panel(NamedTuple):
 
 def stepped(edge: Sequence[Point], floor: float) -> list[Point]:
     """Return the outline of an area on a floor, whose upper edge goes from each place to the next one in a step."""
-    points = [(edge[0][0], floor)]
+    points, level = [(edge[0][0], floor)], floor
     for x, y in edge:
-        if points[-1][1] != y:
-            points += [(x, points[-1][1]), (x, y)]
-    return [*points, (edge[-1][0], points[-1][1]), (edge[-1][0], floor)]
+        if y != level:
+            points += [(x, level), (x, y)]
+            level = y
+    return [*points, (edge[-1][0], level), (edge[-1][0], floor)]
 
 
 def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:

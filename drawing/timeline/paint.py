@@ -4,12 +4,13 @@ compute lane, and a legend."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from drawing.canvas import palette
 from drawing.canvas.layout import Axis, Entry, swatch
 from drawing.canvas.palette import ALARM, ARROW, INK, PAPER, SOFT, TRACK, Pair, band, ink_on, layer_colour, mix
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch, text_width
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch, look_of, text_width
 from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
 from lib.analysis.difference import ending
@@ -90,13 +91,13 @@ class Panel(NamedTuple):
         rows = place_rows(timeline.lanes, y, self.shown.rows, self.named)
         deadlock = (trace.error or "").startswith("deadlock")
         tops, over = [rows.tops[rank] for rank in rows.ranks], dict.fromkeys(rows.ranks, 0)
-        for box in timeline.boxes:
-            over[box.rank] = max(box.end, over[box.rank])
+        for rank, _, _, _, end, _ in timeline.boxes:
+            over[rank] = max(end, over[rank])
         for rank, count, top in zip(rows.ranks, timeline.lanes, tops, strict=True):
             whole = rows.height + (count - 1) * (rows.thin + 1)  # after its end a rank has bare paper
             scene.add(Rect(axis.left, top, axis.x(over[rank]) - axis.left, whole, TRACK))
         axis.grid(scene, tops[0] - 2, rows.bottom + 2)
-        for box in timeline.boxes:
+        for box in timeline.boxes if trace.error is not None else ():
             if box.look == "failed":  # nobody went on from there
                 x = axis.x(box.start)
                 scene.add(Poly(((x, tops[0] - 2), (x, rows.bottom)), stroke=ALARM, dash="3 2"))
@@ -114,7 +115,7 @@ class Panel(NamedTuple):
             painter.waits = {rank: other for rank, other in on if other is not None and other in rows.tops}
         for box in shown:
             painter.box(box)
-        scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)), *painter.details)
+        scene.add(*sorted(painter.rects, key=look_of), *painter.details)
         scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
         scene.add(*waiting_arrows(painter.waits, rows, axis.left + axis.width))
         if len(timeline.messages) <= ARROWS and rows.height >= 14:
@@ -158,8 +159,8 @@ class _Painter:
     """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
 
     def __init__(self, panel: Panel, rows: Rows, crowded: bool) -> None:
-        self.trace, self.axis, self.layers = panel.trace, panel.axis, panel.layers
-        self.rows, self.crowded = rows, crowded
+        self.trace, self.layers = panel.trace, panel.layers
+        self.x, self.lane, self.crowded = cache(panel.axis.x), cache(rows.lane), crowded  # many begin where others end
         self.folds = {fold.rank: fold for fold in panel.shown.rows}
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.looks: dict[tuple[str, int | None], Pair] = {}
@@ -168,28 +169,29 @@ class _Painter:
         self.layered = {rank for rank in self.folds if _by_layer(panel.trace.programs[rank])}
 
     def box(self, box: Box) -> None:
-        event = self.trace.programs[box.rank].events[box.number]
-        x = self.axis.x(box.start)
-        width = max(0.0, self.axis.x(box.end) - x)
-        top, height = self.rows.lane(box.rank, box.lane)
-        if (pair := self.looks.get((box.look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
-            pair = palette.fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
-            self.looks[box.look, event.layer] = pair
+        rank, number, look, start, end, lane = box
+        event = self.trace.programs[rank].events[number]
+        x = self.x(start)
+        width = max(0.0, self.x(end) - x)
+        top, height = self.lane(rank, lane)
+        if (pair := self.looks.get((look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
+            pair = palette.fill_and_border(look, layer_colour(event.layer or 0, self.layers))
+            self.looks[look, event.layer] = pair
         fill, stroke = pair
-        words = title(self.trace, box, self.folds[box.rank], self.crowded)
-        if box.look == "failed":
+        words = title(self.trace, box, self.folds[rank], self.crowded)
+        if look == "failed":
             self.failure(x, top, height, words)
             return
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
             return
-        dash = "3 2" if box.look == "pending" else ""
+        dash = "3 2" if look == "pending" else ""
         self.rects.append(boxed(x, top, width, height, fill, "none" if self.crowded else stroke, words, dash))
         width -= 0.8 if width > 3 else 0
         if event.layer is not None and width > 2:
-            share = band(box.look, gathers(event.op))
+            share = band(look, gathers(event.op))
             self.details.extend(banded(share, x, top, width, height, layer_colour(event.layer, self.layers)))
-        if box.look != "wait" and not self.crowded and (padding := padded(self.trace, event)):
+        if look != "wait" and not self.crowded and (padding := padded(self.trace, event)):
             share = width * padding / len(event.batches)
             pale = mix(fill, PAPER, PALER)
             self.details.extend(hatch(x + width - share, top + 1, share - 1, height - 2, pale, line=1.2))
@@ -233,7 +235,7 @@ def boxed(
     """Return the box of an operation, a little apart from the next one; what is narrow has no border."""
     width -= 0.8 if width > 3 else 0
     if stroke == "none" or width < 4:
-        return Rect(x, top, width, height, fill, title=title)
+        return Rect(x, top, width, height, fill, "none", 1, "", 0, title)
     return Rect(x + 0.5, top + 0.5, width - 1, height - 1, fill, stroke, 1, dash, 0, title)
 
 

@@ -71,7 +71,7 @@ def panels_of(
     every = [box for line in timelines for box in line.boxes]
     own = {name for found in shown for row in found.rows for name in row.own.values()}
     numbers = any(not row.own for found in shown for row in found.rows)
-    laws = {gathers(event.op) for trace in traces for _, event in trace.events() if event.op in COLLECTIVES}
+    laws = {gathers(e.op) for t in traces for p in t.programs for e in p.events if e.op in COLLECTIVES}
     padding = any(trace.padding for trace in traces)
     apart = any(name != "own" for name in own)
     said = ["number: batch"] if numbers else [] if apart else ["each rank on its own batch"]

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, samples, sends
-from lib.analysis.memory import GATHERED, guests
+from lib.analysis.figures import GATHERED, bubbles, end, makespan, most_sent, peak, samples, sends
+from lib.analysis.memory import guests
 from lib.analysis.waiting.critical_path import Path, critical_path, time_kind
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -22,6 +22,8 @@ from lib.trace.trace import Event, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
+
+GATHERED = "gathered weight"  # the name of a weight that came in a communication and goes again: it is a guest
 
 
 @dataclass(frozen=True)
@@ -95,22 +97,23 @@ def printed(trace: Trace) -> float:
     return units(max((next(mine, 0) for mine in starts), default=0))
 
 
-def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:
-    """Return the memory curve of a rank: one sample for each timed operation that started, in program order.
-
-    `names` say what each value of its lifetimes counts as, where that is not its kind.
-    """
-    named: dict[str, list[int]] = defaultdict(list)
-    for number, value in enumerate(trace.lifetimes()[rank].values):
-        name = None if names is None else names[number]
-        named[name or ("" if value is None else value.kind)].append(number)
-    levels = [(name, *_level(trace, rank, numbers)) for name, numbers in named.items()]
-    levels.sort(key=itemgetter(1))
+def samples(trace: Trace, rank: int) -> list[Sample]:
+    """Return the memory curve of a rank: one sample for each timed operation that started, in program order."""
+    levels = amounts(trace, rank)
     return [
         Sample(index, event.start, {name: level[index] for name, first, level in levels if first <= index})
         for index, event in enumerate(trace.programs[rank].events)
         if event.start is not None and event.op in TIMED
     ]
+
+
+def amounts(trace: Trace, rank: int, visiting: Set[int] = frozenset()) -> list[tuple[str, int, list[Elements]]]:
+    """Return the kinds of value of a rank, guests apart, by when each is first alive; and how much at each event."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, value in enumerate(trace.lifetimes()[rank].values):
+        if value is not None:
+            numbers[GATHERED if number in visiting else value.kind].append(number)
+    return sorted(((kind, *_level(trace, rank, own)) for kind, own in numbers.items()), key=itemgetter(1))
 
 
 def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[Elements]]:

@@ -46,21 +46,18 @@ class Lifetime(NamedTuple):
         return not 1 <= self.place <= len(STORES)
 
 
-GATHERED = "gathered weight"  # the name of a weight that came in a communication and goes again: it is a guest
-
-
 def guests(program: Program) -> set[int]:
     """Return the weights that visit a rank, by their ids: they came in a communication, or were made of one that did,
     and are neither handed in nor, updated, in a store at the end."""
     final = {value for event in program.events for value in handed_in(event)}
+    weights = {n: value for n, value in enumerate(program.values) if isinstance(value, Weight) and n not in final}
     found: set[int] = set()
     for event in program.events:
-        if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
-            found.update(number for number in event.outputs if isinstance(program.values[number], Weight))
-            found -= final
+        new = weights.keys() & event.outputs
+        if new and (event.op in COMMUNICATION or not found.isdisjoint(event.inputs)):
+            found |= new
     held = held_at(stays(program), len(program.events)) if found else ()
-    values = ((number, program.values[number]) for number in found)
-    return {number for number, value in values if number not in held or value is None or not value.updates}
+    return {number for number in found if number not in held or not weights[number].updates}
 
 
 def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:

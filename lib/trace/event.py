@@ -10,7 +10,7 @@ be saved, checked, re-timed, drawn and replayed far from the code that made it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import CodeType
 from typing import Final
 
@@ -162,6 +162,7 @@ def operations(event: Event) -> str:
     return "messages" if event.op in MESSAGES else spoken(event.op)
 
 
+@cache
 def spoken(op: str) -> str:
     """Name an operation as pictures do: "all-gather", "send", "load weights"."""
     row = COLLECTIVES.get(op) or OPERATIONS.get(op)
@@ -170,15 +171,14 @@ def spoken(op: str) -> str:
 
 def event_words(event: Event, ranks: int) -> str:
     """Label an operation: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
-    parts = [spoken(event.op)]
-    if event.peer is not None:
-        parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    words, together = spoken(event.op), event.op in COLLECTIVES
+    words += "" if event.peer is None else f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
-        parts.append(_named("layer", layers_of(event)))
+        words += f", {_named('layer', layers_of(event)) if together else f'layer {event.layer}'}"
     if event.batches:
-        parts.append(_named("batch", event.batches))
+        words += f", {_named('batch', event.batches)}"
     if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) > 1 and event.arg[1] > 1:
-        parts.append(f"{'columns' if event.arg[2:] else 'shard'} {event.arg[0]} of {event.arg[1]}")
-    if event.op in COLLECTIVES:
-        parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
-    return ", ".join(parts)
+        words += f", {'columns' if event.arg[2:] else 'shard'} {event.arg[0]} of {event.arg[1]}"
+    if together:
+        words += ", all ranks" if len(event.group) == ranks else f", ranks {ranges(frozenset(event.group))}"
+    return words
