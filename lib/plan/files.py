@@ -18,8 +18,7 @@ T = TypeVar("T", Transformer, Cluster)
 
 
 def model_named(name: str) -> Transformer:
-    """Return a model by its name, or of a file: TOML with the fields of a Transformer, or a `config.json`. ValueError
-    for one that there is not, or that says something else."""
+    """Return a model by its name, or of a file, TOML or `config.json`. ValueError where there is none, or no model."""
     if name in MODELS or not _is_file(name):
         return MODELS[name]
     return _from_config(name) if Path(name).suffix == ".json" else _from_toml(Transformer, name)

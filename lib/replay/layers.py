@@ -110,8 +110,7 @@ class RealLayer:
         return tensor
 
     def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        """Return the loss, where it is the last layer and y its output: of all rows half the squared distance to a
-        fixed target, divided by the `rows` of all batches together."""
+        """Return the loss of the last layer's output: half the squared distance to a target over the step's `rows`."""
         return (y - target).square().sum() * (0.5 / rows)
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -194,8 +193,7 @@ class Embedding(RealLayer, kind="embedding"):
 
 
 class Attention(RealLayer, kind="attention"):
-    """Causal attention, scaled as ever: the values by the exponentials of their scores. Partial sums have the maximum
-    of these and their sum, behind the numbers of each head."""
+    """Causal attention. Partial sums have the highest score and the sum of exponentials behind each head's numbers."""
 
     @property
     def unit(self) -> int:
@@ -262,8 +260,7 @@ class Attention(RealLayer, kind="attention"):
 
 
 class CrossEntropy(RealLayer, kind="cross_entropy"):
-    """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class. Partial
-    sums have the two side by side, in the other order."""
+    """The loss of each row: log-sum-exp of its logits less the right one. Partial sums have both, the right first."""
 
     def right(self, x: Held) -> Tensor:
         """Return the right class of each row."""
@@ -304,8 +301,7 @@ class CrossEntropy(RealLayer, kind="cross_entropy"):
 
 
 class _Routed(RealLayer):
-    """A layer of tokens at experts. The first choice of a token counts for more than the second or less, by a formula;
-    all its choices together for 1, those that are dropped too."""
+    """A layer of tokens at experts. A formula weighs a token's choices: 1 together, with those that are dropped."""
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         super().__init__(kind, classes)

@@ -162,8 +162,7 @@ def _fork_ranks(job: Job) -> list[Report]:
 
 
 def _cut_ties() -> None:
-    """Touch nothing of the parent's any more: its terminal, its event loop, its signals, its garbage. Ranks talk over
-    the loopback: no name has to be resolved, and no packet leaves."""
+    """Let go of the parent's terminal, event loop, signals and garbage. Ranks talk over the loopback alone."""
     signal.set_wakeup_fd(-1)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
