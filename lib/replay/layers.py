@@ -170,12 +170,10 @@ class Embedding(RealLayer, kind="embedding"):
     def data(self, count: int, generator: Generator) -> Tensor:
         return torch.randint(self.described.inputs, (count,), generator=generator).double()
 
-    def tokens(self, x: Held) -> Tensor:
-        return x.tensor.flatten().long() % self.described.inputs  # a small dtype may have rounded up the last one
-
     def chosen(self, x: Held, table: Held) -> tuple[Tensor, Tensor]:
         """Return where the row of each token is in a part of the table, and whether it is there."""
-        numbers, tokens = table.numbers("in"), self.tokens(x)
+        numbers = table.numbers("in")
+        tokens = x.tensor.flatten().long() % self.described.inputs  # a small dtype may have rounded up the last one
         at = torch.searchsorted(numbers, tokens).clamp(max=max(len(numbers) - 1, 0))
         return at, (numbers[at] == tokens)[:, None]
 
@@ -187,9 +185,6 @@ class Embedding(RealLayer, kind="embedding"):
         at, here = self.chosen(x, other)
         by_table = grad.tensor.new_zeros(len(other.tensor), grad.tensor.shape[-1])  # the columns that the gradient has
         return by_table.index_add_(0, at, grad.rows * here), None
-
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return functional.embedding(self.tokens(x), other.tensor)
 
 
 class Attention(RealLayer, kind="attention"):
