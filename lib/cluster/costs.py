@@ -93,8 +93,7 @@ MOST_TIME = 10**9
 HALVES = ("backward_input", "backward_weight")
 LISTS = ("layers", "ranks")
 LATER = ("read", "to_device", "cards", "ranks")
-"""Costs that are left out where they are 0 or nothing, as HALVES are where they are half of backward, so that an older
-version reads the file too."""
+"""Costs that files leave out at 0 or nothing, as HALVES at half of backward, so that older versions read them too."""
 
 
 COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of network cards"}
@@ -155,8 +154,7 @@ class Costs:
         return {}
 
     def compute(self, op: Operation, rank: int, layer: int | None, work: Elements) -> int:
-        """Ticks of an operation, on a rank, of a layer, whose price counts so often (see `Operation.work`). Here all
-        ranks are alike, and layers but for their sizes."""
+        """Return the ticks of an operation whose price counts `work` times. Here all ranks and layers are alike."""
         cost = self._known.get(op.cost)
         if cost is None:
             assert op.cost is not None, f"{op.name} takes no time"

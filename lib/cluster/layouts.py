@@ -19,9 +19,8 @@ from lib.errors.wording import counted, listed, with_article
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The data on the devices of a mesh. A device that is not in `holds` holds nothing; the same words are the same
-    thing. `wrong` are the devices at which something is wrong, and `title` says what is shown. `processes`: they are
-    named even where each has one device."""
+    """The data on the devices of a mesh: nothing where not in `holds`; the same words are the same thing. Something is
+    wrong at the devices `wrong`; `title` says what is shown. `processes` are named even if each has one device."""
 
     mesh: Mesh
     holds: Mapping[int, str] = field(default_factory=dict[int, str])

@@ -72,8 +72,7 @@ class Partners(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, mesh: Mesh | None) -> Partners:
-        """Take the steps of a plan apart: here one order of all of them is not enough, as the network decides which
-        rank goes on first."""
+        """Take a plan's steps apart: one order of all is not enough, as the network decides who goes on first."""
         found = cls([[] for _ in plan.first[1:]], {}, {}, {}, defaultdict(list), defaultdict(list), {})
         for step in plan.order.steps:
             kind, rank, number, others = step

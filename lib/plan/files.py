@@ -18,23 +18,26 @@ T = TypeVar("T", Transformer, Cluster)
 
 
 def model_named(name: str) -> Transformer:
-    """Return a model by its name, or of a file: TOML with the fields of a Transformer, or a `config.json`. ValueError
-    for one that there is not, or that says something else."""
-    if name in MODELS or not _is_file(name):
-        return MODELS[name]
-    return _from_config(name) if Path(name).suffix == ".json" else _from_toml(Transformer, name)
+    """Return a model by its name, or of a file, TOML or `config.json`. ValueError where there is none, or no model."""
+    if name not in MODELS and Path(name).suffix == ".json":
+        return _from_config(name)
+    return _named(Transformer, MODELS, name)
 
 
 def cluster_named(name: str) -> Cluster:
     """Return a cluster by its GPU's name, or of a TOML file of its fields, where `like` names one for the rest."""
-    if name in CLUSTERS or not _is_file(name):
-        return CLUSTERS[name]
-    return _from_toml(Cluster, name)
+    return _named(Cluster, CLUSTERS, name)
 
 
-def _is_file(name: str) -> bool:
-    """Tell whether a name is meant as a path, so that a missing file is not taken for an unknown model."""
-    return Path(name).suffix in (".toml", ".json")
+def _named(kind: type[T], known: Mapping[str, T], name: str) -> T:
+    if name in known or Path(name).suffix not in (".toml", ".json"):  # a file that is missing is no unknown name
+        return known[name]
+    try:
+        data = tomllib.loads(_text(name))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is no TOML: {error}") from None
+    like = data.pop("like", None)
+    return record_from(kind, data, name, None if like is None else known[str(like)])
 
 
 def _text(name: str) -> str:
@@ -50,16 +53,6 @@ def _text(name: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{name} is no text in UTF-8") from None
-
-
-def _from_toml(kind: type[T], name: str) -> T:
-    try:
-        data = tomllib.loads(_text(name))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name} is no TOML: {error}") from None
-    like = data.pop("like", None)
-    known: Mapping[str, Any] = MODELS if kind is Transformer else CLUSTERS
-    return record_from(kind, data, name, None if like is None else known[str(like)])
 
 
 def _from_config(name: str) -> Transformer:

@@ -13,9 +13,8 @@ from lib.plan.records import GIB, Cluster, Matrix, Plan, Transformer
 # -- bytes, by kind -------------------------------------------------------------------------------------------------
 
 # A lower bound, without caches and workspaces. State: 2 bytes a weight, a gradient, and 12 for Adam (a copy in fp32 and
-# two moments), which `zero` shards (Rajbhandari and others, ZeRO, arXiv 1910.02054, figure 1). Activations: Korthikanti
-# and others, Reducing Activation Recomputation in Large Transformer Models, arXiv 2205.05198, equations 1 to 6, with
-# other shapes of layers beside GPT's.
+# two moments), which `zero` shards (ZeRO, arXiv 1910.02054, figure 1). Activations: Korthikanti and others, Reducing
+# Activation Recomputation in Large Transformer Models, arXiv 2205.05198, equations 1 to 6, and layers unlike GPT's.
 
 
 class Memory(NamedTuple):
@@ -250,8 +249,7 @@ def _exchange_with_experts(model: Transformer, cluster: Cluster, plan: Plan, wor
 
 
 # Data parallelism sends weights, so more tokens a GPU help; tensor and expert parallelism send tokens, so they do not:
-# what counts is the width of what is multiplied (Austin and others, How to Scale Your Model, 2025, chapters on training
-# and on GPUs).
+# what counts is the width of what is multiplied (Austin and others, How to Scale Your Model, 2025, on training, GPUs).
 
 Curve = list[tuple[int, float]]
 HOSTS: Final = 64

@@ -100,8 +100,7 @@ def _shards(cluster: Cluster, plan: Plan) -> tuple[int, int]:
 
 
 def gathers_gradients_at_once(plan: Plan) -> bool:
-    """Tell whether gradients are reduce-scattered a layer and a microbatch at a time, as in FSDP: they are with zero 3,
-    and with zero 2 where no pipeline keeps several microbatches on the way."""
+    """Tell whether each layer and microbatch has a reduce-scatter, as in FSDP: with zero 3, or 2 and no pipeline."""
     return plan.zero == 3 or (plan.zero == 2 and plan.pp == 1)
 
 
@@ -215,8 +214,7 @@ def _rank_weights(model: Transformer, plan: Plan) -> tuple[float, float, int]:
 
 
 def _sums(model: Transformer, cluster: Cluster, plan: Plan, run: float) -> float:
-    """Return the seconds of data parallelism that are seen: sums of gradients out, and weights back where each rank
-    updates a shard. What is hidden is hidden behind a microbatch."""
+    """Return the seconds that no microbatch hides of gradients' sums, and of weights back where updates are sharded."""
     if gathers_gradients_at_once(plan):
         return 0.0
     mine, experts, experts_on = _rank_weights(model, plan)

@@ -129,20 +129,11 @@ class NeighborhoodAttention(Attention, kind="neighborhood_attention"):
     def finish(self, tensor: Tensor) -> Tensor:
         return tensor
 
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return self.forward(x, other)
+
     def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
         return self.differentiated(x, grad, other, wanted)
-
-    def whole(self, x: Held, other: Held) -> Tensor:
-        """Give each point torch's own attention to its window, which at an edge is the next one inside."""
-        kernel, space = self.described.kernel, [*self.described.space.values()]
-        k, v = (one.unflatten(2, space) for one in self.keys(other._replace(tensor=other.tensor.flatten(1, -2))))
-        for dim, size in enumerate(space, 2):
-            first = (torch.arange(size) - kernel // 2).clamp(0, size - kernel)
-            k, v = (one.unfold(dim, kernel, 1).index_select(dim, first) for one in (k, v))
-        # By batch, head, point, number in the head, and place in the window.
-        near, seen = (one.flatten(-len(space)).flatten(2, -3).transpose(-1, -2) for one in (k, v))
-        query = self.queries(x._replace(tensor=x.tensor.flatten(1, -2)))[..., None, :]
-        return functional.scaled_dot_product_attention(query, near, seen)[..., 0, :].transpose(1, 2)
 
 
 class Averages(RealLayer):

@@ -110,8 +110,7 @@ class RealLayer:
         return tensor
 
     def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        """Return the loss, where it is the last layer and y its output: of all rows half the squared distance to a
-        fixed target, divided by the `rows` of all batches together."""
+        """Return the loss of the last layer's output: half the squared distance to a target over the step's `rows`."""
         return (y - target).square().sum() * (0.5 / rows)
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -171,12 +170,10 @@ class Embedding(RealLayer, kind="embedding"):
     def data(self, count: int, generator: Generator) -> Tensor:
         return torch.randint(self.described.inputs, (count,), generator=generator).double()
 
-    def tokens(self, x: Held) -> Tensor:
-        return x.tensor.flatten().long() % self.described.inputs  # a small dtype may have rounded up the last one
-
     def chosen(self, x: Held, table: Held) -> tuple[Tensor, Tensor]:
         """Return where the row of each token is in a part of the table, and whether it is there."""
-        numbers, tokens = table.numbers("in"), self.tokens(x)
+        numbers = table.numbers("in")
+        tokens = x.tensor.flatten().long() % self.described.inputs  # a small dtype may have rounded up the last one
         at = torch.searchsorted(numbers, tokens).clamp(max=max(len(numbers) - 1, 0))
         return at, (numbers[at] == tokens)[:, None]
 
@@ -189,13 +186,9 @@ class Embedding(RealLayer, kind="embedding"):
         by_table = grad.tensor.new_zeros(len(other.tensor), grad.tensor.shape[-1])  # the columns that the gradient has
         return by_table.index_add_(0, at, grad.rows * here), None
 
-    def whole(self, x: Held, other: Held) -> Tensor:
-        return functional.embedding(self.tokens(x), other.tensor)
-
 
 class Attention(RealLayer, kind="attention"):
-    """Causal attention, scaled as ever: the values by the exponentials of their scores. Partial sums have the maximum
-    of these and their sum, behind the numbers of each head."""
+    """Causal attention. Partial sums have the highest score and the sum of exponentials behind each head's numbers."""
 
     @property
     def unit(self) -> int:
@@ -262,8 +255,7 @@ class Attention(RealLayer, kind="attention"):
 
 
 class CrossEntropy(RealLayer, kind="cross_entropy"):
-    """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class. Partial
-    sums have the two side by side, in the other order."""
+    """The loss of each row: log-sum-exp of its logits less the right one. Partial sums have both, the right first."""
 
     def right(self, x: Held) -> Tensor:
         """Return the right class of each row."""
@@ -304,8 +296,7 @@ class CrossEntropy(RealLayer, kind="cross_entropy"):
 
 
 class _Routed(RealLayer):
-    """A layer of tokens at experts. The first choice of a token counts for more than the second or less, by a formula;
-    all its choices together for 1, those that are dropped too."""
+    """A layer of tokens at experts. A formula weighs a token's choices: 1 together, with those that are dropped."""
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         super().__init__(kind, classes)

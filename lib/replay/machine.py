@@ -142,8 +142,7 @@ def predicted(one: Timed, cluster: Cluster, ranks: int) -> float:
 
 
 def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return the factors, neither of them negative, by which two kinds of work explain their times best: rows have an
-    amount of the one, an amount of the other, and the time of both."""
+    """Return the factors, neither negative, by which two kinds of work explain their time best: a row is all three."""
     a, b, t = zip(*rows, strict=True)
     aa, ab, bb, at, bt = (sum(map(mul, *pair)) for pair in ((a, a), (a, b), (b, b), (a, t), (b, t)))
     determinant = aa * bb - ab * ab

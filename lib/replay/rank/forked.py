@@ -27,11 +27,10 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch.distributed as dist
 
@@ -89,23 +88,12 @@ class SharedState:
         self.moves[rank] += 1
 
 
-@dataclass
-class Child:
-    """A forked process, as its parent sees it. `outcome` is what it reported, if it could."""
+class Child(NamedTuple):
+    """A forked process, as its parent sees it."""
 
     rank: int
     process: Any
     pipe: Connection
-    outcome: dict[str, Any] | None = None
-
-    def end(self) -> None:
-        """Make sure that it is gone, whatever it was doing."""
-        self.pipe.close()
-        if self.process.exitcode is None:
-            self.process.kill()
-        self.process.join(GOODBYE)
-        with contextlib.suppress(ValueError):  # not even now
-            self.process.close()
 
 
 def _fork_ranks(job: Job) -> list[Report]:
@@ -156,14 +144,18 @@ def _fork_ranks(job: Job) -> list[Report]:
 
         return _watch(job, state, children, all_are_ready)
     finally:
-        for child in children:
-            child.end()
+        for _, process, pipe in children:  # whatever it was doing
+            pipe.close()
+            if process.exitcode is None:
+                process.kill()
+            process.join(GOODBYE)
+            with contextlib.suppress(ValueError):  # it is not gone even now
+                process.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _cut_ties() -> None:
-    """Touch nothing of the parent's any more: its terminal, its event loop, its signals, its garbage. Ranks talk over
-    the loopback: no name has to be resolved, and no packet leaves."""
+    """Let go of the parent's terminal, event loop, signals and garbage. Ranks talk over the loopback alone."""
     signal.set_wakeup_fd(-1)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
@@ -192,14 +184,15 @@ def _is_echo(error: BaseException) -> bool:
 def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
     """Return the reports of all ranks; `ready` is called once all have begun. ReplayError: who failed, and in what."""
     timeout, left = job.options.timeout, {child.pipe: child for child in children}
+    outcomes: dict[int, dict[str, Any]] = {}
     moves, moved = state.moves.tolist(), time.monotonic()
     deadline, told = float("inf"), False
     while left and (now := time.monotonic()) < deadline:
         for pipe in wait(left, min(timeout / 4, 1.0 if told else 0.05, deadline - now)):
             child = left.pop(cast(Connection, pipe))
             with contextlib.suppress(EOFError, OSError):  # it is gone without a word
-                child.outcome = pickle.loads(child.pipe.recv_bytes())
-            if "report" not in (child.outcome or {}):
+                outcomes[child.rank] = pickle.loads(child.pipe.recv_bytes())
+            if "report" not in outcomes.get(child.rank, {}):
                 deadline = min(deadline, time.monotonic() + GRACE)
         if not told and STARTING not in state.states.tolist():
             told = True
@@ -209,15 +202,14 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
         elif time.monotonic() - moved > timeout:
             raise _stalled(job, state)
     # To blame is one that is gone, or one whose own operation failed, and only then one that waited for them.
-    if gone := [child for child in children if child.outcome is None and child.pipe not in left]:
+    if gone := [child for child in children if child.rank not in outcomes and child.pipe not in left]:
         raise _died(job, state, gone[0])
-    outcomes = [child.outcome for child in children if child.outcome is not None]
-    if failed := [outcome for outcome in outcomes if "error" in outcome]:
+    if failed := [outcome for outcome in outcomes.values() if "error" in outcome]:
         first = min(failed, key=lambda outcome: (outcome["echo"], outcome["when"]))
         raise raised(job.plan, first["rank"], first["event"], first["error"])
     for child in children:
         child.process.join(GOODBYE)
-    return [outcome["report"] for outcome in outcomes]
+    return [outcomes[child.rank]["report"] for child in children]
 
 
 def _died(job: Job, state: SharedState, child: Child) -> RankDied:

@@ -228,8 +228,7 @@ def _like(parameter: Any, flat: Tensor) -> Tensor:
 
 
 class DataParallel(LibraryStep):
-    """DDP, with buckets as large as the schedule's: both then sum as many gradients at a time. Where the schedule has
-    no all-reduce of whole gradients, they are as large as DDP makes them."""
+    """DDP, with buckets as large as the schedule's, so that both sum as many gradients at a time; else with its own."""
 
     def build(self) -> None:
         sums = [
