@@ -10,7 +10,11 @@ import simpy
 
 
 def hand_overs(ranks: int, each: int) -> None:
-    """Let tasks of asyncio hand over to each other, `each` of them so many times, and nothing else."""
+    """Let tasks of asyncio hand over to each other, `each` of them so many times, and nothing else.
+
+    The loop asks the operating system once a round, in which each task has its turn: of 4 tasks a hand-over takes a
+    quarter longer than of 16, and from there on it takes the same.
+    """
 
     async def rank() -> None:
         for _ in range(each):
