@@ -7,7 +7,7 @@ A picture of one run is one panel; in a comparison and in a review two or more s
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from drawing.canvas.layout import Axis, Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
@@ -99,7 +99,8 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
     if (why := traces.nothing_to("draw", run)) is not None:
         return note(why)
     trace = trace_of(run)
-    if traces.made_by_hand(run):
+    models = cast("Sequence[Any]", run) if isinstance(run, list | tuple) else ()
+    if any(getattr(model.dist, "by_hand", False) for model in models):
         elements, rank, time = printed_peak(trace)
         print(f"Timesteps: {exact(printed(trace))} ")
         print(f"Maximum Memory: {float(elements)} at GPU: {rank} time: {exact(units(time))}")

@@ -32,7 +32,6 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value, WeightGrad
 
-STAYS = HANDS_IN | UPDATES
 D = TypeVar("D")
 FOREVER = 1 << 60
 """The number of an event that never comes."""
@@ -106,10 +105,8 @@ def twins(run: Trace) -> list[int]:
 def by_twin(run: Trace, work_out: Callable[[int], D]) -> list[D]:
     """Return for each rank what follows from what it does, whatever its values are and whenever it does it: worked out
     once for all twins, as mostly all ranks are, and to compare two takes a tenth of that. Nobody changes it then."""
-    found: list[D] = []
-    for rank, twin in enumerate(twins(run)):
-        found.append(work_out(rank) if twin == rank else found[twin])
-    return found
+    found = {rank: work_out(rank) for rank in dict.fromkeys(twins(run))}
+    return [found[twin] for twin in twins(run)]
 
 
 @kept
@@ -141,7 +138,7 @@ def own_uses(program: Program) -> Uses:
                 born[value] = maker[value] = index
         if op in LOADS:
             loaded += outputs
-        elif op in STAYS:
+        elif op in HANDS_IN or op in UPDATES:
             stays += (*handed_in(event), *new_states(event))
     # At rest at the end: what is handed in, and the new states, are what the next step begins with.
     for value in stays:

@@ -69,23 +69,20 @@ class Passage(NamedTuple):
 @kept
 def messages(run: Trace) -> list[Passage]:
     """Return all messages of a run, in the order of their senders' programs."""
-    received: dict[tuple[int, int], list[int]] = defaultdict(list)
+    received: dict[tuple[int, int], deque[int]] = defaultdict(deque)
     if not any("pass_to" in map(attrgetter("op"), program.events) for program in run.programs):
         return []  # most runs pass none: found out without a step of ours for each event
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "receive" and event.peer is not None and event.start is not None:
                 received[event.peer, program.rank].append(number)
-    count: dict[tuple[int, int], int] = defaultdict(int)
     passages: list[Passage] = []
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "pass_to" and event.peer is not None:
                 # The n-th message of a pair is for its n-th receive: messages have no tags, and none overtakes another.
-                pair = program.rank, event.peer
-                taken, place = received.get(pair, ()), count[pair]
-                count[pair] = place + 1
-                passages.append(Passage(program.rank, number, event.peer, taken[place] if place < len(taken) else None))
+                taken = received[program.rank, event.peer]
+                passages.append(Passage(program.rank, number, event.peer, taken.popleft() if taken else None))
     return passages
 
 
@@ -155,16 +152,19 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """Return what each member of a collective gets for the values that they bring, in values of its own. PuzzleError
-    where they break a rule."""
+    """Return what each member of a collective gets for the values that they bring, never one of these themselves.
+    PuzzleError where they break a rule."""
     brought: list[Member] = []
     for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
         value: Any = mine if row.many else next(iter(mine), None)
         bring(row, value, event.layer, len(members), place)
         brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
-    results = collective(COLLECTIVES[brought[0].op], brought)
-    # The law may give several members one object; each of them has a value of its own, with a life of its own.
+    row = COLLECTIVES[brought[0].op]
+    results = collective(row, brought)
+    if row.gives is None:  # one new thing, of which each rank knows only its own life
+        return [values_in(results[0])] * len(results)
+    # The law may give a member what it brought, or one thing several times: each has a life of its own.
     return [[value.at(value.place) for value in values_in(result)] for result in results]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.record import replace
@@ -18,10 +18,8 @@ from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import DATA, LOADS, OPERATIONS, READS, Operation
-from lib.values.placement import Owners, Place
+from lib.values.placement import Owners
 from lib.values.values import Activation, Value, Weight, definite, subject
-
-R = TypeVar("R", bound=Trace)
 
 
 class Flaw(NamedTuple):
@@ -38,8 +36,6 @@ class Flaw(NamedTuple):
 
 LOADED = LOADS | DATA
 _Load = tuple[int, Event]
-# What a rank loads: the rank, a kind of value, and a layer.
-_Thing = tuple[int, str, int]
 
 
 class Rebuilt(NamedTuple):
@@ -68,10 +64,9 @@ class _Rebuild:
         self.again = [_loads_again(program.events) for program in run.programs]
         # The event that is made anew, for the error that it may end in.
         self.event: Event | None = None
-        # What is used of each thing that was loaded: the first part, and where there are more, which load has which: by
-        # columns where those are cut, else by rows. Each row shard crosses each column shard.
-        self.first: dict[_Thing, tuple[Place, _Load]] = {}
-        self.used: dict[tuple[_Thing, bool], Owners[_Load]] = {}
+        # Which load has which part of what is used (by rank, kind and layer): by columns where those are cut, else by
+        # rows. Each row shard crosses each column shard.
+        self.used: dict[tuple[tuple[int, str, int], bool], Owners[_Load]] = {}
         # What a communication brings, by its number, until its rank has waited for it.
         self.results: dict[int, tuple[Sequence[Value], list[Flaw | None]]] = {}
 
@@ -93,29 +88,17 @@ class _Rebuild:
         return found
 
     def use(self, rank: int, number: int) -> None:
-        """Notes that a loaded value is really used: only that counts as loading it."""
+        """Notes that a loaded value is really used, as only that counts as loading it: no part of a thing twice."""
         load, value = self.loaded[rank].pop(number), cast(Value, self.values[rank][number])
-        thing = rank, value.kind, value.layer
-        if thing not in self.first:  # mostly a thing is loaded once
-            self.first[thing] = value.place, load
-            return
-        # The first load is kept as it is until there is a second one; only then ranges are worth their price.
-        if not self.used.keys() & {(thing, True), (thing, False)}:
-            self.claim(thing, *self.first[thing])
-        before = self.claim(thing, value.place, load)
-        if before is not None:
-            self.flaws[rank, number] = self.reloaded(rank, value, before, load)
-
-    def claim(self, thing: _Thing, place: Place, load: _Load) -> _Load | None:
-        """Gives a load its part of a thing. Returns the first load that had some of that already."""
+        thing, rows, columns = (rank, value.kind, value.layer), value.place.dims[0], value.place.dims[-1]
         # A shard of rows meets every shard of columns, so among those it is entered as the whole of them.
-        rows, columns = place.dims[0], place.dims[-1]
         across = self.used.get((thing, columns.whole))
         owners = self.used.setdefault((thing, not columns.whole), Owners())
         before = owners.add((rows if columns.whole else columns).ranges, load)
         if before is None and across is not None:
             before = across.add(((0, (columns if columns.whole else rows).dim.size),), load)
-        return before
+        if before is not None:
+            self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
@@ -330,5 +313,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     if timed:
         # Made on the way, from values that were made anew: what asks for times later need not go through the run again.
         state.run.answers[plan_of] = plan
-        plan.set_times(state.run)
+        times = plan.times(state.run, run.costs, plan.lengths(run.costs.on(run.mesh)))
+        for event, issued, start, length in zip(events, *times, strict=True):
+            event.issued, event.start, event.length = issued, start, length
     return Rebuilt(state.run, state.flaws, state.finals)

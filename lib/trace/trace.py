@@ -102,12 +102,6 @@ def nothing_to(do: str, models: object, name: str | None = None) -> str | None:
     return f"nothing to {do} yet" + (f": {puzzle} is not solved" if puzzle else "")
 
 
-def made_by_hand(run: object) -> bool:
-    """Tell whether a run is a list of Models that somebody made themselves, as the original's notebook does."""
-    models: Sequence[object] = cast("Sequence[object]", run) if isinstance(run, list | tuple) else ()
-    return any(getattr(getattr(model, "dist", None), "by_hand", False) for model in models)
-
-
 def trace_of(run: object, who: str) -> Trace:
     """Return the Trace of a Trace, a Model, or the Models of a run. TypeError says that `who` got something else."""
     if isinstance(run, Trace):
