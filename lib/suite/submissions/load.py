@@ -158,8 +158,8 @@ def _step(unit: Statement) -> Step:
 
 def run_extract(found: Extract) -> Callable[..., Any]:
     """Return the function. This runs the student's code. SourceError where it cannot be had."""
-    for cell in found.cells:
-        _remember(*cell)
+    for cell, text in found.cells:  # whose lines a traceback and a message show, and which may lie in no file
+        linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
     why: SourceError | None = None
     for way in found.ways:
         try:
@@ -197,11 +197,6 @@ def _run(way: Way, found: Extract) -> Any:
     if way.broken is not None:
         raise way.broken
     return namespace.get(found.name)
-
-
-def _remember(cell: str, text: str) -> None:
-    """Lets a traceback and a message show the lines of a cell, which may lie in no file."""
-    linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
 
 
 def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
