@@ -211,10 +211,9 @@ def fed(trace: Trace) -> Iterator[str]:
 
 def wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     """Say why a run is not one at the size of a record, on its machines, with its layers."""
-    from lib.puzzles.puzzle import Size
-
     run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"
-    sizes, fix = zip(Size._fields, Size.of(trace), record.size, strict=True), f"run it at its own size: {run}"
+    size, fix = record.size, f"run it at its own size: {run}"
+    sizes = zip(size._fields, size.of(trace), size, strict=True)
     said = (f"{which} has {wanted} {name}, this run has {mine}" for name, mine, wanted in sizes if mine != wanted)
     found = [PuzzleError(what, fix=fix) for what in said]
     if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):

@@ -151,9 +151,8 @@ def _need(record: Puzzle, need: str) -> str | None:
 
 # -- a file ---------------------------------------------------------------------------------------------------------
 
-OF_A_RUN: Final = ("seconds", "memory")  # the fields of `Limits` that a file may set; memory in MiB
 KEYS: Final = (
-    *("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes"),
+    *("title", "puzzles", "need", "hidden", "seed", "seconds", "memory", "tell_sizes"),
     *("deadline", "attempts", "points", "late", "extension", "puzzle"),
 )
 WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what points are given for
@@ -272,11 +271,9 @@ class _Reader(NamedTuple):
         need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
         if need is not None:
             self.value(need, f"{key}need", str, 'a text, such as "best"')
-            try:
-                _ = puzzle and _need(puzzle, need)
-            except AssignmentError:
-                goals = (f'"{goal.name}"' for goal in puzzle.goals) if puzzle else ()
-                self.wrong(f"{key}need", ", ".join((*NEEDS, *goals)), need)
+            goals = [goal.name for goal in puzzle.goals] if puzzle is not None else []
+            if goals and need not in (*NEEDS, *goals):
+                self.wrong(f"{key}need", ", ".join((*NEEDS, *(f'"{goal}"' for goal in goals))), need)
         if seed is not None and (not isinstance(seed, int | str) or isinstance(seed, bool)):
             self.wrong(f"{key}seed", "a whole number or a text", seed)
         sized = None if puzzle is None or puzzle.is_function else puzzle

@@ -49,7 +49,7 @@ from lib.suite.submissions.function_check import judge_of, wrong_answer
 from lib.suite.submissions.load import extract
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source, SourceError
-from lib.suite.submissions.table import SEED, Answer, Given, Judge, first_failure
+from lib.suite.submissions.table import SEED, Answer, Given, first_failure
 from lib.trace.trace import Trace
 
 LEEWAY: Final = Fraction(5, 4)  # how much more the first goal allows than what our own solutions take there
@@ -381,7 +381,9 @@ def _answered(asked: _Asked, ask: Callable[..., Sent], seed: str | None = None) 
     # The table is a part of the puzzle; other inputs are drawn for each seed.
     told = (record.table, record.draws) if seed is None else ((), min(record.draws, INPUTS))
     try:
-        count, failure = first_failure(*told, _judge_of(record.id), answers, SEED if seed is None else seed)
+        count, failure = first_failure(
+            *told, judge_of(record.id, reference(record.id)), answers, SEED if seed is None else seed
+        )
         faults = () if failure is None else (str(wrong_answer(record.id, failure, record.fix)),)
         verdict = FunctionVerdict(record.id, count, faults)
         return asked.result("passed" if verdict.correct else "failed", verdict.text()), True
@@ -397,11 +399,6 @@ class _Silent(Exception):
     def __init__(self, sent: Sent) -> None:
         super().__init__(sent.outcome)
         self.sent = sent
-
-
-@cache
-def _judge_of(puzzle: str) -> Judge:
-    return judge_of(puzzle, reference(puzzle))
 
 
 def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:

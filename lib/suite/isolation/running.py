@@ -60,6 +60,9 @@ from lib.trace.trace import Trace, freeze
 if TYPE_CHECKING:
     from lib.suite.isolation.walls import Walls
 
+RUNS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.isolation", "runs.toml"))
+FEATURES: Final[dict[str, str]] = RUNS["features"]
+"""What may keep a run apart, in words. Each is used where the system has it."""
 GRACE = 10.0  # seconds more, to start Python and to end by itself, before a process is ended from outside
 DEAF = 1.0
 """Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
@@ -167,13 +170,8 @@ def _run(request: Request) -> Sent:
 
 # -- ours ----------------------------------------------------------------------------------------------------------
 
-WITHHELD: Final = ("lib.schedules.", "lib.plan.candidates")
-"""How the names of modules begin that answer puzzles: schedules, and the search for plans."""
-LOADED: Final = (
-    "lib.schedules.written",
-    *(f"lib.schedules.pipelines.{name}" for name in ("action", "legality", "lowering", "program")),
-)
-"""What runs a written schedule is no schedule: it is there for every puzzle, and loaded before."""
+WITHHELD: Final = tuple[str, ...](RUNS["withheld"])
+LOADED: Final[list[str]] = RUNS["loaded"]
 
 
 @cache
@@ -189,7 +187,7 @@ def schedules_below(puzzle: str) -> Mapping[str, bytes]:
         path = ROOT / f"{module.replace('.', '/')}.py" if module else reference(puzzle)
         every, broken = statements([(path.name, path.read_text("utf-8"))])
         program = Program(every, broken)
-        needed = [next(program.needed(name)) for name in names]
+        needed = [each for each in map(program.needed, names) if each is not None]
         kept = {id(one.node) for each in needed for one in each.statements}
         used = frozenset[str]().union(*(each.names for each in needed))
         nodes = [one.node for one in every if id(one.node) in kept]
@@ -237,10 +235,6 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
 
 
 # -- the server ----------------------------------------------------------------------------------------------------
-
-RUNS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.isolation", "runs.toml"))
-FEATURES: Final[dict[str, str]] = RUNS["features"]
-"""What may keep a run apart, in words. Each is used where the system has it."""
 
 
 def serve() -> None:

@@ -47,8 +47,13 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
     """
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
+
+    def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
+        with building_on(sources_below(puzzle)), _in_time(puzzle):
+            return ask_here(function, where)(inputs)
+
     try:
-        verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
+        verdict = judge_answers(puzzle, ask)
     except NotSolved as error:
         graded.say_unsolved(error)
         return None
@@ -128,6 +133,7 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
     return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix)),), judge.shown(failure))
 
 
+@cache
 def judge_of(puzzle: str, source: Path) -> Judge:
     """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
@@ -184,34 +190,31 @@ class _Late(BaseException):
     """Time is over. No Exception: a function is not to go on from it."""
 
 
-def _in_time(puzzle: str, ask: Ask) -> Ask:
-    """The same questions, with a limit on the time that the answers take, where this system can stop what runs."""
+@contextmanager
+def _in_time(puzzle: str) -> Generator[None]:
+    """Limit the time that what runs here takes, where this system can stop what runs."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def ring(number: int, frame: object) -> None:
         raise _Late
 
-    def asked(inputs: Sequence[Given]) -> Sequence[Answer]:
-        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-            with building_on(sources_below(puzzle)):
-                return ask(inputs)
-        before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE, AGAIN)
         try:
-            with building_on(sources_below(puzzle)):
-                signal.setitimer(signal.ITIMER_REAL, PATIENCE, AGAIN)
-                try:
-                    return ask(inputs)
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-        except _Late as late:
-            spot = where(late)
-            raise CheckError(
-                f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped" + (f" ({spot})" if spot else ""),
-                fix="look for a loop that never ends, or one that is far too long",
-            ) from None
+            yield
         finally:
-            signal.signal(signal.SIGALRM, before)
-
-    return asked
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except _Late as late:
+        spot = where(late)
+        raise CheckError(
+            f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped" + (f" ({spot})" if spot else ""),
+            fix="look for a loop that never ends, or one that is far too long",
+        ) from None
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def where(error: BaseException) -> str:

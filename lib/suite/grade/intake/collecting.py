@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.files import packaged
 from lib.suite.grade.gradebook import Refused
@@ -37,7 +37,7 @@ from lib.suite.grade.intake.submission import (
 LONGEST_PATH: Final = 1_000
 ROSTER: Final = "submission_metadata.yml"
 FEW_PEOPLE: Final = 3
-FILES: Final[dict[str, list[str]]] = KNOWN["files"]
+FILES: Final[dict[str, Any]] = KNOWN["files"]
 
 
 class Owner(NamedTuple):
@@ -163,14 +163,11 @@ def names_in_roster(text: str) -> dict[str, str]:
 # -- everything ----------------------------------------------------------------------------------------------------
 
 MOST_ROWS: Final = 50  # about what one student handed in; the last says how many more there would be
-# A file that only this project has: who hands in a copy of all of it did not write what is in OURS.
+# A file that only this project has: who hands in a copy of all of it did not write what is ours in it.
 THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
-OURS: Final = frozenset({"lib", "drawing", "solutions", "tests", "benchmarks", "prototypes"})
 AN_ENVIRONMENT: Final = "pyvenv.cfg"  # a file that lies in a virtual environment
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
-LINK: Final = re.compile(
-    rb"https?://(?:colab\.research\.google|drive\.google|docs\.google|1drv|[\w.-]*dropbox)\.\w+/", re.I
-)
+LINK: Final = re.compile(KNOWN["files"]["link"].encode())
 A_LINK: Final = "a link to a notebook elsewhere, and links are not followed (in Colab: File, Download, Download .ipynb)"
 EMPTY: Final = "empty"
 
@@ -228,7 +225,7 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     made = {entry.parts[:-1] for entry in entries if entry.parts[-1] == AN_ENVIRONMENT}
     for entry in entries:
         if entry.parts[-3:] == THIS_PROJECT:
-            made.update((*entry.parts[:-3], folder) for folder in OURS)
+            made.update((*entry.parts[:-3], folder) for folder in FILES["of_this_project"])
     found: list[Entry] = []
     said: set[tuple[str, ...]] = set()
     for entry in entries:

@@ -28,11 +28,7 @@ LONGEST_STEM: Final = 300
 MOST_NAMES: Final = 20  # names that a sentence lists
 # Invisible characters without which Persian, and some emoji, are not what they are.
 JOINERS: Final = frozenset("\u200c\u200d") | frozenset(map(chr, range(0xE0020, 0xE0080)))
-# What browsers, systems, Jupyter and platforms make of a name that is taken: `x (1)`, `x-2`, `x - Copy`, `x-Copy1`.
-COPY: Final = re.compile(
-    r"(?P<of>.+?)(?:[ _-]*\((?P<number>\d{1,4})\)|-(?P<dash>\d{1,4})|[ _-]+(?:copy|kopie|copie|copia)\d*(?: \d+)?)",
-    re.IGNORECASE | re.DOTALL,
-)
+COPY: Final = re.compile(KNOWN["files"]["copy"])
 
 
 class Stem(NamedTuple):
@@ -218,14 +214,7 @@ class Collected:
 # -- choosing ------------------------------------------------------------------------------------------------------
 
 MOST_CODE_TOGETHER: Final = 8 * 2**20  # characters of code of one student that are held at once
-# Why a file does not count for a puzzle: by what in its rank is first not that of the file which counts.
-REASONS: Final = (
-    "passed over, as a later attempt counts",
-    "passed over, as another file has the name of the puzzle",
-    "passed over, as its gap still holds the stub",
-    "passed over, as a copy",
-    "passed over, as another file comes first by name",
-)
+REASONS: Final[list[str]] = KNOWN["files"]["passed_over"]
 
 
 class Chosen(NamedTuple):
