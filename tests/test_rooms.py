@@ -38,7 +38,7 @@ BUDGETS = {
     "lib/suite/course": 1_670,
     "lib/suite/grade": 3_300,
     "lib/suite/isolation": 1_110,
-    "lib/suite/submissions": 2_020,
+    "lib/suite/submissions": 2_050,
     "lib/trace": 3_110,
     "lib/values": 3_980,
     "tests": 43_870,

@@ -187,7 +187,7 @@ def schedules_below(puzzle: str) -> Mapping[str, bytes]:
         path = ROOT / f"{module.replace('.', '/')}.py" if module else reference(puzzle)
         every, broken = statements([(path.name, path.read_text("utf-8"))])
         program = Program(every, broken)
-        needed = [each for each in map(program.needed, names) if each is not None]
+        needed = [next(program.needed(name)) for name in names]
         kept = {id(one.node) for each in needed for one in each.statements}
         used = frozenset[str]().union(*(each.names for each in needed))
         nodes = [one.node for one in every if id(one.node) in kept]

@@ -16,6 +16,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
+from itertools import islice
 from pathlib import Path, PurePath
 from types import CodeType
 from typing import Any, NamedTuple
@@ -90,6 +91,7 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
 # -- one function, compiled ----------------------------------------------------------------------------------------
 
 COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
+MOST_WAYS = 20  # statements that may make a name a function, of which the last are tried
 
 
 class Step(NamedTuple):
@@ -101,20 +103,28 @@ class Step(NamedTuple):
     gives: frozenset[str]
 
 
+class Way(NamedTuple):
+    """The steps after which a name may be a function; of what they need `names` and `missing`, as `Needed` has them,
+    and the error of the first cell that gives something `missing` and is no Python."""
+
+    steps: tuple[Step, ...]
+    names: frozenset[str]
+    missing: frozenset[str]
+    sure: bool
+    broken: SourceError | None
+
+
 @dataclass(frozen=True, slots=True)
 class Extract:
     """One function of a file, compiled with all that it uses: data that another process of ours runs, where nothing is
-    parsed again. `needed` are the names that must be there in the end, `missing` those of them that nothing gives, and
-    `broken` is the error of the first cell that gives one of these and is no Python. In `cells`, which messages quote,
-    lines of comments are empty: who hands in the same code hands in the same."""
+    parsed again. `ways` begin with the last definition, and `otherwise` is what to say where none gives a function.
+    In `cells`, which messages quote, lines of comments are empty: who hands in the same code hands in the same."""
 
     name: str
     file: str
     cells: tuple[Cell, ...]
-    steps: tuple[Step, ...]
-    needed: frozenset[str]
-    missing: frozenset[str]
-    broken: SourceError | None
+    ways: tuple[Way, ...]
+    otherwise: SourceError
 
 
 @lru_cache(maxsize=1)  # one function is asked at several sizes
@@ -123,19 +133,20 @@ def extract(source: Source, name: str) -> Extract:
     program = program_of(source.cells)
     if (broken := program.broken_after(name)) is not None:
         raise broken
-    if (needed := program.needed(name)) is None:
-        if program.broken and len(source.cells) == 1:
-            raise program.broken[0].error
-        raise _without(name, source.name, source.instead_of(name))
-    steps = tuple(map(_step, needed.statements))
-    used = {step.cell for step in steps}
+    ways: list[Way] = []
+    for needed in islice(program.needed(name), MOST_WAYS):
+        broken = program.broken_that_gives(needed.missing)
+        ways.append(Way(tuple(map(_step, needed.statements)), needed.names, needed.missing, needed.sure, broken))
+        if needed.sure:
+            break
+    used = {step.cell for way in ways for step in way.steps}
     cells = tuple((name, COMMENT.sub("", text)) for name, text in source.cells if name in used)
-    broken = program.broken_that_gives(needed.missing)
-    return Extract(name, source.name, cells, steps, needed.names, needed.missing, broken)
-
-
-def _without(name: str, file: str, instead: str) -> SourceError:
-    return SourceError(f"{PurePath(file).name or 'it'} defines no function {name!r}; {instead}", "renamed")
+    file = PurePath(source.name).name or "it"
+    instead = "what it defines cannot be called" if ways and ways[-1].sure else source.instead_of(name)
+    otherwise = SourceError(f"{file} defines no function {name!r}; {instead}", "renamed")
+    if program.broken and len(source.cells) == 1:
+        otherwise = program.broken[0].error
+    return Extract(name, source.name, cells, tuple(ways), otherwise)
 
 
 def _step(unit: Statement) -> Step:
@@ -146,15 +157,31 @@ def _step(unit: Statement) -> Step:
 
 
 def run_extract(found: Extract) -> Callable[..., Any]:
-    """Return the function. This runs the student's code. What fails is left out, as long as nothing that is needed
-    lacks for it. SourceError where something does, or the name stands for no function then."""
+    """Return the function. This runs the student's code. SourceError where it cannot be had."""
     for cell, text in found.cells:  # whose lines a traceback and a message show, and which may lie in no file
         linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
+    why: SourceError | None = None
+    for way in found.ways:
+        try:
+            function = _run(way, found)
+        except SourceError as error:
+            if way.sure:
+                raise
+            why = why or error
+            continue
+        if callable(function):
+            return function
+    raise why or found.otherwise
+
+
+def _run(way: Way, found: Extract) -> Any:
+    """Run the steps, and return what the name stands for then; None where it stands for nothing. What fails is left
+    out, as long as nothing that is needed lacks for it. SourceError where something does."""
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
-    if "display" in found.missing:  # a notebook has it
+    if "display" in way.missing:  # a notebook has it
         namespace["display"] = print
     failed: list[tuple[frozenset[str], SourceError]] = []
-    for step in found.steps:
+    for step in way.steps:
         with redirect_stdout(StringIO()):  # its cell was run before, and has printed
             error = _failure(step, namespace)
         if not failed and error is None:
@@ -163,15 +190,13 @@ def run_extract(found: Extract) -> Callable[..., Any]:
         if error is not None:
             for name in step.gives:
                 namespace.pop(name, None)
-            failed.append((step.gives or found.missing, error))
+            failed.append((step.gives or way.missing, error))
     for names, why in failed:
-        if any(name not in namespace for name in names & found.needed):
+        if any(name not in namespace for name in names & way.names):
             raise why
-    if found.broken is not None:
-        raise found.broken
-    if callable(function := namespace.get(found.name)):
-        return function
-    raise _without(found.name, found.file, "what it defines cannot be called")
+    if way.broken is not None:
+        raise way.broken
+    return namespace.get(found.name)
 
 
 def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:

@@ -34,12 +34,13 @@ T = TypeVar("T", bound=ast.AST)
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The statements to run so that a name is the function, in order. `names` are those that must be there in the end;
-    `missing` those of them that nothing gives."""
+    """The statements to run so that a name is the function, in order. `sure`: it is one, whatever comes of running it.
+    `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
     statements: tuple[Statement, ...]
     names: frozenset[str]
     missing: frozenset[str]
+    sure: bool
 
 
 class Program:
@@ -90,6 +91,11 @@ class Program:
                 return one.error
         return None
 
+    def needed(self, name: str) -> Iterator[Needed]:
+        """Yield what each of the statements needs that may make a name a function, the last of them first."""
+        for place in self._candidates(name):
+            yield self._needed(name, place)
+
     def _candidates(self, name: str) -> Iterator[int]:
         return (place for place in reversed(self._givers.get(name, ())) if self._may_give(self.units[place].node))
 
@@ -126,11 +132,7 @@ class Program:
                 todo += [later for at in self._givers.get(name, ()) for later in self.units[at].names.later]
         return False
 
-    def needed(self, target: str) -> Needed | None:
-        """Return what the last statement needs that may make a name a function; None where there is none."""
-        place = next(self._candidates(target), None)
-        if place is None:
-            return None
+    def _needed(self, target: str, place: int) -> Needed:
         # What a function uses is what there is where the source last calls it, or hands it on.
         calls = (at for at, unit in enumerate(self.units) if target in unit.names.calls or target in unit.names.hands)
         end = max(
@@ -186,7 +188,9 @@ class Program:
                     take(at, False)
         kept = tuple(self.units[at] for at in sorted(taken))
         lacking = frozenset(name for name in missing if not hasattr(builtins, name))
-        return Needed(kept, frozenset(name for name, must in names.items() if must), lacking)
+        node = self.units[place].node
+        sure = isinstance(node, DEFINITIONS) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
+        return Needed(kept, frozenset(name for name, must in names.items() if must), lacking, sure)
 
     def _changes(self, place: int, name: str, target: str) -> bool:
         """Tell whether a statement may change what a name stands for; none that runs the function does."""

@@ -141,7 +141,7 @@ class Source:
     def normalised(self, puzzle: str) -> str:
         """Digest the normal form of a puzzle's function and of what it uses. "" if it cannot be read."""
         try:
-            if (needed := program_of(self.cells).needed(puzzle)) is None:
+            if (needed := next(program_of(self.cells).needed(puzzle), None)) is None:
                 return ""
             nodes = [one.node for one in needed.statements]
             text = "\n".join(sorted(map(_Writer(nodes).text, nodes)))
